@@ -1,0 +1,51 @@
+# One command each; whatever a fresh machine lacks is set up on the way.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+VLLM_VENV := .venv-vllm
+OUT ?= outputs/demo
+PIP := pip install --quiet --disable-pip-version-check
+
+.PHONY: help install demo test check format test-vllm bench clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(VENV)/.installed  ## set up .venv with pinned dependencies
+
+# A machine without a GPU gets torch's CPU build: from the index pip knows if it is there, else through uv, which
+# knows where to find it. Only then the default build, which is several GB of CUDA on Linux.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing torch (the largest part; a few minutes on a slow line) ..."
+	if command -v nvidia-smi >/dev/null; then $(BIN)/$(PIP) -c constraints.txt torch; \
+	else $(BIN)/$(PIP) 'torch==2.13.0+cpu' 2>/dev/null \
+	  || { $(BIN)/$(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend=cpu torch==2.13.0; } \
+	  || $(BIN)/$(PIP) -c constraints.txt torch; fi
+	$(BIN)/$(PIP) -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: install  ## tasks, dialogues, grades and a report to look at, from nothing
+	$(BIN)/python scripts/demo.py --output_dir $(OUT)
+
+test: install  ## all tests that need neither network nor GPU
+	$(BIN)/pytest -n auto
+
+check: install  ## formatter, linter, type checker, import rule
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install  ## let the formatter and the linter mend what they can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install  ## the three measurements that docs/benchmarks.md quotes
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/rollout.py
+
+clean:  ## remove what `make install` and the tests made
+	rm -rf $(VENV) $(VLLM_VENV) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

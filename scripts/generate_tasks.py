@@ -1,0 +1,6 @@
+"""Write tasks of the embedded mini benchmark as a ColBench file. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("generate_tasks")

@@ -1,0 +1,195 @@
+"""The one list of commands. `scripts/*.py` and the console entry `sweet-rl` both run what is named here.
+
+A stage is a function in `sweet_rl.commands`: its parameters are the flags, its docstring is the help. Nothing
+heavy is imported before the flags are known to be good, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from sweet_rl.errors import SweetRLError, UsageError
+
+COMMANDS = {
+    "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
+    "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
+    "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
+    "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
+    "generate_tasks": "Write tasks of the embedded mini benchmark as a ColBench file.",
+    "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
+}
+"""Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`."""
+
+_INDENT: Any = {"initial_indent": "        ", "subsequent_indent": "        ", "break_on_hyphens": False}
+
+
+def main() -> None:
+    """The console entry: `sweet-rl <stage> --flags`."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(_overview())
+        sys.exit(0)
+    if arguments[0] == "--version":
+        from sweet_rl import __version__
+
+        print(__version__)
+        sys.exit(0)
+    name = arguments[0].replace("-", "_")
+    if name not in COMMANDS:
+        _die(
+            f"there is no stage {arguments[0]!r}{_suggest(name, COMMANDS)}. "
+            "`sweet-rl --help` lists them all.",
+            2,
+        )
+    run(name, arguments[1:])
+
+
+def run(name: str, arguments: Sequence[str] | None = None) -> None:
+    """Run the stage `name` with command-line arguments (default: those of this process), then exit.
+
+    Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _run(name, load(name), arguments)
+    except SweetRLError as error:
+        _die(str(error), 1)
+    except KeyboardInterrupt:
+        _die("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; be quiet at exit
+        sys.exit(141)
+
+
+def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
+    if not {"--help", "-h"}.isdisjoint(arguments):
+        print(help_text(name, function), flush=True)
+        return
+    try:
+        _check_flags(function, arguments)
+    except UsageError as error:
+        _die(str(error), 2)
+    import fire
+    from fire.decorators import SetParseFns
+
+    SetParseFns(**_parsers(function))(function)
+    fire.Fire(function, command=arguments, name=name, serialize=lambda _: None)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The function behind a stage."""
+    function: Callable[..., Any] = getattr(importlib.import_module(f"sweet_rl.commands.{name}"), name)
+    return function
+
+
+def help_text(name: str, function: Callable[..., Any]) -> str:
+    """What `--help` prints, made from the function's docstring and signature.
+
+    Ours rather than Fire's, which shows the annotations' source text and invents ambiguous short flags.
+    """
+    text, _, flags = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+    flags = re.sub(r"\n {5,}", " ", flags)  # a description may run over several lines
+    described = dict(line.strip().split(": ", 1) for line in flags.splitlines() if line.strip())
+    lines = [f"usage: {name} [--flag value ...]", "", text, "", "flags:"]
+    for parameter in inspect.signature(function).parameters.values():
+        default = parameter.default
+        note = "required" if default is parameter.empty else f"default {default}"
+        if default is None or default == "" or default is False:
+            note = ""
+        kind = str(parameter.annotation).removesuffix(" | None").upper()
+        value = "" if kind == "BOOL" else f" {kind}"
+        lines.append(f"  --{parameter.name}{value}" + (f"   ({note})" if note else ""))
+        lines.append(textwrap.fill(described[parameter.name], 100, **_INDENT))
+    return "\n".join(lines)
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: sweet-rl STAGE [--flags]",
+            "",
+            *lines,
+            "",
+            "sweet-rl STAGE --help explains a stage's flags.",
+        ]
+    )
+
+
+def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None:
+    """Refuse unknown flags now: Fire would notice them only after the stage has run for hours.
+
+    Raises:
+        UsageError: names the flag and the nearest known one.
+    """
+    known = set(inspect.signature(function).parameters)
+    for argument in arguments:
+        if re.match(r"-[A-Za-z]", argument):
+            raise UsageError(f"{argument}: write flags in full, with two dashes (--help lists them).")
+        if not argument.startswith("--") or argument == "--":
+            continue
+        flag = argument[2:].split("=", 1)[0].replace("-", "_")
+        if flag not in known and not (flag.startswith("no") and flag[2:] in known):
+            raise UsageError(f"unknown flag {argument.split('=', 1)[0]}{_suggest(flag, known, '--')}.")
+
+
+def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[str], Any]]:
+    """How the text of each flag becomes a value: by its annotation, not by what the text looks like."""
+    by_type: dict[str, Callable[[str, str], Any]] = {
+        "bool": _parse_bool,
+        "int": _parse_int,
+        "float": _parse_float,
+        "str": lambda _, text: text,
+    }
+    parsers: dict[str, Callable[[str], Any]] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = str(parameter.annotation)
+        optional = "None" in annotation
+        kind = by_type[annotation.replace("| None", "").strip()]
+        parsers[name] = functools.partial(_parse, kind, name, optional)
+    return parsers
+
+
+def _parse(kind: Callable[[str, str], Any], name: str, optional: bool, text: str) -> Any:
+    return None if optional and text == "None" else kind(name, text)
+
+
+def _parse_bool(name: str, text: str) -> bool:
+    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in values:
+        raise UsageError(f"--{name} is a switch: true or false, got {text!r}.")
+    return values[text.lower()]
+
+
+def _parse_int(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"--{name} must be a whole number, got {text!r}.") from None
+
+
+def _parse_float(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--{name} must be a number, got {text!r}.") from None
+
+
+def _suggest(word: str, known: Any, prefix: str = "") -> str:
+    close = difflib.get_close_matches(word.strip("_"), list(known), n=1)
+    return f" (did you mean {prefix}{close[0]}?)" if close else ""
+
+
+def _die(message: str, status: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(status)

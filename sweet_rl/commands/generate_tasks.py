@@ -1,0 +1,39 @@
+"""The embedded mini benchmark as a file."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+
+
+def generate_tasks(
+    output_path: str,
+    *,
+    source: str = "mini:train",
+    num_tasks: int = 1000,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> None:
+    """Write tasks of the embedded mini benchmark as a ColBench file.
+
+    The same seed gives the same tasks on every machine; mini:train and mini:test share none. Other stages
+    also take mini:train and mini:test directly as --input_path.
+
+    Args:
+        output_path: the .jsonl file to write.
+        source: mini:train or mini:test.
+        num_tasks: how many; the first ones of a larger number are the same.
+        seed: another seed gives other tasks.
+        overwrite: replace the file when it exists.
+    """
+    from pathlib import Path
+
+    from sweet_rl.records import replace_rows
+    from sweet_rl.tasks import load_tasks
+
+    if not source.startswith("mini:"):
+        raise UsageError(f"--source must be mini:train or mini:test, got {source!r}.")
+    if Path(output_path).exists() and not overwrite:
+        raise UsageError(f"{output_path!r} exists; pass --overwrite or choose another --output_path.")
+    tasks = load_tasks(source, limit=num_tasks, seed=seed)
+    replace_rows(output_path, (dict(task.row) for task in tasks))
+    print(f"{len(tasks)} tasks of {source} are in {output_path}")

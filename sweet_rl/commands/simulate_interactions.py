@@ -1,0 +1,177 @@
+"""Stage 1 of the pipeline: an agent and a simulated human talk over tasks (spec §3)."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+
+
+def simulate_interactions(
+    input_path: str | None = None,
+    output_path: str | None = None,
+    *,
+    agent_model: str = "questioner",
+    env_model: str = "auto",
+    num_tasks: int = 1000,
+    best_of_n: int = 1,
+    max_steps: int = 10,
+    temperature: float = 1.0,
+    batch_size: int = 1000,
+    to_continue: bool = False,
+    overwrite: bool = False,
+    force_continue: bool = False,
+    hostname: str = "127.0.0.1",
+    port: int = 8000,
+    env_base_url: str | None = None,
+    env_api_key_var: str = "OPENAI_API_KEY",
+    agent: str = "auto",
+    agent_base_url: str | None = None,
+    agent_api: str = "completions",
+    agent_api_key_var: str = "OPENAI_API_KEY",
+    tokenizer: str | None = None,
+    max_tokens: int = 1024,
+    device: str = "auto",
+    dtype: str = "auto",
+    max_batch: int = 64,
+    tensor_parallel_size: int = 1,
+    data_parallel_size: int = 1,
+    vllm_python: str | None = None,
+    vllm_args: str = "",
+    user_prompt_path: str | None = None,
+    agent_prompt_path: str | None = None,
+    parser: str = "published",
+    user_failure: str = "reply",
+    request_timeout_s: float = 120.0,
+    request_attempts: int = 4,
+    num_questions: int = 3,
+    seed: int = 0,
+    task_type: str = "code",
+    train: bool = False,
+    temp_path: str | None = None,
+    unsafe_no_sandbox: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Let an agent and a simulated human talk over tasks, and write the trajectories.
+
+    Every finished episode is on disk before its place goes to the next one, so a run can be stopped at any
+    moment (Ctrl-C, kill, power cut) and finished with --to_continue. Once complete, the file is in the
+    published order: row j*num_tasks+i is repeat j of task i.
+
+    The smallest run needs no model and no server:
+    simulate_interactions.py --input_path mini:test --output_path out.jsonl --env_model scripted --num_tasks 20
+
+    Args:
+        input_path: tasks: a ColBench .jsonl file, mini:test or mini:train (embedded), or facebook/collaborative_agent_bench[:train] from the hub.
+        output_path: the .jsonl file that trajectories are appended to.
+        agent_model: oracle, constant or questioner (scripted agents: ceiling, floor, template questions), or a model: a folder, a hub name, or the name under which a server offers it.
+        env_model: who plays the human: scripted (in process, no model), auto (the first model that the server offers), or the server's name for a model.
+        num_tasks: take the first so many tasks.
+        best_of_n: repeats of every task.
+        max_steps: agent turns at most; the last one counts as the answer.
+        temperature: sampling temperature of the agent; 0 is greedy.
+        batch_size: episodes in flight at once.
+        to_continue: finish the run that output_path already holds.
+        overwrite: throw away what output_path holds.
+        force_continue: continue even though the file was made from other tasks or with other settings.
+        hostname: host of the OpenAI-compatible server that plays the human.
+        port: its port.
+        env_base_url: its base URL instead (like https://host/v1); several, separated by commas, share the load.
+        env_api_key_var: environment variable that holds its key.
+        agent: what runs agent_model: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).
+        agent_base_url: base URL(s) of the server that runs the agent.
+        agent_api: completions (the exact prompt string is sent and recorded) or chat.
+        agent_api_key_var: environment variable that holds that server's key.
+        tokenizer: folder or name of the tokenizer whose chat template makes the prompts; default agent_model.
+        max_tokens: tokens of one agent turn at most.
+        device: for transformers: auto, cpu, cuda, cuda:1, ...
+        dtype: for transformers: auto, float32, bfloat16, float16.
+        max_batch: for transformers: prompts in one forward pass at most.
+        tensor_parallel_size: for vllm: GPUs that share one copy of the model.
+        data_parallel_size: for vllm: copies of the model.
+        vllm_python: for vllm: Python interpreter of the environment that vLLM is installed in.
+        vllm_args: for vllm: further arguments of its server, in one string: --vllm_args="--max-model-len 8192".
+        user_prompt_path: prompt file of the human, with {problem_description}, {hidden_information} and {dialogue_history}; default the packaged one.
+        agent_prompt_path: system prompt file of the agent; default the packaged one.
+        parser: how the agent's text is read: published (compares with released data) or strict (an announced answer always counts).
+        user_failure: when the human cannot be asked: reply (the published "No response.", recorded) or stop (end the episode).
+        request_timeout_s: seconds that one request may take.
+        request_attempts: how often a request is tried when it fails in a way that can pass.
+        num_questions: questions of the questioner.
+        seed: every episode's seed is derived from it.
+        task_type: code; html (Frontend Design) is not there yet.
+        train: accepted for the published command line; has no effect there either.
+        temp_path: accepted for the published command line; used for html only.
+        unsafe_no_sandbox: for agent_model constant: run the tasks' reference functions without protection.
+        quiet: no progress bar.
+    """
+    del train, temp_path
+    if task_type != "code":
+        raise UsageError(f"--task_type {task_type!r} is not there yet; the only one is code.")
+    if input_path is None or output_path is None:
+        raise UsageError(
+            "--input_path (for example mini:test, or a ColBench .jsonl file) and --output_path are needed."
+        )
+    for flag, value in {
+        "num_tasks": num_tasks,
+        "best_of_n": best_of_n,
+        "max_steps": max_steps,
+        "batch_size": batch_size,
+        "max_tokens": max_tokens,
+        "request_attempts": request_attempts,
+    }.items():
+        if value < 1:
+            raise UsageError(f"--{flag} must be at least 1, got {value}.")
+    if temperature < 0:
+        raise UsageError(f"--temperature must not be negative, got {temperature}.")
+
+    from sweet_rl.commands import simulation
+    from sweet_rl.commands.parts import AgentFlags, UserFlags
+
+    simulation.run(
+        simulation.SimulationFlags(
+            input_path=input_path,
+            output_path=output_path,
+            num_tasks=num_tasks,
+            best_of_n=best_of_n,
+            max_steps=max_steps,
+            concurrency=batch_size,
+            to_continue=to_continue,
+            overwrite=overwrite,
+            force_continue=force_continue,
+            parser=parser,
+            user_failure=user_failure,
+            seed=seed,
+            quiet=quiet,
+        ),
+        AgentFlags(
+            engine=agent,
+            model=agent_model,
+            base_url=agent_base_url,
+            api=agent_api,
+            api_key_var=agent_api_key_var,
+            tokenizer=tokenizer,
+            prompt_path=agent_prompt_path,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+            max_batch=max_batch,
+            tensor_parallel_size=tensor_parallel_size,
+            data_parallel_size=data_parallel_size,
+            vllm_python=vllm_python,
+            vllm_args=vllm_args,
+            num_questions=num_questions,
+            max_steps=max_steps,
+            seed=seed,
+            request_timeout_s=request_timeout_s,
+            request_attempts=request_attempts,
+            unsafe_no_sandbox=unsafe_no_sandbox,
+        ),
+        UserFlags(
+            model=env_model,
+            base_url=env_base_url or f"http://{hostname}:{port}/v1",
+            api_key_var=env_api_key_var,
+            prompt_path=user_prompt_path,
+            request_timeout_s=request_timeout_s,
+            request_attempts=request_attempts,
+        ),
+    )

@@ -1,0 +1,105 @@
+"""One base error, and a class for each kind of person who can put things right.
+
+Everything here is for people: a message says what is wrong, with which value, where, and how to repair it.
+What goes wrong inside one episode is not raised out of the loop but recorded (`sweet_rl.types.Failure`);
+`EpisodeError` is how a user or a policy hands such a failure to the loop.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweet_rl.types import Failure, StopReason
+
+
+class SweetRLError(Exception):
+    """Base of all errors this library raises on purpose. `str(error)` is fit to be shown as it is."""
+
+
+class UsageError(SweetRLError):
+    """For the person who typed the command: a wrong flag, a missing file, a missing package."""
+
+
+class DataError(SweetRLError):
+    """For the person who made the file: names file, line, field, value and repair.
+
+    Args:
+        problem: what is wrong, as a clause ("must be a string").
+        path: the file, when the data came from one.
+        line: 1-based line number in it.
+        field: dotted name of the field in the row.
+        value: the offending value; shown shortened.
+        repair: what to do about it.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        path: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        value: Any = None,
+        repair: str = "",
+    ) -> None:
+        self.problem, self.path, self.line = problem, path, line
+        self.field, self.value, self.repair = field, value, repair
+        where = f"{path}" if path is not None else "<data>"
+        if line is not None:
+            where += f", line {line}"
+        what = f"field {field!r} {problem}" if field else problem
+        if field is not None or value is not None:
+            what += f", got {_shorten(value)}"
+        super().__init__(f"{where}: {what}." + (f" {repair}" if repair else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_data_error, (
+            self.problem,
+            self.path,
+            self.line,
+            self.field,
+            self.value,
+            self.repair,
+        )
+
+
+class ServiceError(SweetRLError):
+    """For the person who runs the server: it is down, or refuses us (wrong key, wrong model name)."""
+
+
+class StorageError(SweetRLError):
+    """For the person who owns the disk: it is full, read-only, or the file is in use by another run."""
+
+
+class SandboxError(SweetRLError):
+    """For the person who administers the machine: answers cannot be run safely here."""
+
+
+class EpisodeError(SweetRLError):
+    """One episode cannot go on; the loop records `failure` in its row and goes on with the others."""
+
+    def __init__(self, stop_reason: StopReason, failure: Failure) -> None:
+        self.stop_reason, self.failure = stop_reason, failure
+        super().__init__(f"{stop_reason}: {failure.kind}: {failure.detail}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EpisodeError, (self.stop_reason, self.failure)
+
+
+def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
+    """The error for an optional dependency that is not installed; names the line that installs it."""
+    return UsageError(
+        f"{needed_for} needs the package {package!r}, which is not installed. "
+        f"Install it with: pip install 'sweet_rl[{extra}]'"
+    )
+
+
+def _shorten(value: Any, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _rebuild_data_error(problem: str, path: Any, line: Any, field: Any, value: Any, repair: str) -> DataError:
+    return DataError(problem, path=path, line=line, field=field, value=value, repair=repair)

@@ -1,0 +1,121 @@
+"""Grades to the numbers that are quoted: means with 95 % intervals, best of k, the floor beside them.
+
+Pure arithmetic and layout; what a grade is and how it came about is decided in `sweet_rl.grading.code`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from sweet_rl.types import Json
+
+_Z = 1.959964
+"""97.5th percentile of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean and its 95 % confidence interval, all in [0, 1]."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:5.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One way of grading: tests passed and success over all rows, and over the best repeat of each task."""
+
+    tests_passed: Estimate
+    success: Estimate
+    best_of_k_tests_passed: Estimate
+    best_of_k_success: Estimate
+    not_graded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `evaluate_code` prints and writes."""
+
+    trajectories: int
+    tasks: int
+    k: int
+    columns: Mapping[str, Column]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    protection: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        """All numbers, fractions in [0, 1]."""
+        return asdict(self)
+
+    def to_text(self, title: str) -> str:
+        """The table that is printed; numbers in percent."""
+        lines = [f"{title}: {self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}", ""]
+        rows = [("tests passed", "tests_passed"), ("success", "success")]
+        if self.k > 1:
+            rows += [
+                (f"tests passed, best of {self.k}", "best_of_k_tests_passed"),
+                (f"success, best of {self.k}", "best_of_k_success"),
+            ]
+        width = max(len(label) for label, _ in rows) + 4
+        header = "".join(f"{name:>24}" for name in self.columns)
+        lines.append(f"{'%, with 95 % interval':<{width}}{header}")
+        for label, attribute in rows:
+            cells = "".join(f"{getattr(column, attribute)!s:>24}" for column in self.columns.values())
+            lines.append(f"{label:<{width}}{cells}")
+        lines += ["", *(f"{count:>6}  {label}" for label, count in self.counts.items() if count)]
+        if self.protection:
+            lines.append(f"Answers ran under: {self.protection}.")
+        return "\n".join(lines)
+
+
+def summarise(values: Sequence[float | None], groups: Sequence[Sequence[int]]) -> Column:
+    """Fold one grade for each row into a column.
+
+    Args:
+        values: grades in [0, 1]; None (no grade) counts as 0 and is reported.
+        groups: row indices of each task's repeats. Intervals treat tasks, not rows, as independent.
+    """
+    by_task = [[values[row] or 0.0 for row in group] for group in groups]
+    best = [max(task) for task in by_task]
+    return Column(
+        tests_passed=mean_interval([_mean(task) for task in by_task]),
+        success=proportion_interval([_mean([float(value == 1) for value in task]) for task in by_task]),
+        best_of_k_tests_passed=mean_interval(best),
+        best_of_k_success=proportion_interval([float(value == 1) for value in best]),
+        not_graded=sum(value is None for value in values),
+    )
+
+
+def mean_interval(values: Sequence[float]) -> Estimate:
+    """Normal interval around the mean of independent values in [0, 1]."""
+    mean = _mean(values)
+    if len(values) < 2:
+        return Estimate(mean, 0.0, 1.0)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    half = _Z * math.sqrt(variance / len(values))
+    return Estimate(mean, max(0.0, mean - half), min(1.0, mean + half))
+
+
+def proportion_interval(values: Sequence[float]) -> Estimate:
+    """Wilson interval around the mean of independent values in [0, 1]; honest also at 0 and 1.
+
+    Values between 0 and 1 (a task's share of successes over its repeats) vary less than coin throws, so that
+    the interval is then a little too wide, never too narrow.
+    """
+    count, mean = len(values), _mean(values)
+    if not count:
+        return Estimate(mean, 0.0, 1.0)
+    scale = 1 + _Z**2 / count
+    centre = (mean + _Z**2 / (2 * count)) / scale
+    half = _Z * math.sqrt(mean * (1 - mean) / count + _Z**2 / (4 * count**2)) / scale
+    return Estimate(mean, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,59 @@
+"""Which rows are repeats of the same task.
+
+By identity (`task_id`) wherever the rows tell it; the published order (row `j * num_tasks + i` is repeat j of
+task i, spec §2.3) is accepted as it was, and decides when a file holds the same task twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet_rl.errors import DataError
+from sweet_rl.types import Trajectory
+
+
+def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | None = None) -> list[list[int]]:
+    """Row indices of each task, in order of the tasks' first rows, its `k` repeats in order.
+
+    Args:
+        trajectories: all rows of a file.
+        k: repeats of each task.
+        path: the file, for the error.
+
+    Raises:
+        DataError: the rows do not form groups of `k`; names the first task that has another number of rows.
+    """
+    rows = len(trajectories)
+    if k < 1 or rows % k:
+        raise DataError(
+            f"holds {rows} rows, which is not a multiple of k",
+            path=path,
+            value=k,
+            repair="Give --k the number of repeats (--best_of_n) that the file was made with.",
+        )
+    if _in_published_order(trajectories, k):
+        num_tasks = rows // k
+        return [list(range(task, rows, num_tasks)) for task in range(num_tasks)]
+    groups: dict[str, list[int]] = {}
+    for index, trajectory in enumerate(trajectories):
+        groups.setdefault(trajectory.task.task_id, []).append(index)
+    for task_id, members in groups.items():
+        if len(members) != k:
+            raise DataError(
+                f"has {len(members)} rows for one task where k = {k} are expected",
+                path=path,
+                line=members[0] + 1,
+                field="task",
+                value=task_id,
+                repair="Give --k the number of repeats, or finish the run with --to_continue.",
+            )
+    return [sorted(members, key=lambda i: trajectories[i].sample_index) for members in groups.values()]
+
+
+def _in_published_order(trajectories: Sequence[Trajectory], k: int) -> bool:
+    """The published check: each row has the description of the row `num_tasks` before it (spec §4.2)."""
+    num_tasks = len(trajectories) // k
+    return all(
+        earlier.task.problem_description == later.task.problem_description
+        for earlier, later in zip(trajectories, trajectories[num_tasks:], strict=False)
+    )

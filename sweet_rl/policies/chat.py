@@ -1,0 +1,165 @@
+"""How a dialogue becomes the one prompt string that a model reads, and that is recorded as `input`.
+
+Two formats: the chat template of a model's tokenizer, and a plain one that needs no packages, for scripted
+policies and for servers whose tokenizer is not at hand. Neither calls a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.types import Message
+
+_PROBE = "A line that no template writes by itself."
+
+
+class ChatFormat(Protocol):
+    """Turns messages into a prompt that ends where the assistant is about to speak."""
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt string, special tokens written out."""
+        ...
+
+
+class PlainChat:
+    r"""A format that needs no tokenizer: `### role:` headers, blank lines, an open assistant header.
+
+    `[Message("user", "Hi")]` becomes `"### user:\nHi\n\n### assistant:\n"`. Contents are written as they
+    are: text that looks like a header is not escaped.
+
+    Args:
+        begin_token: written first. Servers add a model's begin-of-text token themselves; a model in process
+            that was trained with one needs it here.
+    """
+
+    def __init__(self, begin_token: str = "") -> None:
+        self._begin_token = begin_token
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt string."""
+        entries = "".join(f"### {message.role}:\n{message.content}\n\n" for message in messages)
+        return f"{self._begin_token}{entries}### assistant:\n"
+
+
+class TokenizerChat:
+    """The chat template that ships with a model (spec §3.4).
+
+    A template that refuses a system message or drops it silently is found out once, here, by rendering a
+    probe; for such a model the system text becomes the beginning of the first user message, followed by a
+    blank line (`folds_system`).
+
+    Args:
+        tokenizer: a transformers tokenizer.
+
+    Raises:
+        UsageError: it has no chat template.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        if not tokenizer.chat_template:
+            raise UsageError(
+                f"The tokenizer of {tokenizer.name_or_path!r} has no chat template. Put a "
+                "chat_template.jinja into the model's folder, use an instruction-tuned model, or choose the "
+                "plain chat format."
+            )
+        self.tokenizer = tokenizer
+        self.folds_system = not self._takes_system()
+
+    @classmethod
+    def from_pretrained(cls, model: str | Path) -> TokenizerChat:
+        """The chat format of a model folder, or of a name on the hub.
+
+        Raises:
+            UsageError: transformers is missing, or there is no such tokenizer, or it has no chat template.
+        """
+        return cls(load_tokenizer(model))
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The prompt string; begins with the begin-of-text token if the template writes one.
+
+        Raises:
+            UsageError: the template refuses these messages.
+        """
+        if self.folds_system:
+            messages = fold_system(messages)
+        try:
+            return self._apply(messages)
+        except _template_error() as error:
+            roles = ", ".join(message.role for message in messages)
+            raise UsageError(
+                f"The chat template of {self.tokenizer.name_or_path!r} refuses a dialogue with the roles "
+                f"{roles}: {error}. Choose the plain chat format or another model."
+            ) from error
+
+    def encode(self, prompt: str) -> list[int]:
+        """Token ids of a rendered prompt: what is written, no token is added (spec §11.1, item 17)."""
+        ids: list[int] = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def writes_begin_token(self, prompt: str) -> bool:
+        """Whether the prompt begins with the begin-of-text token, so that nobody may add another one."""
+        begin: str | None = self.tokenizer.bos_token
+        return bool(begin) and prompt.startswith(str(begin))
+
+    def _takes_system(self) -> bool:
+        try:
+            return _PROBE in self._apply([Message("system", _PROBE), Message("user", "Hi.")])
+        except _template_error():
+            return False
+
+    def _apply(self, messages: Sequence[Message]) -> str:
+        prompt: str = self.tokenizer.apply_chat_template(
+            [{"role": message.role, "content": message.content} for message in messages],
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        return prompt
+
+
+def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message]:
+    """The system prompt verbatim, unless it is empty, followed by the visible history (spec §3.4)."""
+    return [*([Message("system", system_prompt)] if system_prompt else []), *messages]
+
+
+def fold_system(messages: Sequence[Message]) -> list[Message]:
+    """The same dialogue without system role: its text opens the first user message."""
+    match list(messages):
+        case [Message(role="system") as system, Message(role="user") as first, *rest]:
+            return [Message("user", f"{system.content}\n\n{first.content}"), *rest]
+        case [Message(role="system") as system, *rest]:
+            return [Message("user", system.content), *rest]
+        case unchanged:
+            return unchanged
+
+
+def load_tokenizer(model: str | Path) -> Any:
+    """The tokenizer of a model folder, or of a name on the hub.
+
+    Raises:
+        UsageError: transformers is missing, or there is no such tokenizer.
+    """
+    try:
+        from transformers import AutoTokenizer  # noqa: PLC0415 - seconds; only for those who use it
+    except ImportError as error:
+        raise missing_package("transformers", "transformers", needed_for="a model's chat template") from error
+    try:
+        return AutoTokenizer.from_pretrained(str(model))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"No tokenizer could be loaded from {str(model)!r}: {_first_line(error)} Name a folder with "
+            "tokenizer.json and tokenizer_config.json, or a model that is in the local cache or on the hub."
+        ) from error
+
+
+def _template_error() -> type[Exception]:
+    from jinja2 import TemplateError  # noqa: PLC0415 - comes with transformers
+
+    return TemplateError
+
+
+def _first_line(error: Exception) -> str:
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return line if line.endswith((".", "!", "?")) else f"{line}."

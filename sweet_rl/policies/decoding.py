@@ -1,0 +1,176 @@
+"""The sampling loop for a causal model in process: token ids in, token ids and log-probabilities out.
+
+It exists because `generate` of transformers obeys sampling settings that a model's folder brings along, and
+gives rows of a batch one common source of randomness. Here temperature is the only setting (spec §3.4), and
+each row draws from its own seed. Importing this module imports torch.
+
+Axes: B rows, P distinct prompts, T positions, V vocabulary, N new tokens.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One row to write. `temperature` 0 is greedy; `seed` decides the draws and nothing else does."""
+
+    prompt_ids: tuple[int, ...]
+    max_new_tokens: int
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: ids and natural log-probabilities of the untempered model, end token included."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    ended: bool
+
+
+class Decoder:
+    """Writes batches with one model.
+
+    Prompts of unequal length are padded on the left; a prompt that several rows share is read once. Rows that
+    have ended leave the batch as soon as half of it has.
+
+    The tokens of a row depend on its prompt and seed only, up to rounding: the order of floating-point sums
+    changes with the shape of the batch, and where that moves a draw across the border between two tokens, the
+    row goes another way from there. In float32 that is rare; in bfloat16 expect it in long texts.
+
+    Args:
+        model: a transformers causal language model in evaluation mode.
+        end_ids: tokens that end a row.
+    """
+
+    def __init__(self, model: Any, end_ids: Collection[int]) -> None:
+        self._model = model
+        self._end_ids = frozenset(end_ids)
+        parameters = inspect.signature(model.forward).parameters
+        self._takes_positions = "position_ids" in parameters
+        self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+
+    def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
+        """Yield after every token the rows that ended with it, as (place in `requests`, what was written)."""
+        batch = self._start(requests)
+        while True:
+            yield batch.write(self._end_ids)
+            if not batch.places:
+                return
+            self._read_on(batch)
+
+    @torch.inference_mode()
+    def _start(self, requests: Sequence[Request]) -> _Batch:
+        """Read the distinct prompts and lay out one row for each request."""
+        prompts = list(dict.fromkeys(request.prompt_ids for request in requests))
+        width = max(map(len, prompts))
+        device = self._model.device
+        ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in prompts], device=device)
+        mask_PT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
+        logits_PV, cache = self._forward(ids_PT, mask_PT, None)
+        rows_B = torch.tensor([prompts.index(request.prompt_ids) for request in requests], device=device)
+        cache.batch_select_indices(rows_B)
+        return _Batch(requests, logits_PV[rows_B], mask_PT[rows_B], cache)
+
+    @torch.inference_mode()
+    def _read_on(self, batch: _Batch) -> None:
+        """Read the tokens that were written last."""
+        batch.compact()
+        batch.mask_BT = torch.cat([batch.mask_BT, torch.ones_like(batch.mask_BT[:, :1])], dim=1)
+        batch.logits_BV, batch.cache = self._forward(batch.tokens_B[:, None], batch.mask_BT, batch.cache)
+
+    def _forward(self, ids_BT: Tensor, mask_BT: Tensor, cache: Any) -> tuple[Tensor, Any]:
+        """Logits after the last position, and the cache."""
+        positions_BT = (mask_BT.cumsum(dim=1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
+        output = self._model(
+            input_ids=ids_BT,
+            attention_mask=mask_BT,
+            past_key_values=cache,
+            use_cache=True,
+            **({"position_ids": positions_BT} if self._takes_positions else {}),
+            **self._last_only,
+        )
+        return output.logits[:, -1], output.past_key_values
+
+
+class _Batch:
+    """The rows that are being written. `places` maps a living request to its row in the tensors."""
+
+    def __init__(self, requests: Sequence[Request], logits_BV: Tensor, mask_BT: Tensor, cache: Any) -> None:
+        self.logits_BV, self.mask_BT, self.cache = logits_BV, mask_BT, cache
+        self.places = {place: place for place in range(len(requests))}
+        self._requests = requests
+        self._ids: list[list[int]] = [[] for _ in requests]
+        self._logprobs: list[list[float]] = [[] for _ in requests]
+        self._temperatures_B = torch.tensor([r.temperature for r in requests], device=logits_BV.device)
+        self._draws_BN = _draws(requests).to(logits_BV.device)
+        self._written = 0
+
+    @torch.inference_mode()
+    def write(self, end_ids: frozenset[int]) -> list[tuple[int, Written]]:
+        """Choose one token for each row; return the rows that end with it."""
+        logps_BV = self.logits_BV.float().log_softmax(dim=-1)
+        self.tokens_B = choose(logps_BV, self._temperatures_B, self._draws_BN[:, self._written])
+        tokens = self.tokens_B.tolist()
+        logprobs = logps_BV.gather(1, self.tokens_B[:, None])[:, 0].tolist()
+        self._written += 1
+        finished = []
+        for place, row in self.places.items():
+            self._ids[place].append(tokens[row])
+            self._logprobs[place].append(logprobs[row])
+            ended = tokens[row] in end_ids
+            if ended or self._written == self._requests[place].max_new_tokens:
+                written = Written(tuple(self._ids[place]), tuple(self._logprobs[place]), ended)
+                finished.append((place, written))
+        for place, _ in finished:
+            del self.places[place]
+        return finished
+
+    def compact(self) -> None:
+        """Drop the rows that have ended once they are half of the batch: copying the cache costs, too."""
+        if len(self.places) > len(self.tokens_B) // 2:
+            return
+        keep_B = torch.tensor(list(self.places.values()), device=self.tokens_B.device)
+        self.tokens_B, self.mask_BT = self.tokens_B[keep_B], self.mask_BT[keep_B]
+        self._temperatures_B, self._draws_BN = self._temperatures_B[keep_B], self._draws_BN[keep_B]
+        self.cache.batch_select_indices(keep_B)
+        self.places = {place: row for row, place in enumerate(self.places)}
+
+
+def choose(logps_BV: Tensor, temperatures_B: Tensor, draws_B: Tensor) -> Tensor:
+    """One token for each row: the likeliest at temperature 0, else the one on which its draw falls.
+
+    The draw, a number in [0, 1), is a place on the cumulative distribution: one random number for each token,
+    on any device the same, whatever the size of the vocabulary.
+    """
+    greedy_B = logps_BV.argmax(dim=-1)
+    if not temperatures_B.any():
+        return greedy_B
+    divisors_B = torch.where(temperatures_B > 0, temperatures_B, 1.0)
+    probabilities_BV = (logps_BV / divisors_B[:, None]).softmax(dim=-1)
+    cumulative_BV = probabilities_BV.cumsum(dim=-1, dtype=torch.float64)
+    marks_B1 = (draws_B * cumulative_BV[:, -1])[:, None]
+    drawn_B = torch.searchsorted(cumulative_BV, marks_B1, right=True)[:, 0].clamp(max=logps_BV.shape[1] - 1)
+    return torch.where(temperatures_B > 0, drawn_B, greedy_B)
+
+
+def _draws(requests: Sequence[Request]) -> Tensor:
+    """The random numbers of each row for all its tokens, from the row's own seed, as [B, N]."""
+    length = max(request.max_new_tokens for request in requests)
+    return torch.stack(
+        [
+            torch.rand(length, generator=torch.Generator().manual_seed(request.seed), dtype=torch.float64)
+            for request in requests
+        ]
+    )

@@ -1,0 +1,193 @@
+"""A model in this process, on a CPU or one GPU. Importing this module is cheap, making a policy loads torch.
+
+For models that fill several GPUs, and for speed on one, use vLLM (`sweet_rl.policies.vllm`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
+from sweet_rl.policies.batching import MicroBatcher
+from sweet_rl.policies.chat import ChatFormat, TokenizerChat, load_tokenizer, with_system
+from sweet_rl.types import (
+    Completion,
+    Failure,
+    FinishReason,
+    Generation,
+    Observation,
+    StopReason,
+    derive_seed,
+)
+
+if TYPE_CHECKING:
+    from sweet_rl.policies.decoding import Request, Written
+
+
+class TransformersPolicy:
+    """An agent whose model runs here; calls that wait together become one batch.
+
+    Sampling is by temperature alone, whatever the model's generation_config.json says (spec §3.4). Each turn
+    draws from a seed made of the policy's, the episode's and the turn's number, so a turn comes out the same
+    whichever turns share its batch, up to rounding (see `sweet_rl.policies.decoding.Decoder`).
+
+    Args:
+        model: folder, or name on the hub.
+        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none.
+        chat_format: how dialogues become prompts; default is the tokenizer's chat template.
+        temperature: 0 is greedy.
+        max_new_tokens: tokens of one turn at most (published: 1024).
+        max_batch: turns computed together at most; memory grows with it.
+        device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+        dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
+        seed: of the whole run.
+
+    Raises:
+        UsageError: a package, the model, its tokenizer or its chat template is missing; an unknown setting.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        system_prompt: str = "",
+        chat_format: ChatFormat | None = None,
+        temperature: float = 1.0,
+        max_new_tokens: int = 1024,
+        max_batch: int = 32,
+        device: str = "auto",
+        dtype: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        if temperature < 0 or max_new_tokens < 1:
+            raise UsageError(
+                "temperature must be at least 0 and max_new_tokens at least 1, "
+                f"got {temperature} and {max_new_tokens}."
+            )
+        self.name = str(model)
+        self._system_prompt = system_prompt
+        self._temperature = temperature
+        self._max_new_tokens = max_new_tokens
+        self._seed = seed
+        self._tokenizer = load_tokenizer(model)
+        self._format = chat_format or TokenizerChat(self._tokenizer)
+        self._model = _load_model(model, device, dtype)
+        self._context = _context_length(self._model.config)
+        self._batcher = MicroBatcher(self._make_engine(), max_batch=max_batch)
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn.
+
+        Raises:
+            EpisodeError: the prompt leaves no room for a single token.
+            ServiceError: out of GPU memory.
+        """
+        prompt = self._format.render(with_system(self._system_prompt, observation.messages))
+        seed = derive_seed(self._seed, observation.seed, observation.turn)
+        return Generation(prompt, self._complete(await self._batcher.submit(self._request(prompt, seed))))
+
+    async def sample(
+        self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
+    ) -> list[list[Completion]]:
+        """`n` completions for each prompt, in order; a prompt is read once for all that are in one batch.
+
+        Args:
+            prompts: tokenised as they are, no token is added.
+            n: completions for each.
+            seeds: one for each prompt. Default: made from the policy's seed and the prompt, so that the same
+                prompt gets the same completions whenever it is asked for.
+
+        Raises:
+            EpisodeError: a prompt leaves no room for a single token.
+            ServiceError: out of GPU memory.
+        """
+        if seeds is None:
+            seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
+        requests = [
+            self._request(prompt, derive_seed(seed, i))
+            for prompt, seed in zip(prompts, seeds, strict=True)
+            for i in range(n)
+        ]
+        written = await asyncio.gather(*map(self._batcher.submit, requests))
+        completions = [self._complete(one) for one in written]
+        return [completions[i * n : (i + 1) * n] for i in range(len(prompts))]
+
+    async def close(self) -> None:
+        """Stop computing and let go of the model."""
+        await self._batcher.close()
+        self._model = None
+
+    def _make_engine(self) -> Any:
+        """The decoder, with memory trouble turned into words."""
+        import torch  # noqa: PLC0415 - loaded by now
+
+        from sweet_rl.policies.decoding import Decoder  # noqa: PLC0415 - imports torch
+
+        decoder = Decoder(self._model, _end_ids(self._model, self._tokenizer))
+
+        def engine(requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
+            try:
+                yield from decoder(requests)
+            except torch.OutOfMemoryError as error:
+                raise ServiceError(
+                    f"Out of GPU memory with {len(requests)} turns in one batch. Lower the largest batch "
+                    "(max_batch) or the tokens of a turn, and continue the run."
+                ) from error
+
+        return engine
+
+    def _request(self, prompt: str, seed: int) -> Request:
+        from sweet_rl.policies.decoding import Request  # noqa: PLC0415 - imports torch
+
+        ids: list[int] = self._tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        if not ids:
+            raise ValueError("an empty prompt cannot be continued")
+        room = self._max_new_tokens
+        if self._context is not None:
+            room = min(room, self._context - len(ids))
+        if room < 1:
+            detail = f"the prompt has {len(ids)} tokens, the model reads {self._context}"
+            raise EpisodeError(StopReason.CONTEXT_FULL, Failure("context_full", detail, attempts=0))
+        return Request(tuple(ids), room, self._temperature, seed)
+
+    def _complete(self, written: Written) -> Completion:
+        ids = written.token_ids[:-1] if written.ended else written.token_ids
+        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        reason = FinishReason.STOP if written.ended else FinishReason.LENGTH
+        return Completion(text, written.token_ids, written.logprobs, reason)
+
+
+def _load_model(model: str | Path, device: str, dtype: str) -> Any:
+    try:
+        import torch  # noqa: PLC0415 - seconds; only for those who use it
+        from transformers import AutoModelForCausalLM  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_package("torch", "transformers", needed_for="a model in process") from error
+    if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise UsageError(f"dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(str(model), dtype=dtype)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"No causal language model could be loaded from {str(model)!r}: {error}") from error
+    try:
+        return loaded.to(device).eval()
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"The model cannot be put on the device {device!r}: {error}") from error
+
+
+def _context_length(config: Any) -> int | None:
+    """Positions the model was made for; None where its configuration does not say."""
+    length: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return length
+
+
+def _end_ids(model: Any, tokenizer: Any) -> Collection[int]:
+    """Every token that ends a turn: the tokenizer's, and the generation config's (Llama 3 has three)."""
+    configured = model.generation_config.eos_token_id
+    listed = configured if isinstance(configured, list) else [configured]
+    return {end for end in [*listed, tokenizer.eos_token_id] if end is not None}

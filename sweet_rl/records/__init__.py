@@ -1,0 +1,37 @@
+"""Rows on disk: the only reader and writer of JSON Lines.
+
+`rows` turns JSON objects into the nouns of `sweet_rl.types` and back; `files` reads and replaces whole files;
+`journal` appends finished episodes so that nothing written is ever lost; `lock` keeps a second writer out.
+"""
+
+from sweet_rl.records.files import (
+    load_tasks_file,
+    load_trajectories,
+    read_rows,
+    replace_file,
+    replace_rows,
+)
+from sweet_rl.records.journal import Journal
+from sweet_rl.records.lock import locked
+from sweet_rl.records.rows import (
+    task_from_row,
+    trajectories_from_rows,
+    trajectory_from_row,
+    trajectory_to_row,
+    unique_tasks,
+)
+
+__all__ = [
+    "Journal",
+    "load_tasks_file",
+    "load_trajectories",
+    "locked",
+    "read_rows",
+    "replace_file",
+    "replace_rows",
+    "task_from_row",
+    "trajectories_from_rows",
+    "trajectory_from_row",
+    "trajectory_to_row",
+    "unique_tasks",
+]

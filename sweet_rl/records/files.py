@@ -1,0 +1,142 @@
+"""Whole JSON Lines files: read with line numbers, replaced atomically, never left half written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.records.rows import task_from_row, trajectories_from_rows, unique_tasks
+from sweet_rl.types import Json, Task, Trajectory
+
+
+def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Json]]]:
+    """Yield (1-based line number, object) for every line that is not blank.
+
+    Raises:
+        UsageError: there is no such file, or it cannot be read.
+        DataError: a line is not UTF-8, not JSON, or not an object; names it.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, parse_line(line, path, number)
+    except FileNotFoundError:
+        raise UsageError(
+            f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
+        ) from None
+    except OSError as error:
+        raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error
+
+
+def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, Json]:
+    """One line of JSON to an object; NaN and Infinity are refused, as JSON does.
+
+    Raises:
+        DataError: names file and line.
+    """
+
+    def fail(problem: str, repair: str) -> NoReturn:
+        raise DataError(problem, path=path, line=number, value=line[:80], repair=repair) from None
+
+    def refuse_constant(name: str) -> NoReturn:
+        fail(f"holds {name}, which is not JSON", "Use null for a number that is not there.")
+
+    try:
+        row = json.loads(line.decode("utf-8-sig"), parse_constant=refuse_constant)
+    except UnicodeDecodeError:
+        fail("is not UTF-8 text", "Save the file as UTF-8, one JSON object a line.")
+    except RecursionError:
+        fail("is nested too deeply", "Remove this line.")
+    except ValueError as error:
+        fail(
+            f"is not JSON ({error})",
+            "One JSON object a line is expected; a line cut off by a crash can be deleted.",
+        )
+    if not isinstance(row, dict):
+        fail("must hold one JSON object", "A JSON Lines file has one {...} a line.")
+    return row
+
+
+def load_tasks_file(path: str | Path) -> list[Task]:
+    """All tasks of a ColBench JSON Lines file (spec §2.1), each with an identity of its own.
+
+    Raises:
+        UsageError, DataError: see `read_rows` and `task_from_row`.
+    """
+    return unique_tasks(task_from_row(row, path=path, line=line) for line, row in read_rows(path))
+
+
+def load_trajectories(path: str | Path) -> list[Trajectory]:
+    """All trajectories of a file, ours or a published one (spec §2.2), in file order.
+
+    Raises:
+        UsageError, DataError: see `read_rows` and `trajectory_from_row`.
+    """
+    return trajectories_from_rows(list(read_rows(path)), path=path)
+
+
+def encode_row(row: Json) -> bytes:
+    """One row as a line; raises ValueError for NaN and Infinity rather than writing what is not JSON."""
+    return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def replace_rows(path: str | Path, rows: Iterable[Json]) -> None:
+    """Write all rows to `path`, at once or not at all.
+
+    Raises:
+        StorageError: the disk is full or read-only; the old file is as it was.
+    """
+    replace_file(path, (encode_row(row) for row in rows))
+
+
+def replace_file(path: str | Path, chunks: Iterable[bytes]) -> None:
+    """Write the chunks to `path`, at once or not at all, and survive a power cut.
+
+    Raises:
+        StorageError: the disk is full or read-only; the old file is as it was.
+    """
+    target = Path(os.path.realpath(path))
+    temporary: str | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+        temporary = None
+        sync_directory(target.parent)
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write {str(target)!r}: {error.strerror}. The file is as it was before; "
+            "free some space or choose another path, then run the same command again."
+        ) from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename or a new name in `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,148 @@
+"""A file that finished episodes are appended to, one durable line each.
+
+The rule it keeps: what `append` has returned from survives kill -9, a full disk and a power cut, and what a
+crash tears off is at most the last line. It knows nothing of what the rows mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sweet_rl.errors import DataError, StorageError
+from sweet_rl.records.files import encode_row, parse_line, sync_directory
+from sweet_rl.records.lock import locked
+from sweet_rl.types import Json
+
+
+class Journal:
+    """Durable appends to one JSON Lines file, by one process at a time.
+
+    Opening locks the file, creates it where it is missing, cuts off a torn last line and reads what is there
+    into `rows` (line number, object). `overwrite` empties it first.
+
+    Raises:
+        StorageError: another run is writing to the file, or it cannot be opened.
+        DataError: a line before the last is broken (that is no crash of ours; a person must look).
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        self.rows: list[tuple[int, dict[str, Json]]] = []
+        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._cleanup = contextlib.ExitStack()
+        self._cleanup.enter_context(locked(self.path))
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._cleanup.callback(os.close, self._descriptor)
+            if overwrite:
+                os.ftruncate(self._descriptor, 0)
+            self._size = self._recover()
+            sync_directory(self.path.parent)
+        except OSError as error:
+            self._cleanup.close()
+            raise StorageError(f"Cannot open {str(path)!r} for writing: {error.strerror}.") from error
+        except BaseException:
+            self._cleanup.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def append(self, rows: Sequence[Json]) -> None:
+        """Append rows and return once they are on the disk.
+
+        Raises:
+            StorageError: nothing of these rows is left in the file; all before them is.
+        """
+        self._write(b"".join(encode_row(row) for row in rows))
+
+    async def append_soon(self, row: Json) -> None:
+        """Append a row and return once it is on the disk, while other episodes go on.
+
+        Rows that arrive while the disk is busy are written together, so that the disk's latency is paid once.
+
+        Raises:
+            StorageError: as `append`.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((encode_row(row), future))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_waiting())
+        await future
+
+    async def flush(self) -> None:
+        """Wait until every row that was handed over is on the disk (or has failed)."""
+        if self._writer is not None:
+            await self._writer
+
+    def close(self) -> None:
+        """Free the file and its lock."""
+        self._cleanup.close()
+
+    async def _write_waiting(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                outcome: StorageError | None = None
+                try:
+                    await asyncio.to_thread(self._write, b"".join(line for line, _ in batch))
+                except StorageError as error:
+                    outcome = error
+                for _, future in batch:
+                    if future.done():  # its episode was cancelled; the row is written all the same
+                        continue
+                    if outcome is None:
+                        future.set_result(None)
+                    else:
+                        future.set_exception(outcome)
+        finally:
+            self._writer = None
+
+    def _write(self, data: bytes) -> None:
+        try:
+            view = memoryview(data)
+            position = self._size
+            while view:
+                written = os.pwrite(self._descriptor, view, position)
+                view, position = view[written:], position + written
+            os.fsync(self._descriptor)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise StorageError(
+                f"Cannot write to {str(self.path)!r}: {error.strerror}. The {self._size:,} bytes before are "
+                "safe; free some space, then run the same command with --to_continue."
+            ) from error
+        self._size = position
+
+    def _recover(self) -> int:
+        """Read the rows, cut off a torn tail, and return the size of what is whole."""
+        size, number = 0, 0
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    try:
+                        self.rows.append((number, parse_line(line, self.path, number)))
+                    except DataError:
+                        if line.endswith(b"\n"):
+                            raise
+                        break  # torn by a crash
+                size += len(line)
+        os.ftruncate(self._descriptor, size)
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            os.pwrite(self._descriptor, b"\n", size)  # whole, but its newline was torn off
+            size += 1
+        return size

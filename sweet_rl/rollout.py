@@ -1,0 +1,177 @@
+"""The one loop: many episodes at once, each at its own pace.
+
+It joins a policy and a world, and knows neither. An episode never waits for another one; when it is over, its
+trajectory is handed to `on_finished`, and only when that returns (the row is on disk) does its place go to
+the next episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from sweet_rl.contracts import Env, Policy
+from sweet_rl.errors import EpisodeError
+from sweet_rl.types import (
+    NO_ANSWER,
+    AgentTurn,
+    Failure,
+    Generation,
+    Json,
+    Message,
+    Task,
+    Trajectory,
+    derive_seed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One episode to be played: repeat `sample_index` of a task, with a seed of its own."""
+
+    task: Task
+    sample_index: int
+    seed: int
+
+
+@dataclass(slots=True)
+class RolloutStats:
+    """Running totals, for a progress bar and for the last line of a run."""
+
+    episodes: int = 0
+    turns: int = 0
+    tokens: int = 0
+    failures: int = 0
+
+    def add_turn(self, generation: Generation) -> None:
+        """Count one agent turn; tokens where the policy tells them."""
+        self.turns += 1
+        self.tokens += len(generation.completion.token_ids or ())
+
+
+def schedule(tasks: Iterable[Task], samples: int, *, seed: int = 0) -> list[Episode]:
+    """All episodes in the published row order: row `j * num_tasks + i` is repeat j of task i (spec §2.3)."""
+    tasks = list(tasks)
+    return [
+        Episode(task, sample, derive_seed(seed, task.task_id, sample))
+        for sample in range(samples)
+        for task in tasks
+    ]
+
+
+async def rollout(
+    episodes: Iterable[Episode],
+    *,
+    make_env: Callable[[], Env],
+    policy: Policy,
+    on_finished: Callable[[Trajectory], Awaitable[None]],
+    concurrency: int,
+    provenance: Mapping[str, Json] | None = None,
+    stats: RolloutStats | None = None,
+    on_progress: Callable[[], None] = lambda: None,
+) -> RolloutStats:
+    """Play all episodes, `concurrency` of them at a time.
+
+    Args:
+        episodes: in the order in which they are begun.
+        make_env: a fresh world for each episode.
+        policy: who acts.
+        on_finished: receives each trajectory as soon as it is over.
+        concurrency: episodes in flight.
+        provenance: written into every trajectory.
+        stats: counted up as the run goes, so that a progress bar can read it.
+        on_progress: called after every turn and every episode.
+
+    Raises:
+        SweetRLError: what only a person can mend (a dead server, a full disk). What is in flight is
+            dropped; episodes that had finished were handed over before.
+    """
+    if concurrency < 1:
+        raise ValueError(f"concurrency must be at least 1, got {concurrency}")
+    stats = stats if stats is not None else RolloutStats()
+    waiting = iter(episodes)
+
+    async def worker() -> None:
+        for episode in waiting:
+            trajectory = await play(episode, make_env(), policy, provenance or {}, stats, on_progress)
+            await on_finished(trajectory)
+            stats.episodes += 1
+            on_progress()
+
+    workers = [asyncio.create_task(worker()) for _ in range(concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return stats
+
+
+async def play(
+    episode: Episode,
+    env: Env,
+    policy: Policy,
+    provenance: Mapping[str, Json],
+    stats: RolloutStats,
+    on_progress: Callable[[], None] = lambda: None,
+) -> Trajectory:
+    """Play one episode to its end. What goes wrong in it is part of the trajectory, not an exception.
+
+    Raises:
+        SweetRLError: nobody can go on (see `rollout`).
+    """
+    trajectory = Trajectory(
+        task=episode.task,
+        dialogue_history=(),
+        answer=NO_ANSWER,
+        sample_index=episode.sample_index,
+        provenance=dict(provenance) | {"seed": episode.seed},
+    )
+    history: list[Message] = []
+    failures: list[Failure] = []
+    try:
+        observation = await env.reset(episode.task, seed=episode.seed)
+        history.extend(observation.messages)
+        while True:
+            generation = await policy.act(observation)
+            stats.add_turn(generation)
+            on_progress()
+            history.append(_agent_turn(generation))
+            step = await env.step(generation.completion.text)
+            history[-1] = _agent_turn(generation, content=step.content, output=step.output)
+            failures.extend(step.failures)
+            stats.failures += len(step.failures)
+            if step.observation is None:
+                break
+            observation = step.observation
+            history.append(observation.messages[-1])
+        trajectory = replace(trajectory, answer=step.answer, stop_reason=step.stop_reason)
+    except EpisodeError as error:
+        stats.failures += 1
+        failure = error.failure
+        if failure.turn is None:
+            failure = replace(failure, turn=sum(isinstance(entry, AgentTurn) for entry in history))
+        trajectory = replace(trajectory, stop_reason=error.stop_reason, error=failure)
+    finally:
+        await env.close()
+    return replace(trajectory, dialogue_history=tuple(history), failures=tuple(failures))
+
+
+def _agent_turn(
+    generation: Generation, *, content: str | None = None, output: str | None = None
+) -> AgentTurn:
+    """The history entry of one generation. Token ids are kept only while they spell the kept text."""
+    completion = generation.completion
+    output = completion.text if output is None else output
+    whole = output == completion.text
+    return AgentTurn(
+        role="assistant",
+        content=output if content is None else content,
+        input=generation.input,
+        output=output,
+        token_ids=completion.token_ids if whole else None,
+        logprobs=completion.logprobs if whole else None,
+        finish_reason=completion.finish_reason,
+    )

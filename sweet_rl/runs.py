@@ -1,0 +1,138 @@
+"""A run on disk: which episodes its file holds, whether they were made the same way, their final order.
+
+Used by every stage that appends trajectories and can be continued. It changes nothing but the order of rows,
+and that only once the run is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.records import Journal, read_rows, replace_rows
+from sweet_rl.rollout import Episode
+from sweet_rl.types import Json
+
+Key = tuple[str, int]
+
+_FORCE = (
+    "Use the settings of the first run, choose another --output_path, or pass --force_continue to mix them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A file with some of its episodes done.
+
+    `order` gives every episode its place in the finished file, `done` the keys that are on disk.
+    """
+
+    order: Mapping[Key, int]
+    done: frozenset[Key]
+    todo: tuple[Episode, ...]
+
+
+def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Journal:
+    """Open the output file; never touch rows that nobody said to touch.
+
+    Raises:
+        UsageError: the file has rows and the person has not said what to do with them.
+        StorageError, DataError: see `Journal`.
+    """
+    target = Path(path)
+    if overwrite and to_continue:
+        raise UsageError("--overwrite and --to_continue exclude each other.")
+    if target.is_dir():
+        raise UsageError(f"--output_path {str(path)!r} is a folder; name a .jsonl file in it.")
+    if target.exists() and target.stat().st_size and not to_continue and not overwrite:
+        raise UsageError(
+            f"{str(path)!r} already holds a run. Pass --to_continue to finish it, --overwrite to start "
+            "again, or choose another --output_path."
+        )
+    return Journal(target, overwrite=overwrite)
+
+
+def plan(
+    episodes: Sequence[Episode],
+    rows: Sequence[tuple[int, dict[str, Json]]],
+    *,
+    settings: Mapping[str, Json],
+    path: str | Path,
+    force: bool = False,
+) -> Run:
+    """Compare what is on disk with what is wanted.
+
+    Args:
+        episodes: all episodes in final order (`sweet_rl.rollout.schedule`).
+        rows: what the file holds, with line numbers.
+        settings: what this run would write into `provenance.settings`.
+        path: the file, for errors.
+        force: accept rows of other tasks and settings; they are kept.
+
+    Raises:
+        UsageError: the file was made from other tasks or with other settings, and `force` is not set.
+        DataError: an episode stands in the file twice.
+    """
+    keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
+    order = {key: i for i, key in enumerate(keys)}
+    wanted = {key: episode.task.row for key, episode in zip(keys, episodes, strict=True)}
+    done: dict[Key, int] = {}
+    for position, (line, row) in enumerate(rows):
+        key = _key(row, position, keys)
+        where = f"{str(path)!r}, line {line}"
+        if not force:
+            if key not in wanted and not _is_extra_repeat(key, wanted):
+                raise UsageError(f"{where}: this episode is of a task that is not among yours. {_FORCE}")
+            if key in wanted and row.get("task") != wanted[key]:
+                raise UsageError(f"{where}: the task {key[0]!r} differs from yours of that name. {_FORCE}")
+            _check_settings(row, settings, where)
+        if key in done:
+            raise DataError(
+                "is an episode that stands in the file twice",
+                path=path,
+                line=line,
+                field="task_id, sample_index",
+                value=key,
+                repair=f"Delete this line or line {done[key]}.",
+            )
+        done[key] = line
+    todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in done)
+    return Run(order, frozenset(done), todo)
+
+
+def finish(path: str | Path, run: Run) -> None:
+    """Bring a complete file into the published order (spec §2.3), at once or not at all.
+
+    Rows that are not among the wanted ones (`force`) follow in the order in which they stand.
+    """
+    rows = [row for _, row in read_rows(path)]
+    keys = list(run.order)
+    places = [run.order.get(_key(row, i, keys), len(keys)) for i, row in enumerate(rows)]
+    in_order = sorted(range(len(rows)), key=places.__getitem__)
+    if in_order != list(range(len(rows))):
+        replace_rows(path, (rows[i] for i in in_order))
+
+
+def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:
+    """The identity of a row; of one that tells none (a published file) by its place."""
+    task_id, sample_index = row.get("task_id"), row.get("sample_index", 0)
+    if isinstance(task_id, str) and isinstance(sample_index, int):
+        return task_id, sample_index
+    return keys[position] if position < len(keys) else ("", position)
+
+
+def _is_extra_repeat(key: Key, wanted: Mapping[Key, Json]) -> bool:
+    """A repeat beyond `--best_of_n` of a task that is wanted: the file was once made with more repeats."""
+    return (key[0], 0) in wanted
+
+
+def _check_settings(row: Mapping[str, Json], settings: Mapping[str, Json], where: str) -> None:
+    theirs = (row.get("provenance") or {}).get("settings")
+    if theirs is None:
+        return
+    changed = sorted(name for name in {*theirs, *settings} if theirs.get(name) != settings.get(name))
+    if changed:
+        differences = ", ".join(f"{n} was {theirs.get(n)!r}, is {settings.get(n)!r}" for n in changed)
+        raise UsageError(f"{where}: the file was made with other settings: {differences}. {_FORCE}")

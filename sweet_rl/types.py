@@ -1,0 +1,253 @@
+"""The vocabulary that every room of the library speaks: frozen dataclasses, free of torch and of I/O.
+
+How these look on disk is the business of `sweet_rl.records`; what they mean is said here once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+Json: TypeAlias = Any
+"""Anything `json.loads` returns."""
+
+Role = Literal["system", "user", "assistant"]
+
+NO_ANSWER = "No answer"
+"""What a trajectory holds when the agent never answered (spec §3.2)."""
+
+NO_RESPONSE = "No response."
+"""What the agent is told when the simulated human could not be asked (spec §3.2)."""
+
+
+class StopReason(StrEnum):
+    """Why an episode ended. Only `ANSWERED` is a terminal state of the world; the rest cut it short."""
+
+    ANSWERED = "answered"
+    TURN_LIMIT = "turn_limit"
+    CONTEXT_FULL = "context_full"
+    USER_FAILED = "user_failed"
+    POLICY_FAILED = "policy_failed"
+    WORLD_FAILED = "world_failed"
+
+    @property
+    def truncated(self) -> bool:
+        """True when the episode was cut off rather than finished (matters for bootstrapping)."""
+        return self is not StopReason.ANSWERED
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended: the model's own end token or stop string, or the token limit."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem: what the agent is told, what only the user and the critic may know, and the hidden tests.
+
+    `row` is the task as it stood in its file; it is written back verbatim, unknown fields included.
+    """
+
+    task_id: str
+    problem_description: str
+    ground_truth: str
+    hidden_information: str
+    test_cases: Mapping[str, str]
+    row: Mapping[str, Json] = field(repr=False)
+
+    @property
+    def extra(self) -> Mapping[str, Json]:
+        """The fields of `row` that this library gives no meaning to."""
+        known = {"task_id", "problem_description", "ground_truth", "hidden_information", "test_cases"}
+        return {key: value for key, value in self.row.items() if key not in known}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a dialogue as its participants see it."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a model wrote for one prompt.
+
+    `token_ids` and `logprobs` are aligned, include the end token when one was generated (the text does not),
+    and are None where the engine does not tell. Log-probabilities are natural, of the untempered model.
+    """
+
+    text: str
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    finish_reason: FinishReason = FinishReason.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A policy's turn: the exact prompt string its model was given, and the completion."""
+
+    input: str
+    completion: Completion
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurn(Message):
+    """An assistant message with exactly what the model was given and what it wrote.
+
+    `content` is what the human and later prompts see; `output` is the raw text. They differ when the agent
+    thought aloud before `OUTPUT:` (spec §3.2).
+    """
+
+    input: str = ""
+    output: str = ""
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that went wrong inside an episode, kept in its row.
+
+    `kind` is a short stable word ("timeout", "rate_limited", "server_error", "connection", "bad_request",
+    "malformed_reply", "empty_reply", ...); `turn` counts agent turns from 0; `attempts` counts requests sent.
+    """
+
+    kind: str
+    detail: str = ""
+    status: int | None = None
+    attempts: int = 1
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a policy may see of an episode: never hidden information.
+
+    `task_id` names the task without saying anything about its answer; `seed` is the episode's own.
+    """
+
+    task_id: str
+    messages: tuple[Message, ...]
+    seed: int
+
+    @property
+    def turn(self) -> int:
+        """How many turns the agent has already taken."""
+        return sum(message.role == "assistant" for message in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one action did.
+
+    `content` and `output` are the action as others see it and as it is kept (`AgentTurn`). `observation` is
+    None once the episode is over; `answer` is what the agent handed in. `failures` are troubles on the way
+    that did not end the episode.
+    """
+
+    content: str
+    output: str
+    observation: Observation | None
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    stop_reason: StopReason | None = None
+    answer: str | None = None
+    failures: tuple[Failure, ...] = ()
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UserContext:
+    """Everything the simulated human may know when asked for a reply: the hidden information included."""
+
+    problem_description: str
+    hidden_information: str
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserReply:
+    """The human's words; `failure` says why they are `NO_RESPONSE` when nobody could be asked."""
+
+    text: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode, finished. Its identity is `(task.task_id, sample_index)`.
+
+    `extra` carries every field of the row that has no name here (grades, test results, other people's).
+    """
+
+    task: Task
+    dialogue_history: tuple[Message, ...]
+    answer: str | None
+    sample_index: int = 0
+    stop_reason: StopReason | None = None
+    reward: float | None = None
+    error: Failure | None = None
+    failures: tuple[Failure, ...] = ()
+    provenance: Mapping[str, Json] = field(default_factory=dict)
+    extra: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The row's identity on disk."""
+        return self.task.task_id, self.sample_index
+
+    @property
+    def last_turn(self) -> AgentTurn | None:
+        """The last entry, when it is an agent turn: its `input` + `output` is the whole dialogue."""
+        last = self.dialogue_history[-1] if self.dialogue_history else None
+        return last if isinstance(last, AgentTurn) else None
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """One hidden test: the expression, both values as Python literals (shortened), and what happened.
+
+    `outcome` is "passed", "failed", or why there is no value to compare: "error", "timeout", "memory",
+    "crash", "too_large", "not_plain_data", "reference_none".
+    """
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    expression: str
+    outcome: str
+    expected: str | None = None
+    got: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A grade in [0, 1] with its details; `value` is None when there is none, and `note` says why."""
+
+    value: float | None
+    tests: tuple[TestResult, ...] = ()
+    note: str = ""
+    details: Mapping[str, Json] = field(default_factory=dict)
+
+
+def digest(value: Json, length: int = 16) -> str:
+    """First `length` hex digits of the SHA-256 of the canonical JSON of `value`."""
+    canonical = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:length]
+
+
+def derive_seed(*parts: Json) -> int:
+    """A seed in [0, 2**31) that depends on every part and on nothing else (not on the order of events)."""
+    return int(digest(list(parts), 8), 16) & 0x7FFFFFFF

@@ -1,0 +1,305 @@
+"""Python expressions as noun phrases: `price * (1 + rate)` -> "the price times (1 plus the rate)".
+
+Statements are the business of `facts`; conditions are in `conditions`, calls in `calls`. Whatever has no short
+wording raises `Unspeakable`, and the fact that needed it is left out rather than told wrongly.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from sweet_rl.users.scripted import calls
+from sweet_rl.users.scripted.conditions import clause
+from sweet_rl.users.scripted.nouns import (
+    Level,
+    Phrase,
+    Unspeakable,
+    bare,
+    constant,
+    enumerate_words,
+    is_plural,
+    quote,
+    singular,
+    the,
+)
+
+_MAX_NESTING = 24
+_MAX_WORDS_IN_LITERAL = 12
+
+
+_OPERATORS: dict[type[ast.operator], tuple[str, Level]] = {
+    ast.Add: ("plus", Level.SUM),
+    ast.Sub: ("minus", Level.SUM),
+    ast.Mult: ("times", Level.PRODUCT),
+    ast.Div: ("divided by", Level.PRODUCT),
+    ast.Pow: ("to the power of", Level.ATOM),
+}
+
+
+class Speaker(ast.NodeVisitor):
+    """Words the expressions of one function.
+
+    Args:
+        kinds: what each variable holds ("text", "list", "dict", "number", "flag"), as far as known.
+        indexes: loop counters, with the list they run over (`for i in range(len(prices))` -> {"i": "prices"}).
+    """
+
+    def __init__(self, kinds: Mapping[str, str], indexes: Mapping[str, str]) -> None:
+        self._kinds, self._indexes, self._depth = kinds, indexes, 0
+
+    def say(self, node: ast.expr) -> str:
+        """The expression as a noun phrase.
+
+        Raises:
+            Unspeakable: there is no short wording.
+        """
+        return self.phrase(node).text
+
+    def phrase(self, node: ast.expr) -> Phrase:
+        """The expression in words, with how tightly they hold together."""
+        self._depth += 1
+        try:
+            if self._depth > _MAX_NESTING:
+                raise Unspeakable
+            said = self.visit(node)
+        finally:
+            self._depth -= 1
+        return said if isinstance(said, Phrase) else Phrase(said)
+
+    def held(self, node: ast.expr, level: Level = Level.ATOM) -> str:
+        """The expression, in brackets if it is looser than `level`."""
+        said = self.phrase(node)
+        return said.text if said.level >= level else f"({said.text})"
+
+    def clause(self, node: ast.expr, *, negated: bool = False) -> str:
+        """A condition as a clause."""
+        return clause(node, self, negated=negated)
+
+    def kind(self, node: ast.expr) -> str:
+        """What the expression holds, as far as known."""
+        match node:
+            case ast.Name(id=name):
+                return self._kinds.get(name, "")
+            case ast.Constant(value=str()) | ast.JoinedStr():
+                return "text"
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr in calls.TEXT_METHODS:
+                return "text"
+            case ast.Call(func=ast.Name(id="str")):
+                return "text"
+            case ast.List() | ast.ListComp():
+                return "list"
+            case ast.Dict() | ast.DictComp():
+                return "dict"
+            case ast.BinOp(op=ast.Add(), left=left, right=right) | ast.IfExp(body=left, orelse=right):
+                return self.kind(left) or self.kind(right)
+            case _:
+                return ""
+
+    def generic_visit(self, node: ast.AST) -> Phrase:
+        """Everything without a wording of its own."""
+        raise Unspeakable(type(node).__name__)
+
+    def visit_Name(self, node: ast.Name) -> Phrase:
+        return Phrase(f"position {node.id}" if node.id in self._indexes else the(node.id))
+
+    def visit_Constant(self, node: ast.Constant) -> Phrase:
+        return Phrase(constant(node.value))
+
+    def visit_Attribute(self, node: ast.Attribute) -> Phrase:
+        if isinstance(node.value, ast.Name) and node.value.id == "math":
+            return Phrase(node.attr)
+        return Phrase(f"{the(node.attr)} of {self.held(node.value)}")
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Phrase:
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=number)):
+                return Phrase(f"-{number}")
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return Phrase(f"minus {self.held(operand)}", Level.PRODUCT)
+            case _:
+                return Phrase(f"whether {self.clause(node)}", Level.PHRASE)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Phrase:
+        text = "text" in (self.kind(node.left), self.kind(node.right))
+        match node.op:
+            case ast.Add() if text:
+                return Phrase(
+                    f"{self.held(node.left, Level.SUM)} followed by {self.held(node.right)}", Level.SUM
+                )
+            case ast.Mod() if not text:
+                return Phrase(
+                    f"the remainder of {self.held(node.left)} divided by {self.held(node.right)}", Level.SUM
+                )
+            case ast.FloorDiv():
+                inner = f"{self.held(node.left)} divided by {self.held(node.right)}"
+                return Phrase(f"{inner} rounded down", Level.SUM)
+            case ast.Pow() if isinstance(node.right, ast.Constant) and node.right.value == 2:  # noqa: PLR2004
+                return Phrase(f"{self.held(node.left)} squared")
+        if type(node.op) not in _OPERATORS:
+            raise Unspeakable
+        word, level = _OPERATORS[type(node.op)]
+        # a - (b - c) and a / (b * c) need their brackets, a - b - c does not.
+        tighter = Level.ATOM if isinstance(node.op, ast.Sub | ast.Div) else Level(min(level + 1, Level.ATOM))
+        right = Level.PRODUCT if isinstance(node.op, ast.Sub) else tighter
+        return Phrase(f"{self.held(node.left, level)} {word} {self.held(node.right, right)}", level)
+
+    def visit_Compare(self, node: ast.Compare) -> Phrase:
+        return Phrase(f"whether {self.clause(node)}", Level.PHRASE)
+
+    visit_BoolOp = visit_Compare  # type: ignore[assignment]  # noqa: N815 - both are conditions used as values
+
+    def visit_IfExp(self, node: ast.IfExp) -> Phrase:
+        words = f"{self.say(node.body)} if {self.clause(node.test)}, otherwise {self.say(node.orelse)}"
+        return Phrase(words, Level.PHRASE)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Phrase:
+        value = self.held(node.value)
+        match node.slice:
+            case ast.Constant(value=str(key)):
+                return Phrase(f"the {quote(key)} of {value}")
+            case ast.Name(id=index) if isinstance(node.value, ast.Name) and index in self._indexes:
+                return Phrase(f"the {singular(bare(value))}" if is_plural(value) else f"each item of {value}")
+            case ast.Slice():
+                return Phrase(self._slice(node.slice, value))
+            case ast.Constant(value=int(position)) if 0 <= position < len(_ORDINALS):
+                return Phrase(f"the {_ORDINALS[position]} item of {value}")
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)):
+                return Phrase(f"the last item of {value}")
+            case _:
+                return Phrase(f"the entry of {value} for {self.held(node.slice)}")
+
+    def _slice(self, part: ast.Slice, value: str) -> str:
+        items = f"items of {value}"
+        match part:
+            case ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub())):
+                return f"{value} in reverse order"
+            case ast.Slice(lower=None, upper=ast.UnaryOp(op=ast.USub(), operand=cut), step=None):
+                return f"{value} without the last {self.say(cut)}"
+            case ast.Slice(lower=None, upper=ast.expr() as end, step=None):
+                return f"the first {self.held(end)} {items}"
+            case ast.Slice(lower=ast.UnaryOp(op=ast.USub(), operand=count), upper=None, step=None):
+                return f"the last {self.held(count)} {items}"
+            case ast.Slice(lower=ast.expr() as start, upper=None, step=None):
+                return f"{value} without the first {self.held(start)}"
+            case ast.Slice(lower=ast.expr() as start, upper=ast.expr() as end, step=None):
+                return (
+                    f"the {items} from position {self.held(start)} up to but not including {self.held(end)}"
+                )
+            case _:
+                raise Unspeakable
+
+    def visit_Call(self, node: ast.Call) -> Phrase:
+        return calls.say_call(node, self)
+
+    def visit_List(self, node: ast.List) -> Phrase:
+        if not node.elts:
+            return Phrase("an empty list")
+        return Phrase(f"the list {self._items(node.elts)}", Level.PHRASE)
+
+    def visit_Tuple(self, node: ast.Tuple) -> Phrase:
+        return Phrase(self._items(node.elts), Level.PHRASE)
+
+    visit_Set = visit_Tuple  # type: ignore[assignment]  # noqa: N815
+
+    def _items(self, items: list[ast.expr]) -> str:
+        if len(items) > _MAX_WORDS_IN_LITERAL:
+            raise Unspeakable
+        return enumerate_words([self.say(item) for item in items])
+
+    def visit_Dict(self, node: ast.Dict) -> Phrase:
+        if not node.keys:
+            return Phrase("an empty dictionary")
+        if len(node.keys) > _MAX_WORDS_IN_LITERAL:
+            raise Unspeakable
+        table = all(
+            isinstance(value, ast.Constant) and not isinstance(value.value, str) for value in node.values
+        )
+        entries = [
+            f"{self.say(value)} for {self.say(key)}" if table else f"{self.say(key)} set to {self.say(value)}"
+            for key, value in zip(node.keys, node.values, strict=True)
+            if key is not None
+        ]
+        return Phrase(f"a dictionary with {enumerate_words(entries)}", Level.PHRASE)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Phrase:
+        return Phrase(quote("".join(self._part(part) for part in node.values)))
+
+    def _part(self, part: ast.expr) -> str:
+        match part:
+            case ast.Constant(value=text):
+                return str(text)
+            case ast.FormattedValue(value=value, format_spec=spec):
+                return f"[{bare(self.say(value))}{self._format(spec)}]"
+            case _:
+                raise Unspeakable
+
+    def _format(self, spec: ast.expr | None) -> str:
+        match spec:
+            case None:
+                return ""
+            case ast.JoinedStr(values=[ast.Constant(value=str(code))]) if code.endswith("f") and "." in code:
+                return f" with {code.rpartition('.')[2][:-1]} decimals"
+            case ast.JoinedStr(values=[ast.Constant(value=str(code))]) if (
+                code[:1] == "0" and code.rstrip("d").isdigit()
+            ):
+                return f" as {code.rstrip('d').lstrip('0')} digits"
+            case _:
+                raise Unspeakable
+
+    def visit_ListComp(self, node: ast.ListComp) -> Phrase:
+        return Phrase(f"the list of {self.each(node.elt, node.generators)}", Level.PHRASE)
+
+    def visit_SetComp(self, node: ast.SetComp) -> Phrase:
+        return Phrase(f"the distinct values of {self.each(node.elt, node.generators)}", Level.PHRASE)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Phrase:
+        return Phrase(self.each(node.elt, node.generators), Level.PHRASE)
+
+    def visit_DictComp(self, node: ast.DictComp) -> Phrase:
+        words = f"a dictionary from {self.say(node.key)} to {self.each(node.value, node.generators)}"
+        return Phrase(words, Level.PHRASE)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Phrase:
+        return self.phrase(node.body)
+
+    def each(self, item: ast.expr, generators: list[ast.comprehension]) -> str:
+        """What a comprehension makes of its items."""
+        if len(generators) != 1:
+            raise Unspeakable
+        loop = generators[0]
+        which = "".join(f" where {self.clause(condition)}" for condition in loop.ifs)
+        if isinstance(loop.target, ast.Name) and ast.dump(item) == ast.dump(
+            ast.Name(loop.target.id, ast.Load())
+        ):
+            return f"the {bare(self.say(loop.iter))}{which}"
+        return f"{self.say(item)} for {self.every(loop.target, loop.iter)}{which}"
+
+    def every(self, target: ast.expr, source: ast.expr) -> str:
+        """What a loop runs over: `for player in players` -> "each player"."""
+        match target, source:
+            case _, ast.Call(
+                func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[listed])]
+            ):
+                return f"each position in {self.say(listed)}"
+            case ast.Name(id="_"), ast.Call(func=ast.Name(id="range"), args=[rounds]):
+                return f"each of {self.held(rounds)} rounds"
+            case _, ast.Call(func=ast.Name(id="zip"), args=args) if args:
+                return f"each matching {enumerate_words([self._one_of(arg) for arg in args])}"
+            case ast.Tuple(elts=[_, item]), ast.Call(func=ast.Name(id="enumerate"), args=[listed, *_]):
+                return self.every(item, listed)
+            case ast.Name(id=name), ast.Name(id=plural) if singular(bare(the(plural))).endswith(
+                bare(the(name))
+            ):
+                return f"each {bare(the(name))}"
+            case ast.Tuple(elts=elts), _:
+                names = enumerate_words([bare(self.say(item)) for item in elts])
+                return f"each {names} in {self.say(source)}"
+            case _:
+                return f"each {bare(self.say(target))} in {self.say(source)}"
+
+    def _one_of(self, node: ast.expr) -> str:
+        return singular(bare(self.say(node)))
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")

@@ -1,0 +1,57 @@
+"""The last look at a reply before it is sent: it must not recite the hidden source.
+
+A recital is a run of the source's tokens, or one of its lines, word for word. Constants are what the human is
+asked for, and the problem description is known to both sides, so neither counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_TOKEN = re.compile(
+    r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|#[^\n]*|\d+(?:\.\d+)?|\w+|[^\w\s]",
+    re.DOTALL,
+)
+_LITERAL = re.compile(r"[\"'\d,]|True$|False$|None$")
+_RUN = 6
+"""Consecutive tokens that make a recital."""
+_SHORTEST_LINE = 3
+"""Tokens that a line needs before repeating it counts: `else:` is no secret."""
+
+
+def recites(reply: str, source: str, known: str = "") -> bool:
+    """Whether `reply` repeats a run of six tokens, or a whole line, of `source` that is not in `known`."""
+    said = _tokens(reply)
+    if len(said) < _SHORTEST_LINE:
+        return False
+    written = _tokens(source)
+    secrets = set(_runs(written, _RUN)) - set(_runs(_tokens(known), _RUN))
+    if any(run in secrets and _is_code(run) for run in _runs(said, _RUN)):
+        return True
+    public = f" {' '.join(_tokens(known))} "
+    spoken = f" {' '.join(said)} "
+    for line in source.splitlines():
+        tokens = _tokens(line)
+        text = f" {' '.join(tokens)} "
+        if len(tokens) >= _SHORTEST_LINE and _is_code(tokens) and text in spoken and text not in public:
+            return True
+    return False
+
+
+def _tokens(text: str) -> list[str]:
+    return [_unquoted(token) for token in _TOKEN.findall(text) if not token.startswith("#")]
+
+
+def _unquoted(token: str) -> str:
+    """String literals count by their value, whichever quotes they wear."""
+    return f'"{token.strip(token[0])}"' if token[0] in "\"'" and len(token) > 1 else token
+
+
+def _runs(tokens: Sequence[str], length: int) -> list[tuple[str, ...]]:
+    return [tuple(tokens[start : start + length]) for start in range(len(tokens) - length + 1)]
+
+
+def _is_code(tokens: Sequence[str]) -> bool:
+    """Whether more than constants in a row."""
+    return not all(_LITERAL.match(token) for token in tokens)

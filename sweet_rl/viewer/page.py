@@ -1,0 +1,85 @@
+"""Puts the page together: the files of `static/` in one HTML text that asks nobody for anything else.
+
+Model-written text is hostile. Three things keep it text: the page inserts it with `textContent` only, the
+browser enforces that (Trusted Types), and a Content-Security-Policy allows exactly the scripts and styles whose
+hashes are computed here. An exported page may not use the network at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from sweet_rl.types import Json
+
+_SCRIPTS = ("dom.js", "source.js", "python.js", "diff.js", "browse.js", "list.js", "detail.js", "app.js")
+"""In the order in which they need each other."""
+
+_DATA = "<!--data-->"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page cut where its data goes: write `head`, then data blocks, then `tail`.
+
+    `policy` is the Content-Security-Policy that `head` declares, for those who can send it as a header too.
+    """
+
+    head: str
+    tail: str
+    policy: str
+
+
+def build_page(title: str, *, served: bool) -> Page:
+    """The page for a window titled `title`, which may ask its own server for rows when `served`."""
+    style = _static("app.css")
+    scripts = [_static(name) for name in _SCRIPTS]
+    own_server = "'self'" if served else "'none'"
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(map(_source_hash, scripts))}",
+            f"style-src {_source_hash(style)}",
+            "img-src data:",
+            f"connect-src {own_server}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+        ]
+    )
+    parts = {
+        "<!--policy-->": html.escape(policy),
+        "<!--title-->": html.escape(title),
+        "<!--style-->": f"<style>{style}</style>",
+        "<!--scripts-->": "\n".join(f"<script>{script}</script>" for script in scripts),
+    }
+    head, tail = _static("index.html").split(_DATA)
+    for marker, part in parts.items():
+        head, tail = head.replace(marker, part), tail.replace(marker, part)
+    return Page(head, tail, policy)
+
+
+def data_block(element_id: str, lines: str) -> str:
+    """JSON for the page to read; nothing in it can end the block (see `embed`)."""
+    return f'<script type="application/json" id="{element_id}">{lines}</script>\n'
+
+
+def embed(value: Json) -> str:
+    """JSON that is safe inside an HTML script element: plain ASCII, without any `<`.
+
+    ASCII because of the two line separators that are not JSON's, and of lone surrogates, which UTF-8 lacks.
+    """
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _static(name: str) -> str:
+    return (files("sweet_rl.viewer") / "static" / name).read_text(encoding="utf-8")
+
+
+def _source_hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

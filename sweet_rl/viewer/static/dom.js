@@ -1,0 +1,45 @@
+// Making elements. The only way in which this page puts text on the screen: as text, never as HTML.
+"use strict";
+
+const Dom = (() => {
+  // make("button", {class: "x", text: "Go", onclick: f, data: {row: 3}}, child, "text", null, ...)
+  function make(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name === "text") element.textContent = value;
+      else if (name === "data") Object.assign(element.dataset, value);
+      else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  const byId = (id) => document.getElementById(id);
+
+  return { make, byId };
+})();
+
+// Words for what the rows hold, said the same way everywhere.
+const Words = (() => {
+  const number = new Intl.NumberFormat("en");
+  const integer = (value) => number.format(value);
+  const reward = (value) => (value === null || value === undefined ? "–" : (Math.round(value * 1000) / 1000).toFixed(2));
+  const percent = (share) => (Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : "–");
+  const plural = (count, noun) => `${integer(count)} ${noun}${count === 1 ? "" : "s"}`;
+  const phrase = (word) => {
+    const text = word.replaceAll("_", " ");
+    return text.charAt(0).toUpperCase() + text.slice(1);
+  };
+  const stop = (reason) => (reason ? phrase(reason) : "Not recorded");
+
+  // The reward's kind: what filters, colours and counts go by.
+  function outcome(value) {
+    if (value === null || value === undefined) return "ungraded";
+    if (value >= 1) return "solved";
+    return value > 0 ? "partial" : "zero";
+  }
+
+  return { integer, reward, percent, plural, phrase, stop, outcome };
+})();

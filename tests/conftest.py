@@ -1,0 +1,27 @@
+"""Fixtures that every room's tests use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Goldens and real data, which are not part of the project; tests that need them skip without."""
+    folder = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
+    if not (folder / "goldens").is_dir():
+        pytest.skip(f"no goldens at {folder}; point SWEET_RL_SHARED at them to run this test")
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """vLLM lives in an environment of its own: `make test-vllm` names its interpreter."""
+    if os.environ.get("SWEET_RL_VLLM_PYTHON"):
+        return
+    skip = pytest.mark.skip(reason="needs vLLM in its own environment: run `make test-vllm`")
+    for item in items:
+        if "vllm" in item.keywords:
+            item.add_marker(skip)

@@ -1,0 +1,187 @@
+"""What is appended stays, whatever happens to the process or the disk."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.errors import DataError, StorageError
+from sweet_rl.records import Journal, locked, replace_rows
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_appends_and_reopens(tmp_path):
+    path = tmp_path / "new" / "f.jsonl"
+    with Journal(path) as journal:
+        journal.append([{"a": 1}, {"a": 2}])
+    with Journal(path) as journal:
+        assert journal.rows == [(1, {"a": 1}), (2, {"a": 2})]
+        journal.append([{"a": 3}])
+    assert rows_of(path) == [{"a": 1}, {"a": 2}, {"a": 3}]
+    assert os.listdir(path.parent) == ["f.jsonl"]
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_torn_last_line_is_dropped_and_nothing_else(tmp_path, cut):
+    path = tmp_path / "f.jsonl"
+    whole = b'{"a": 1}\n'
+    path.write_bytes(whole + b'{"a": "\xc3\xa9"}\n'[:cut])
+    with Journal(path) as journal:
+        kept = [row for _, row in journal.rows]
+        assert kept == [{"a": 1}, {"a": "é"}][: 1 + (cut >= 11)]
+        journal.append([{"a": 3}])
+    assert rows_of(path) == [*kept, {"a": 3}]
+
+
+def test_a_whole_last_line_without_newline_is_kept(tmp_path):
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2}')
+    with Journal(path) as journal:
+        journal.append([{"a": 3}])
+    assert [row["a"] for row in rows_of(path)] == [1, 2, 3]
+
+
+def test_a_broken_line_in_the_middle_is_for_a_person_to_look_at(tmp_path):
+    path = tmp_path / "f.jsonl"
+    before = b'{"a": 1}\n{"a": \n{"a": 3}\n'
+    path.write_bytes(before)
+    with pytest.raises(DataError, match="line 2"):
+        Journal(path)
+    assert path.read_bytes() == before
+    with locked(path):
+        pass  # the failed opening has let go of the file
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    path = tmp_path / "f.jsonl"
+    with Journal(path), pytest.raises(StorageError, match="Another run is writing"):
+        Journal(path)
+    Journal(path).close()
+
+
+def test_the_lock_outlives_a_replacement_of_the_file(tmp_path):
+    path = tmp_path / "f.jsonl"
+    with Journal(path):
+        replace_rows(path, [{"a": 1}])
+        with pytest.raises(StorageError, match="Another run"):
+            Journal(path)
+
+
+def _take_lock(path, rounds, counter):
+    for _ in range(rounds):
+        while True:
+            try:
+                with locked(path):
+                    value = counter.value
+                    counter.value = value + 1
+                break
+            except StorageError:
+                continue
+
+
+def test_two_processes_never_hold_the_lock_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    counter = context.Value("i", 0, lock=False)
+    processes = [
+        context.Process(target=_take_lock, args=(tmp_path / "f", 200, counter)) for _ in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert counter.value == 400
+
+
+def test_rows_that_arrive_together_are_written_together(tmp_path, monkeypatch):
+    path = tmp_path / "f.jsonl"
+    syncs = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (syncs.append(fd), real(fd)))
+
+    async def main():
+        with Journal(path) as journal:
+            syncs.clear()
+            await asyncio.gather(*(journal.append_soon({"i": i}) for i in range(100)))
+
+    asyncio.run(main())
+    assert [row["i"] for row in rows_of(path)] == list(range(100))
+    assert 1 <= len(syncs) <= 3
+
+
+def test_a_row_handed_over_before_a_cancellation_is_written(tmp_path):
+    path = tmp_path / "f.jsonl"
+
+    async def main():
+        with Journal(path) as journal:
+            task = asyncio.create_task(journal.append_soon({"a": 1}))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await journal.flush()
+
+    asyncio.run(main())
+    assert rows_of(path) == [{"a": 1}]
+
+
+FULL_DISK = """
+import asyncio, resource, signal, sys
+from sweet_rl.errors import StorageError
+from sweet_rl.records import Journal, replace_rows
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+async def main():
+    with Journal(sys.argv[1]) as journal:
+        for i in range(1000):
+            await journal.append_soon({"i": i, "text": "x" * 30})
+try:
+    asyncio.run(main())
+except StorageError as error:
+    print(error)
+try:
+    replace_rows(sys.argv[1], [{"text": "y" * 2000}])
+except StorageError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_loses_nothing_that_was_there(tmp_path):
+    path = tmp_path / "f.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    first, second = done.stdout.splitlines()
+    assert "Cannot write to" in first
+    assert "--to_continue" in first
+    assert "The file is as it was before" in second
+    rows = rows_of(path)
+    assert [row["i"] for row in rows] == list(range(len(rows)))
+    assert len(rows) >= 18  # as many whole rows as fit in 1,000 bytes
+    assert os.listdir(tmp_path) == ["f.jsonl"]
+
+
+def test_what_is_not_json_is_refused_before_anything_is_written(tmp_path):
+    path = tmp_path / "f.jsonl"
+    with Journal(path) as journal:
+        journal.append([{"a": 1}])
+        with pytest.raises(ValueError, match="JSON"):
+            journal.append([{"a": float("nan")}])
+    assert rows_of(path) == [{"a": 1}]
+
+
+def test_a_replacement_keeps_the_permissions_and_follows_links(tmp_path):
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    real.write_text("{}\n")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    replace_rows(link, [{"a": 1}])
+    assert link.is_symlink()
+    assert rows_of(real) == [{"a": 1}]
+    assert real.stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,90 @@
+"""The list of commands: every stage explains itself, quickly, and refuses what it does not know."""
+
+import inspect
+import re
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.cli import COMMANDS, help_text, load
+from tests.conftest import ROOT
+
+SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
+
+
+def cli(*arguments, script=None):
+    command = [sys.executable, *(["-m", "sweet_rl"] if script is None else [str(script)]), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_every_command_has_a_script_and_every_script_a_command():
+    assert SCRIPTS.keys() == COMMANDS.keys()
+    for name, path in SCRIPTS.items():
+        assert f'run("{name}")' in path.read_text()
+        assert COMMANDS[name] in path.read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_explains_every_flag(name):
+    function = load(name)
+    text = help_text(name, function)
+    for flag in inspect.signature(function).parameters:
+        assert re.search(rf"  --{flag}\b.*\n {{8}}\S", text), flag
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_loads_nothing_heavy(name):
+    code = (
+        "import sys; from sweet_rl.cli import help_text, load;"
+        f"help_text({name!r}, load({name!r}));"
+        "print([m for m in ('torch', 'transformers', 'numpy', 'aiohttp', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_script_and_console_entry_are_the_same():
+    from_script = cli("--help", script=SCRIPTS["generate_tasks"])
+    from_entry = cli("generate_tasks", "--help")
+    from_dashes = cli("generate-tasks", "-h")
+    assert from_script.returncode == from_entry.returncode == 0
+    assert from_script.stdout == from_entry.stdout == from_dashes.stdout
+    assert all(name in cli("--help").stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulate_interaction"], "did you mean simulate_interactions?"),
+        (["generate_tasks", "x", "--num_task", "3"], "unknown flag --num_task (did you mean --num_tasks?)"),
+        (["simulate_interactions", "---train"], "did you mean --train?"),
+        (["generate_tasks", "-n", "3"], "write flags in full"),
+    ],
+)
+def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--num_tasks", "many"], "--num_tasks must be a whole number, got 'many'"),
+        (["--num_tasks", "2.5"], "--num_tasks must be a whole number, got '2.5'"),
+        (["--overwrite", "maybe"], "--overwrite is a switch: true or false, got 'maybe'"),
+        (["--source", "maxi:train"], "--source must be mini:train or mini:test, got 'maxi:train'"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path, arguments, message):
+    done = cli("generate_tasks", str(tmp_path / "f.jsonl"), *arguments)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {message}.\n"
+
+
+def test_values_are_read_by_the_flags_type_not_by_their_looks(tmp_path):
+    done = cli("generate_tasks", str(tmp_path / "1e3"), "--num_tasks=2", "--overwrite=false")
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "1e3").read_text().splitlines()) == 2

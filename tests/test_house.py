@@ -1,0 +1,59 @@
+"""The house keeps its own rules: imports point down, the wheel is whole, nothing of a workplace leaks in."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from tests.conftest import ROOT
+
+PACKAGE = ROOT / "sweet_rl"
+
+
+def test_imports_point_down_only():
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 kept, 0 broken" in done.stdout
+
+
+def test_import_of_the_package_is_light():
+    code = (
+        "import sys, sweet_rl;"
+        "print(sorted(m for m in sys.modules if m.startswith('sweet_rl')),"
+        "[m for m in ('torch', 'transformers', 'aiohttp', 'numpy', 'gradio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['sweet_rl', 'sweet_rl.types'] []"
+
+
+def test_the_wheel_holds_the_whole_package(tmp_path):
+    """Built without isolation, so that no network is needed, and from a copy, so that nothing is left behind."""
+    source = tmp_path / "source"
+    shutil.copytree(PACKAGE, source / "sweet_rl", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)],
+        capture_output=True,
+        check=True,
+        timeout=100,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        str(path.relative_to(ROOT))
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted <= names
+    assert {"sweet_rl/py.typed", "sweet_rl/prompts/llm_agent_code_prompt.txt"} <= names
+    assert not [name for name in names if name.startswith(("tests/", "scripts/", "build/"))]
+
+
+def test_scripts_stay_thin():
+    for folder in ("scripts", "visualizers"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert len(path.read_text().splitlines()) < 100, path

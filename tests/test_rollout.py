@@ -1,0 +1,163 @@
+"""The loop: nobody waits, nothing is lost, bad episodes are data."""
+
+import asyncio
+
+import pytest
+
+from sweet_rl.envs.backend import BackendEnv
+from sweet_rl.errors import EpisodeError, ServiceError
+from sweet_rl.rollout import Episode, rollout, schedule
+from sweet_rl.types import (
+    AgentTurn,
+    Completion,
+    Failure,
+    Generation,
+    StopReason,
+    Task,
+    UserReply,
+)
+
+
+def tasks(n):
+    return [Task(f"t{i}", f"request {i}", "g", "g", {}, {"n": i}) for i in range(n)]
+
+
+class User:
+    name = "user"
+
+    async def reply(self, context):
+        return UserReply("yes")
+
+    async def close(self):
+        pass
+
+
+class Policy:
+    """Answers in its third turn; `delays` seconds pass in each turn of a task."""
+
+    name = "policy"
+
+    def __init__(self, delays=None, text=None):
+        self.delays, self.active, self.most = delays or {}, 0, 0
+        self.text = text
+
+    async def act(self, observation):
+        self.active += 1
+        self.most = max(self.most, self.active)
+        try:
+            await asyncio.sleep(self.delays.get(observation.task_id, 0))
+        finally:
+            self.active -= 1
+        text = self.text or ("I WANT TO ANSWER:x" if observation.turn == 2 else "why?")
+        return Generation("prompt", Completion(text, token_ids=(1, 2), logprobs=(-1.0, -2.0)))
+
+    async def close(self):
+        pass
+
+
+def run(episodes, policy, *, concurrency=4, on_finished=None, **settings):
+    finished = []
+
+    async def keep(trajectory):
+        finished.append(trajectory)
+
+    stats = asyncio.run(
+        rollout(
+            episodes,
+            make_env=lambda: BackendEnv(User(), **settings),
+            policy=policy,
+            on_finished=on_finished or keep,
+            concurrency=concurrency,
+        )
+    )
+    return finished, stats
+
+
+def test_published_row_order():
+    order = [(e.task.task_id, e.sample_index) for e in schedule(tasks(3), 2)]
+    assert order == [("t0", 0), ("t1", 0), ("t2", 0), ("t0", 1), ("t1", 1), ("t2", 1)]
+
+
+def test_seeds_belong_to_the_episode_and_not_to_the_run():
+    seeds = {e.seed for e in schedule(tasks(50), 4, seed=1)}
+    assert len(seeds) == 200
+    by_key = {(e.task.task_id, e.sample_index): e.seed for e in schedule(tasks(50), 4, seed=1)}
+    fewer = {(e.task.task_id, e.sample_index): e.seed for e in schedule(tasks(20), 2, seed=1)}
+    assert fewer.items() <= by_key.items()
+    assert seeds.isdisjoint({e.seed for e in schedule(tasks(50), 4, seed=2)})
+
+
+def test_all_episodes_are_played_with_no_more_than_the_concurrency():
+    policy = Policy({f"t{i}": 0.001 * (i % 5) for i in range(20)})
+    finished, stats = run(schedule(tasks(20), 2), policy, concurrency=7)
+    assert sorted(t.key for t in finished) == sorted((f"t{i}", j) for i in range(20) for j in range(2))
+    assert policy.most == 7
+    assert (stats.episodes, stats.turns, stats.tokens) == (40, 120, 240)
+    assert all(t.stop_reason is StopReason.ANSWERED and t.answer == "x" for t in finished)
+
+
+def test_a_slow_episode_holds_up_nobody():
+    policy = Policy({"t0": 0.1})
+    finished, _ = run(schedule(tasks(30), 1), policy, concurrency=2)
+    assert finished[-1].task.task_id == "t0"
+
+
+def test_a_place_is_taken_until_the_row_is_on_disk():
+    open_rows = 0
+    most = 0
+
+    async def slow_disk(trajectory):
+        nonlocal open_rows, most
+        open_rows += 1
+        most = max(most, open_rows)
+        await asyncio.sleep(0.002)
+        open_rows -= 1
+
+    run(schedule(tasks(12), 1), Policy(), concurrency=3, on_finished=slow_disk)
+    assert most == 3
+
+
+class FailingPolicy(Policy):
+    def __init__(self, error, task_id="t1", turn=1):
+        super().__init__()
+        self.error, self.task_id, self.turn = error, task_id, turn
+
+    async def act(self, observation):
+        if observation.task_id == self.task_id and observation.turn == self.turn:
+            raise self.error
+        return await super().act(observation)
+
+
+def test_a_bad_episode_is_data():
+    error = EpisodeError(StopReason.CONTEXT_FULL, Failure("context_full", "4,097 tokens"))
+    finished, stats = run(schedule(tasks(3), 1), FailingPolicy(error))
+    bad = {t.task.task_id: t for t in finished}["t1"]
+    assert len(finished) == 3
+    assert bad.stop_reason is StopReason.CONTEXT_FULL
+    assert (bad.error.kind, bad.error.turn) == ("context_full", 1)
+    assert bad.answer == "No answer"
+    assert [m.role for m in bad.dialogue_history] == ["user", "assistant", "user"]
+    assert stats.failures == 1
+
+
+@pytest.mark.parametrize("error", [ServiceError("down"), RuntimeError("bug")])
+def test_what_only_a_person_can_mend_ends_the_run_after_what_had_finished(error):
+    finished = []
+
+    async def keep(trajectory):
+        finished.append(trajectory.key)
+
+    with pytest.raises(type(error), match=str(error)):
+        run(schedule(tasks(9), 1), FailingPolicy(error, "t8"), concurrency=1, on_finished=keep)
+    assert len(finished) == 8
+
+
+def test_token_ids_are_dropped_where_the_text_was_cut():
+    cut = "OUTPUT:a OUTPUT:b"
+    whole, _ = run([Episode(tasks(1)[0], 0, 0)], Policy(), max_steps=1)
+    shortened, _ = run([Episode(tasks(1)[0], 0, 0)], Policy(text=cut), max_steps=1)
+    assert whole[0].last_turn.token_ids == (1, 2)
+    assert isinstance(shortened[0].last_turn, AgentTurn)
+    assert shortened[0].last_turn.output == "OUTPUT:a "
+    assert shortened[0].last_turn.token_ids is None
+    assert shortened[0].last_turn.logprobs is None
