@@ -19,8 +19,8 @@ def simulate_interactions(
     to_continue: bool = False,
     overwrite: bool = False,
     force_continue: bool = False,
-    hostname: str = "127.0.0.1",
-    port: int = 8000,
+    hostname: str | None = None,
+    port: int | None = None,
     env_base_url: str | None = None,
     env_api_key_var: str = "OPENAI_API_KEY",
     agent: str = "auto",
@@ -63,7 +63,7 @@ def simulate_interactions(
         input_path: tasks: a ColBench .jsonl file, mini:test or mini:train (embedded), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
         agent_model: oracle, constant or questioner (scripted agents: ceiling, floor, template questions), or a model: a folder, a hub name, or the name under which a server offers it.
-        env_model: who plays the human: scripted (in process, no model), auto (the first model that the server offers), or the server's name for a model.
+        env_model: who plays the human: auto (the first model that the server offers), the server's name for a model, or scripted: no model, in process unless a server is named.
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.
         max_steps: agent turns at most; the last one counts as the answer.
@@ -72,8 +72,8 @@ def simulate_interactions(
         to_continue: finish the run that output_path already holds.
         overwrite: throw away what output_path holds.
         force_continue: continue even though the file was made from other tasks or with other settings.
-        hostname: host of the OpenAI-compatible server that plays the human.
-        port: its port.
+        hostname: host of the OpenAI-compatible server that plays the human; 127.0.0.1 when only the port is given.
+        port: its port; 8000 when only the host is given, or nothing.
         env_base_url: its base URL instead (like https://host/v1); several, separated by commas, share the load.
         env_api_key_var: environment variable that holds its key.
         agent: what runs agent_model: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).
@@ -168,7 +168,9 @@ def simulate_interactions(
         ),
         UserFlags(
             model=env_model,
-            base_url=env_base_url or f"http://{hostname}:{port}/v1",
+            hostname=hostname,
+            port=port,
+            base_url=env_base_url,
             api_key_var=env_api_key_var,
             prompt_path=user_prompt_path,
             request_timeout_s=request_timeout_s,

@@ -18,9 +18,9 @@ def visualize_dialogue_histories(
 ) -> None:
     """Browse a trajectory file: dialogues, answers beside the hidden functions, test by test results.
 
-    Serves the file to a browser on this machine until you press Ctrl-C, or writes one self-contained HTML file
-    with --export. Graded and ungraded files, ours and published ones, are shown. Press ? in the page for its
-    keys.
+    Serves the file to a browser on this machine until you press Ctrl-C, or writes one self-contained HTML
+    file with --export. Graded and ungraded files, ours and published ones, are shown. Press ? in the page
+    for its keys.
 
     Args:
         saved_path: trajectory file (JSON Lines); may be given without the flag's name.

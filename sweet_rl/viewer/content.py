@@ -19,7 +19,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 def make_index(trajectories: Sequence[Trajectory], title: str) -> dict[str, Json]:
-    """What the list, the filters and the summary need: tasks in order of first appearance, rows in file order.
+    """What list, filters and summary need: tasks in order of first appearance, rows in file order.
 
     A row's `task` is a position in `tasks`; `published` is its grade under published grading, where known.
     """
@@ -48,8 +48,8 @@ def make_index(trajectories: Sequence[Trajectory], title: str) -> dict[str, Json
 def make_row(trajectory: Trajectory) -> dict[str, Json]:
     """Everything the page shows of one trajectory.
 
-    `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded tests, or,
-    of an ungraded row, the bare expressions.
+    `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded tests,
+    or, of an ungraded row, the bare expressions.
     """
     task = trajectory.task
     return {
@@ -85,7 +85,7 @@ def searchable_text(trajectory: Trajectory) -> str:
 
 
 def strip_fences(answer: str) -> str:
-    """The code in an answer, by the published fence rule, so that what is shown is what was run (spec §4.1)."""
+    """The code in an answer, by the published fence rule: what is shown is what was run (spec §4.1)."""
     if "```python" in answer:
         answer = answer.split("```python", 1)[1].split("```", 1)[0]
     if "```" in answer:

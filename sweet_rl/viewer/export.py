@@ -1,4 +1,4 @@
-"""The viewer as one file: page and rows together. It opens from a disk, offline, and can be sent to somebody."""
+"""The viewer as one file: page and rows together. It opens offline and can be sent to somebody."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from sweet_rl.records import replace_file
 from sweet_rl.types import Trajectory
 from sweet_rl.viewer.content import make_index, make_row
-from sweet_rl.viewer.page import build_page, data_block, embed
+from sweet_rl.viewer.page import build_page, data_block
 
 
 def export_html(trajectories: Sequence[Trajectory], out: str | Path, title: str) -> None:
@@ -29,10 +29,6 @@ def _chunks(trajectories: Sequence[Trajectory], title: str) -> Iterator[str]:
     """One row at a time: prompts and all, a file can be larger than what one would like to hold twice."""
     page = build_page(title, served=False)
     yield page.head
-    yield data_block("index", embed(make_index(trajectories, title)))
-    opening, closing = data_block("rows", "\n").split("\n", 1)
-    yield opening
-    for trajectory in trajectories:
-        yield f"\n{embed(make_row(trajectory))}"
-    yield closing
+    yield from data_block("index", [make_index(trajectories, title)])
+    yield from data_block("rows", map(make_row, trajectories))
     yield page.tail

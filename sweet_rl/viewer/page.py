@@ -1,8 +1,8 @@
 """Puts the page together: the files of `static/` in one HTML text that asks nobody for anything else.
 
 Model-written text is hostile. Three things keep it text: the page inserts it with `textContent` only, the
-browser enforces that (Trusted Types), and a Content-Security-Policy allows exactly the scripts and styles whose
-hashes are computed here. An exported page may not use the network at all.
+browser enforces that (Trusted Types), and a Content-Security-Policy allows exactly the scripts and styles
+whose hashes are computed here. An exported page may not use the network at all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -63,9 +64,12 @@ def build_page(title: str, *, served: bool) -> Page:
     return Page(head, tail, policy)
 
 
-def data_block(element_id: str, lines: str) -> str:
-    """JSON for the page to read; nothing in it can end the block (see `embed`)."""
-    return f'<script type="application/json" id="{element_id}">{lines}</script>\n'
+def data_block(element_id: str, values: Iterable[Json]) -> Iterator[str]:
+    """Chunks of an element that holds JSON for the page to read, each value after a line break."""
+    yield f'<script type="application/json" id="{element_id}">'
+    for value in values:
+        yield f"\n{embed(value)}"
+    yield "</script>\n"
 
 
 def embed(value: Json) -> str:

@@ -1,8 +1,8 @@
 """The viewer served to a browser on this machine: the page, the index, and each row when it is looked at.
 
-It only reads, and it answers only to its own names: a foreign Host header is how a page elsewhere would make a
-browser read private data from a loopback address (DNS rebinding). There are no accounts: whoever can open a
-connection to the address can read the rows, on loopback everybody with a login on this machine.
+It only reads, and it answers only to its own names: a foreign Host header is how a page elsewhere would make
+a browser read private data from a loopback address (DNS rebinding). There are no accounts: whoever can open
+a connection to the address can read the rows, on loopback everybody with a login on this machine.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ def serve(
         asyncio.run(_serve(app, host, port, on_ready))
 
 
-def make_app(
-    trajectories: Sequence[Trajectory], *, title: str, host: str = "127.0.0.1"
-) -> web.Application:
+def make_app(trajectories: Sequence[Trajectory], *, title: str, host: str = "127.0.0.1") -> web.Application:
     """The web application: `/`, `/api/index`, `/api/rows/{position}` and `/api/search?text=`."""
     page = build_page(title, served=True)
     search = TextSearch(trajectories)

@@ -106,15 +106,19 @@ def _total(speaker: Speaker, args: Arguments, _: Options) -> Phrase:
 
 
 def _rounded(speaker: Speaker, args: Arguments, _: Options) -> Phrase:
-    value = speaker.held(args[0], Level.ATOM)
     match args[1:]:
         case []:
-            return Phrase(f"{value} rounded to a whole number", Level.SUM)
+            how = "rounded to a whole number"
         case [ast.Constant(value=1)]:
-            return Phrase(f"{value} rounded to 1 decimal", Level.SUM)
+            how = "rounded to 1 decimal"
         case [digits]:
-            return Phrase(f"{value} rounded to {speaker.say(digits)} decimals", Level.SUM)
-    raise Unspeakable
+            how = f"rounded to {speaker.say(digits)} decimals"
+        case _:
+            raise Unspeakable
+    value = speaker.phrase(args[0])
+    if value.level is Level.ATOM:
+        return Phrase(f"{value.text} {how}", Level.SUM)
+    return Phrase(f"{speaker.held(args[0], Level.SUM)}, {how}", Level.PHRASE)
 
 
 def _extreme(most: str, limit: str) -> Callable[[Speaker, Arguments, Options], Phrase]:
@@ -169,7 +173,7 @@ def _sorted(speaker: Speaker, args: Arguments, options: Options) -> Phrase:
         case _:
             raise Unspeakable
     if not by and order == "lowest first":
-        return Phrase(f"{what} in sorted order", Level.SUM)
+        return Phrase(f"{what} in sorted order")
     return Phrase(f"{what} sorted{by}, {order}", Level.SUM)
 
 

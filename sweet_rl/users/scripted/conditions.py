@@ -14,6 +14,7 @@ from sweet_rl.users.scripted.nouns import (
     Unspeakable,
     bare,
     be,
+    constant,
     enumerate_words,
     split_identifier,
 )
@@ -93,18 +94,26 @@ def clause(node: ast.expr, speaker: Speaks, *, negated: bool = False) -> str:
 def ladder(previous: ast.expr, current: ast.expr, speaker: Speaks) -> str | None:
     """The clause for the next rung of a ladder of thresholds on one quantity, both ends named.
 
-    `if x >= 90 … elif x >= 80` -> "x is at least 80 but less than 90" for the second; None if it is no ladder.
+    `if x >= 90 … elif x >= 80` -> "x is at least 80 but less than 90" for the second. A rung on the other
+    side, `if x >= 90 … elif x < 50`, needs no second end. None if it is no ladder.
     """
     match previous, current:
         case (
-            ast.Compare(left=left, ops=[above], comparators=[ast.Constant() as edge]),
-            ast.Compare(left=same, ops=[below], comparators=[ast.Constant()]),
-        ) if ast.dump(left) == ast.dump(same) and type(above) is type(below) and type(above) in _MIRRORED:
-            return (
-                f"{clause(current, speaker)} but {_COMPARISONS[_OPPOSITE[type(above)]]} {speaker.say(edge)}"
-            )
+            ast.Compare(left=left, ops=[above], comparators=[ast.Constant(value=edge)]),
+            ast.Compare(left=same, ops=[below], comparators=[ast.Constant(value=limit)]),
+        ) if ast.dump(left) == ast.dump(same) and {type(above), type(below)} <= _MIRRORED.keys():
+            if _upward(above) == _upward(below):
+                return (
+                    f"{clause(current, speaker)} but {_COMPARISONS[_OPPOSITE[type(above)]]} {constant(edge)}"
+                )
+            apart = edge >= limit if _upward(above) else edge <= limit
+            return clause(current, speaker) if apart else None
         case _:
             return None
+
+
+def _upward(op: ast.cmpop) -> bool:
+    return isinstance(op, ast.Gt | ast.GtE)
 
 
 def _and_or(values: Sequence[ast.expr], speaker: Speaks, *, both: bool, negated: bool) -> str:

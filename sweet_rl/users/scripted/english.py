@@ -161,7 +161,8 @@ class Speaker(ast.NodeVisitor):
             case ast.Name(id=index) if isinstance(node.value, ast.Name) and index in self._indexes:
                 return Phrase(f"the {singular(bare(value))}" if is_plural(value) else f"each item of {value}")
             case ast.Slice():
-                return Phrase(self._slice(node.slice, value))
+                things = "characters" if self.kind(node.value) == "text" else "items"
+                return Phrase(self._slice(node.slice, value, things))
             case ast.Constant(value=int(position)) if 0 <= position < len(_ORDINALS):
                 return Phrase(f"the {_ORDINALS[position]} item of {value}")
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)):
@@ -169,8 +170,8 @@ class Speaker(ast.NodeVisitor):
             case _:
                 return Phrase(f"the entry of {value} for {self.held(node.slice)}")
 
-    def _slice(self, part: ast.Slice, value: str) -> str:
-        items = f"items of {value}"
+    def _slice(self, part: ast.Slice, value: str, things: str) -> str:
+        items = f"{things} of {value}"
         match part:
             case ast.Slice(lower=None, upper=None, step=ast.UnaryOp(op=ast.USub())):
                 return f"{value} in reverse order"
@@ -205,7 +206,7 @@ class Speaker(ast.NodeVisitor):
     def _items(self, items: list[ast.expr]) -> str:
         if len(items) > _MAX_WORDS_IN_LITERAL:
             raise Unspeakable
-        return enumerate_words([self.say(item) for item in items])
+        return enumerate_words([self.held(item, Level.SUM) for item in items])
 
     def visit_Dict(self, node: ast.Dict) -> Phrase:
         if not node.keys:
@@ -216,7 +217,9 @@ class Speaker(ast.NodeVisitor):
             isinstance(value, ast.Constant) and not isinstance(value.value, str) for value in node.values
         )
         entries = [
-            f"{self.say(value)} for {self.say(key)}" if table else f"{self.say(key)} set to {self.say(value)}"
+            f"{self.say(value)} for {self.say(key)}"
+            if table
+            else f"{self.say(key)} set to {self.held(value, Level.SUM)}"
             for key, value in zip(node.keys, node.values, strict=True)
             if key is not None
         ]
@@ -269,11 +272,13 @@ class Speaker(ast.NodeVisitor):
             raise Unspeakable
         loop = generators[0]
         which = "".join(f" where {self.clause(condition)}" for condition in loop.ifs)
+        scope = self.every(loop.target, loop.iter)
         if isinstance(loop.target, ast.Name) and ast.dump(item) == ast.dump(
             ast.Name(loop.target.id, ast.Load())
         ):
-            return f"the {bare(self.say(loop.iter))}{which}"
-        return f"{self.say(item)} for {self.every(loop.target, loop.iter)}{which}"
+            source = self.say(loop.iter)
+            return f"{source if ' in ' not in scope else scope.replace('each ', 'every ', 1)}{which}"
+        return f"{self.say(item)} for {scope}{which}"
 
     def every(self, target: ast.expr, source: ast.expr) -> str:
         """What a loop runs over: `for player in players` -> "each player"."""

@@ -34,6 +34,10 @@ class Topic(StrEnum):
     OUTPUT = "output"
     RESULT = "result"
     THRESHOLD = "threshold"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
+    MORE = "more"
+    LESS = "less"
     FORMULA = "formula"
     LABEL = "label"
     EMPTY = "empty"
@@ -47,6 +51,10 @@ class Topic(StrEnum):
 _TOPIC_SIGNS: dict[Topic, re.Pattern[str]] = {
     Topic.RESULT: re.compile(r"\bthe result is\b"),
     Topic.THRESHOLD: re.compile(r"\b(more than|less than|at least|at most|first \d+|last \d+|multiple of)\b"),
+    Topic.MINIMUM: re.compile(r", but at least\b"),
+    Topic.MAXIMUM: re.compile(r", but at most\b|\bthe first \d+ (items|characters)\b"),
+    Topic.MORE: re.compile(r"\bgo(es)? up\b|\bplus\b|\bmultiplied\b|\bend of\b"),
+    Topic.LESS: re.compile(r"\bgo(es)? down\b|\bminus\b|\bmultiplied by 0\b"),
     Topic.FORMULA: re.compile(
         r"\b(plus|minus|times|divided|squared|power|(goe?s?|go) (up|down)|multiplied|total|average|remainder"
         r"|followed|joined|replaced|rounded)\b|\bstarts at\b"
@@ -59,18 +67,24 @@ _TOPIC_SIGNS: dict[Topic, re.Pattern[str]] = {
     Topic.CASE: re.compile(r"\bin lower case\b|\bin capitals\b|\bcapital first\b|\bcapitalised\b"),
     Topic.ORDER: re.compile(r"\bsorted\b|\breverse\b|\bhighest first\b|\blowest first\b"),
 }
+_HEAD = re.compile(
+    r"(?:^|, )(?:by default )?(the [^,\"]+?) (?:is|are|goes|go|starts|becomes?)\b(?! more| less| at )",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One sentence, and what is needed to find it.
 
-    `parts` are the sentences that this one sums up; `numbers` and `texts` are the constants it gives away.
+    `head` are the words for what it decides ("the fee" in "if …, the fee goes up"); `parts` are the sentences that
+    this one sums up; `numbers` and `texts` are the constants it gives away.
     """
 
     text: str
     topics: frozenset[Topic]
     words: frozenset[str]
+    head: frozenset[str]
     numbers: frozenset[float]
     texts: frozenset[str]
     parts: tuple[str, ...] = ()
@@ -127,4 +141,7 @@ def _say(function: ast.FunctionDef) -> Iterator[tuple[Said, frozenset[Topic]]]:
 
 def _fact(text: str, topics: frozenset[Topic], parts: tuple[str, ...]) -> Fact:
     signs = {topic for topic, sign in _TOPIC_SIGNS.items() if sign.search(text)}
-    return Fact(text, topics | signs, stems(text), numbers_in(text), quotes_in(text), parts)
+    heads = _HEAD.findall(text)
+    conditional = text.startswith(("If ", "For "))
+    head = stems(heads[-1 if conditional else 0]) if heads else frozenset()
+    return Fact(text, topics | signs, stems(text), head, numbers_in(text), quotes_in(text), parts)

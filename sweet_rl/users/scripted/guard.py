@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 _TOKEN = re.compile(
     r"\"\"\".*?\"\"\"|'''.*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|#[^\n]*|\d+(?:\.\d+)?|\w+|[^\w\s]",
@@ -23,20 +24,26 @@ _SHORTEST_LINE = 3
 def recites(reply: str, source: str, known: str = "") -> bool:
     """Whether `reply` repeats a run of six tokens, or a whole line, of `source` that is not in `known`."""
     said = _tokens(reply)
-    if len(said) < _SHORTEST_LINE:
-        return False
-    written = _tokens(source)
-    secrets = set(_runs(written, _RUN)) - set(_runs(_tokens(known), _RUN))
-    if any(run in secrets and _is_code(run) for run in _runs(said, _RUN)):
+    runs, lines = _secrets(source, known)
+    if any(run in runs for run in _runs(said, _RUN)):
         return True
-    public = f" {' '.join(_tokens(known))} "
-    spoken = f" {' '.join(said)} "
-    for line in source.splitlines():
-        tokens = _tokens(line)
-        text = f" {' '.join(tokens)} "
-        if len(tokens) >= _SHORTEST_LINE and _is_code(tokens) and text in spoken and text not in public:
-            return True
-    return False
+    spoken = _spaced(said)
+    return any(line in spoken for line in lines)
+
+
+@lru_cache(maxsize=256)
+def _secrets(source: str, known: str) -> tuple[frozenset[tuple[str, ...]], tuple[str, ...]]:
+    """The runs of tokens and the lines of the source that must not be repeated."""
+    public = _tokens(known)
+    runs = {run for run in _runs(_tokens(source), _RUN) if _is_code(run)} - set(_runs(public, _RUN))
+    lines = [tokens for line in source.splitlines() if len(tokens := _tokens(line)) >= _SHORTEST_LINE]
+    said_before = _spaced(public)
+    texts = [_spaced(line) for line in lines if _is_code(line)]
+    return frozenset(runs), tuple(text for text in texts if text not in said_before)
+
+
+def _spaced(tokens: Sequence[str]) -> str:
+    return f" {' '.join(tokens)} "
 
 
 def _tokens(text: str) -> list[str]:

@@ -6,6 +6,7 @@ Reads English by its surface. It need not understand a message, only find out wh
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,17 +28,24 @@ class Intent(StrEnum):
 class Question:
     """One sentence of the agent, taken apart.
 
+    `triggers` are the topics with the words (stems) that name them; `subject` are the words that are left without those that only name a topic ("threshold", "rounded").
     `polar` questions want a yes or a no; `edge` asks whether the edge of a threshold counts.
     """
 
     intent: Intent
     text: str
     words: frozenset[str]
-    topics: frozenset[Topic]
+    subject: frozenset[str]
+    triggers: Mapping[Topic, frozenset[str]]
     numbers: frozenset[float]
     texts: frozenset[str]
     polar: bool = False
     edge: bool = False
+
+    @property
+    def topics(self) -> frozenset[Topic]:
+        """What the question is about."""
+        return frozenset(self.triggers)
 
 
 _FENCED = re.compile(r"```.*?(```|\Z)", re.DOTALL)
@@ -85,7 +93,11 @@ _POLAR = re.compile(
     r"|, (?:right|correct)\?$",
     re.IGNORECASE,
 )
-_EDGE = re.compile(r"\binclusive\b|\bexclusive\b|\bexactly\b|\bequals?\b|\bincluded?\b|\bstrict(?:ly)?\b", re.IGNORECASE)
+_ABOUT_OUTPUT = re.compile(r"\b(?:return|output|result)", re.IGNORECASE)
+_ABOUT_INPUT = re.compile(r"\b(?:input|param|argument)", re.IGNORECASE)
+_EDGE = re.compile(
+    r"\binclusive\b|\bexclusive\b|\bexactly\b|\bequals?\b|\bincluded?\b|\bstrict(?:ly)?\b", re.IGNORECASE
+)
 
 _TRIGGERS: dict[Topic, re.Pattern[str]] = {
     topic: re.compile(pattern, re.IGNORECASE)
@@ -94,7 +106,11 @@ _TRIGGERS: dict[Topic, re.Pattern[str]] = {
         Topic.THRESHOLD: r"\bthreshold|\blimit|\bcut-?off|\bboundar|\bminimum|\bmaximum|\bmin\b|\bmax\b|\branges?\b|\btier"
         r"|\bbracket|\bcriteri|\bconditions?\b|\bexceed|\babove\b|\bbelow\b|\binclusive|\bat (?:least|most)\b|\bcap(?:ped|s)?\b"
         r"|\bhow (?:many|much|long|high|low|far|big|old)\b|\brules?\b|\bcount as\b|\bconsidered\b|\bqualif",
-        Topic.FORMULA: r"\bformula|\bcalculat|\bcomput|\bdetermin|\bweight|\bfactor|\bmultipl|\brates?\b|\bpercent|\bcombin"
+        Topic.MINIMUM: r"\bminimum|\bmin\b|\bsmallest|\blowest|\bat least\b|\bnever (?:less|below|under)|\bfloor\b",
+        Topic.MAXIMUM: r"\bmaximum|\bmax\b|\bcap(?:ped|s)?\b|\bupper limit|\blargest|\bat most\b|\btruncat|\bcut off\b|\bceiling\b",
+        Topic.MORE: r"\bbonus|\bextra\b|\bincreas|\badd(?:ed|s|itional)?\b|\bsurcharge|\bgain|\breward|\bappend",
+        Topic.LESS: r"\bdiscount|\bsubtract|\bdeduct|\bpenal|\breduc|\blose\b|\bdecreas|\bcheaper",
+        Topic.FORMULA: r"\bformula|\bhow (?:many|much)\b|\bcalculat|\bcomput|\bdetermin|\bweight|\bfactor|\bmultipl|\brates?\b|\bpercent|\bcombin"
         r"|\bderive|\bhow (?:is|are|do|does|should|would|exactly)\b|\bscor|\bsubtract|\bdivid|\badjust|\bequation|\bsteps?\b"
         r"|\blogic\b|\balgorithm",
         Topic.OUTPUT: r"\breturn|\boutput|\bformat|\btype\b|\bgive back|\bstructure|\bresult look",
@@ -109,7 +125,8 @@ _TRIGGERS: dict[Topic, re.Pattern[str]] = {
         r"|\brest\b|\bremaining|\bnot in\b|\bunrecogni|\bnone of\b|\bany other|\bnot found|\banything that",
         Topic.ROUND: r"\bround|\bdecimal|\bprecision|\binteger|\bwhole number|\bfloat",
         Topic.CASE: r"\bcase[- ](?:in)?sensitiv|\bupper|\blower ?-?case|\bcapitali[sz]|\bcapital letter|\bletter case",
-        Topic.ORDER: r"\bsort|\border(?:ed|ing)?\b|\bascending|\bdescending|\bwhich comes first",
+        Topic.ORDER: r"\bsort|\bordering\b|\border of\b|\bascending|\bdescending|\balphabetical"
+        r"|\b(?:what|which|any|specific|particular|same) order\b",
     }.items()
 }
 
@@ -125,11 +142,19 @@ def questions_in(message: str) -> list[Question]:
 
 
 def _understand(sentence: str) -> Question:
+    subject, triggers = sentence, {}
+    for topic, trigger in _TRIGGERS.items():
+        subject = trigger.sub(" ", subject)
+        if found := trigger.findall(sentence):
+            triggers[topic] = stems(" ".join(found))
+    if _ABOUT_OUTPUT.search(sentence) and not _ABOUT_INPUT.search(sentence):
+        triggers.pop(Topic.INPUT, None)  # "in what format should it be returned?"
     return Question(
         intent=_intent(sentence),
         text=sentence,
         words=stems(sentence),
-        topics=frozenset(topic for topic, trigger in _TRIGGERS.items() if trigger.search(sentence)),
+        subject=stems(subject),
+        triggers=triggers,
         numbers=numbers_in(sentence),
         texts=quotes_in(sentence),
         polar=bool(_POLAR.search(_POLITE.sub("", sentence))) and not re.search(r"\bor\b", sentence),

@@ -81,6 +81,11 @@ class Reader:
     def __init__(self, speaker: Speaker, function: ast.AST) -> None:
         self._speaker = speaker
         self._changing = frozenset(_changed_names(function))
+        self._counting = frozenset(
+            node.target.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+        )
 
     def read(self, body: Sequence[ast.stmt]) -> Iterator[Said]:
         """Everything that can be said about these statements, summaries before their parts."""
@@ -119,8 +124,9 @@ class Reader:
                     yield Said(path.tell(str(outcome)), entries)
                 yield from map(Said, entries)
             case _:
-                for outcome in self._outcomes(statement):
-                    yield Said(path.tell(str(outcome)))
+                if not (path == _Path() and self._begins(statement)):
+                    for outcome in self._outcomes(statement):
+                        yield Said(path.tell(str(outcome)))
 
     def _decide(self, branches: Sequence[_Branch], path: _Path, depth: int) -> Iterator[Said]:
         parts: list[Said] = []
@@ -202,8 +208,7 @@ class Reader:
                 for name, value in zip(names, values, strict=True):
                     yield _Outcome(_is(say(name)), say(value))
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                if not (name in self._changing and _is_nothing(value)):
-                    yield _Outcome(f"{the(name)} {self._verb(name, value)}", say(value))
+                yield _Outcome(f"{the(name)} {self._verb(name, value)}", say(value))
             case ast.Assign(targets=[ast.Subscript() as target], value=value):
                 yield _Outcome(f"{say(target)} becomes", say(value))
             case ast.AugAssign(target=target, op=op, value=value) if type(op) in _CHANGES:
@@ -230,10 +235,18 @@ class Reader:
             verb = verb.replace("goes", "go").replace("is ", "are ")
         return _Outcome(f"{subject} {verb}", amount)
 
+    def _begins(self, statement: ast.stmt) -> bool:
+        """Whether this only sets the start of counting or collecting; nobody mentions that."""
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                return name in self._changing and _is_nothing(value)
+            case _:
+                return False
+
     def _verb(self, name: str, value: ast.expr) -> str:
         if any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(value)):
             return "become" if be(the(name)) == "are" else "becomes"
-        if name in self._changing and isinstance(value, ast.Constant):
+        if name in self._counting and isinstance(value, ast.Constant):
             return "starts at"
         return be(the(name))
 
@@ -253,7 +266,7 @@ class Reader:
 def table_entries(name: str, table: ast.Dict, speaker: Speaker) -> Iterator[str]:
     """A clause for each entry of a dictionary of constants."""
     for key, value in zip(table.keys, table.values, strict=True):
-        if isinstance(key, ast.Constant) and not any(isinstance(part, ast.Name) for part in ast.walk(value)):
+        if isinstance(key, ast.Constant) and not _is_nothing(value) and _is_literal(value):
             try:
                 yield f"in {the(name)}, {speaker.say(key)} goes with {speaker.say(value)}"
             except Unspeakable:
@@ -346,8 +359,12 @@ def _changed_names(function: ast.AST) -> Iterator[str]:
                 yield name
 
 
+def _is_literal(value: ast.expr) -> bool:
+    return not any(isinstance(part, ast.Name) for part in ast.walk(value))
+
+
 def _is_nothing(value: ast.expr) -> bool:
-    """Where counting and collecting begin; nobody mentions it."""
+    """Zero, or empty."""
     match value:
         case ast.Constant(value=start):
             return not start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -25,6 +26,7 @@ STOP_WORDS = frozenset(
 )
 
 
+@lru_cache(maxsize=8192)
 def stem(word: str) -> str:
     """The word without its ending, so that "rounded", "rounding" and "round" meet."""
     word = word.lower()

@@ -26,15 +26,14 @@ class Browse {
 
   // Recompute what is listed; call after changing a filter.
   update() {
-    const listed = this.rows.filter((row) => this.#matches(row, this.outcome, this.stop));
-    const included = new Set(listed);
-    this.listed = this.grouped ? [...new Set(listed.map((row) => row.task))].flatMap((task) => this.repeats[task].filter((row) => included.has(row))) : listed;
-    // A group is shown whole: repeats that the filters leave out are there, dimmed.
+    const all = this.grouped ? this.repeats.flat() : this.rows;
+    this.order = new Map(all.map((row, place) => [row, place]));
+    this.listed = all.filter((row) => this.#matches(row, this.outcome, this.stop));
+    this.isListed = new Set(this.listed);
+    // A task is shown with all its repeats: those that the filters leave out are there, but faint.
     this.groups = this.grouped
-      ? [...new Set(listed.map((row) => row.task))].map((task) => ({ task, rows: this.repeats[task] }))
-      : listed.map((row) => ({ task: row.task, rows: [row] }));
-    this.included = included;
-    this.places = new Map(this.listed.map((row, place) => [row, place]));
+      ? [...new Set(this.listed.map((row) => row.task))].map((task) => ({ task, rows: this.repeats[task] }))
+      : this.listed.map((row) => ({ task: row.task, rows: [row] }));
     this.groupOf = new Map(this.groups.flatMap((group, place) => group.rows.map((row) => [row, place])));
   }
 
@@ -50,25 +49,20 @@ class Browse {
   counts(filter) {
     const counts = { all: 0 };
     for (const row of this.rows) {
-      const matches = filter === "outcome" ? this.#matches(row, "all", this.stop) : this.#matches(row, this.outcome, "all");
-      if (!matches) continue;
+      const [outcome, stop] = filter === "outcome" ? ["all", this.stop] : [this.outcome, "all"];
+      if (!this.#matches(row, outcome, stop)) continue;
       counts.all++;
       counts[row[filter]] = (counts[row[filter]] ?? 0) + 1;
     }
     return counts;
   }
 
-  // The row `step` places further in the list; of a row that is not listed, the nearest one in that direction.
+  // The next (step 1) or previous (step -1) listed row; the selected one itself need not be listed.
   neighbour(step) {
-    if (!this.listed.length) return null;
-    if (this.selected === null) return this.listed[0];
-    const place = this.places.get(this.selected);
-    if (place !== undefined) return this.listed[Math.min(Math.max(place + step, 0), this.listed.length - 1)];
-    const key = (row) => (this.grouped ? [row.task, row.repeat] : [row.position, 0]);
-    const [a, b] = key(this.selected);
-    const after = this.listed.findIndex((row) => key(row)[0] > a || (key(row)[0] === a && key(row)[1] > b));
-    if (step > 0) return this.listed[after < 0 ? this.listed.length - 1 : after];
-    return this.listed[Math.max((after < 0 ? this.listed.length : after) - 1, 0)];
+    if (this.selected === null) return this.listed[0] ?? null;
+    const here = this.order.get(this.selected);
+    if (step > 0) return this.listed.find((row) => this.order.get(row) > here) ?? null;
+    return this.listed.findLast((row) => this.order.get(row) < here) ?? null;
   }
 
   // Another repeat of the selected task, listed or not.

@@ -3,7 +3,7 @@
 
 const Diff = (() => {
   const MAX_CELLS = 4_000_000; // of the table below; a text that needs more is shown as wholly changed
-  const SIMILAR = 0.4; // changed lines that share less than this are not worth marking word by word
+  const SIMILAR = 0.5; // two changed lines that share less of the shorter one are not marked word by word
 
   // Longest common subsequence as [i, j] pairs of equal elements.
   function common(a, b) {
@@ -43,7 +43,8 @@ const Diff = (() => {
     return pairs;
   }
 
-  // Rows of {left, right, same}: positions of lines, null where a side has none. Trailing blanks do not count.
+  // Rows of {left, right, same}: positions of lines, null where a side has none. Where lines changed, the nth one
+  // removed stands beside the nth one added. Trailing blanks do not count.
   function lines(leftLines, rightLines) {
     const left = leftLines.map((line) => line.trimEnd());
     const right = rightLines.map((line) => line.trimEnd());
@@ -65,8 +66,8 @@ const Diff = (() => {
     const b = right.match(WORDS) ?? [];
     const pairs = common(a, b);
     const shared = pairs.reduce((sum, [i]) => sum + a[i].trim().length, 0);
-    const whole = Math.max(left.replace(/\s/g, "").length, right.replace(/\s/g, "").length);
-    if (!shared || shared < SIMILAR * whole) return null;
+    const shorter = Math.min(left.replace(/\s/g, "").length, right.replace(/\s/g, "").length);
+    if (!shared || shared < SIMILAR * shorter) return null;
     return [marks(a, new Set(pairs.map(([i]) => i))), marks(b, new Set(pairs.map(([, j]) => j)))];
   }
 

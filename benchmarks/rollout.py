@@ -1,0 +1,211 @@
+"""The asynchronous loop against the published lock-step loop, over HTTP, against a server with slow replies.
+
+Both sides play the same episodes with the same scripted agent against the simulator server of this project,
+whose replies take log-normal time. The published loop (spec §3.3) is written afresh here: slices of `concurrency`
+episodes, rounds in which every episode waits for the slowest, a thread and a connection for each.
+The bound is what no loop can beat: the server's total service time divided by the concurrency.
+
+Run: python benchmarks/rollout.py [--episodes 1024] [--concurrency 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from _machine import machine_line
+
+from sweet_rl.envs.parsing import parse_published
+from sweet_rl.prompts import dialogue_string, fill, load_prompt
+from sweet_rl.tasks import load_tasks
+from sweet_rl.types import Message, Task
+from sweet_rl.users.server_process import start_server
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_STEPS = 6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One side: wall-clock and CPU seconds of the client, service seconds of the server, turns played."""
+
+    wall_s: float
+    cpu_s: float
+    service_s: float
+    turns: int
+
+
+class LockStepEpisode:
+    """One environment of the published loop: its own connection, stepped by a thread."""
+
+    def __init__(self, task: Task, address: tuple[str, int], template: str) -> None:
+        self.task, self.template = task, template
+        self.connection = http.client.HTTPConnection(*address)
+        self.messages = [Message("user", task.problem_description)]
+        self.history: list[dict[str, str]] = [{"role": "user", "content": task.problem_description}]
+        self.done = False
+
+    def step(self, response: str) -> None:
+        """Take the agent's text and fetch the human's reply."""
+        parsed = parse_published(response)
+        self.messages.append(Message("assistant", parsed.visible))
+        self.history.append({"role": "assistant", "content": parsed.visible, "input": "", "output": parsed.output})
+        if parsed.answer is not None or len(self.messages) >= 2 * MAX_STEPS:
+            self.done = True
+            return
+        prompt = fill(
+            self.template,
+            problem_description=self.task.problem_description,
+            hidden_information=self.task.hidden_information,
+            dialogue_history=dialogue_string(self.messages),
+        )
+        body = {
+            "model": "scripted",
+            "max_tokens": 4096,
+            "temperature": 0,
+            "messages": [
+                {"role": "system", "content": "You are a helpful assistant."},
+                {"role": "user", "content": prompt},
+            ],
+        }
+        self.connection.request(
+            "POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"}
+        )
+        reply = json.loads(self.connection.getresponse().read())["choices"][0]["message"]["content"]
+        self.messages.append(Message("user", reply[:400]))
+        self.history.append({"role": "user", "content": reply[:400]})
+
+
+def scripted_response(episode: LockStepEpisode) -> str:
+    """The same number of questions as our side's questioner asks; what they say costs nothing here."""
+    turn = len(episode.messages) // 2
+    return f"What about case {turn}?" if turn < MAX_STEPS - 1 else "I WANT TO ANSWER:\npass"
+
+
+def lock_step(tasks: list[Task], base_url: str, concurrency: int, output: Path) -> int:
+    """The published loop: reset all, then rounds of agent on the whole batch and a thread for each episode."""
+    template = load_prompt("human_simulator_code_prompt.txt")
+    parts = urlsplit(base_url)
+    address = (parts.hostname or "127.0.0.1", parts.port or 80)
+    rows: list[dict[str, object]] = []
+    turns = 0
+    with ThreadPoolExecutor(concurrency) as pool:
+        for start in range(0, len(tasks), concurrency):
+            batch = [LockStepEpisode(task, address, template) for task in tasks[start : start + concurrency]]
+            for _ in range(MAX_STEPS + 1):
+                active = [episode for episode in batch if not episode.done]
+                responses = [scripted_response(episode) for episode in active]
+                list(pool.map(LockStepEpisode.step, active, responses))
+                turns += len(active)
+            rows += [{"task": dict(e.task.row), "dialogue_history": e.history, "answer": ""} for e in batch]
+            output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return turns
+
+
+def measure_lock_step(tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
+    """Play all tasks with the published loop, in this process."""
+    with start_server(**latency) as server:
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        started = time.perf_counter()
+        turns = lock_step(tasks, server.base_url, concurrency, folder / "lock_step.jsonl")
+        wall = time.perf_counter() - started
+        return Measured(wall, cpu_since(before, resource.RUSAGE_SELF), service_seconds(server.base_url), turns)
+
+
+def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
+    """Play the same tasks with scripts/simulate_interactions.py as a whole process, start-up included."""
+    with start_server(**latency) as server:
+        command = [sys.executable, str(ROOT / "scripts/simulate_interactions.py")]
+        flags = {
+            "input_path": folder / "tasks.jsonl",
+            "output_path": folder / "ours.jsonl",
+            "agent_model": "questioner",
+            "num_questions": MAX_STEPS - 1,
+            "max_steps": MAX_STEPS,
+            "num_tasks": tasks,
+            "env_base_url": server.base_url,
+            "env_model": "scripted",
+            "batch_size": concurrency,
+        }
+        for flag, value in flags.items():
+            command += [f"--{flag}", str(value)]
+        started = time.perf_counter()
+        process = subprocess.Popen([*command, "--quiet"], stdout=subprocess.DEVNULL)
+        _, status, usage = os_wait4(process.pid)
+        wall = time.perf_counter() - started
+        if status:
+            sys.exit(f"simulate_interactions.py ended with status {status}")
+        turns = sum(
+            message["role"] == "assistant"
+            for line in (folder / "ours.jsonl").read_text().splitlines()
+            for message in json.loads(line)["dialogue_history"]
+        )
+        return Measured(wall, usage.ru_utime + usage.ru_stime, service_seconds(server.base_url), turns)
+
+
+def os_wait4(pid: int) -> tuple[int, int, resource.struct_rusage]:
+    """Wait for one child and return what the kernel counted for it."""
+    import os  # noqa: PLC0415
+
+    return os.wait4(pid, 0)
+
+
+def cpu_since(before: resource.struct_rusage, who: int) -> float:
+    """CPU seconds of this process since `before`."""
+    now = resource.getrusage(who)
+    return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
+
+
+def service_seconds(base_url: str) -> float:
+    """What the server says it spent on replies, all requests added up."""
+    with urllib.request.urlopen(base_url.removesuffix("/v1") + "/stats") as response:
+        return float(json.load(response)["service_s"])
+
+
+def main() -> None:
+    """Measure both sides and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=1024)
+    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--latency_median_ms", type=float, default=200.0)
+    parser.add_argument("--latency_sigma", type=float, default=1.0)
+    arguments = parser.parse_args()
+    latency = {
+        "latency_median_ms": arguments.latency_median_ms,
+        "latency_sigma": arguments.latency_sigma,
+        "seed": 0,
+    }
+    print(machine_line())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tasks = load_tasks("mini:train", limit=arguments.episodes)
+        (folder / "tasks.jsonl").write_text("".join(json.dumps(dict(task.row)) + "\n" for task in tasks))
+        ours = measure_ours(arguments.episodes, arguments.concurrency, latency, folder)
+        published = measure_lock_step(tasks, arguments.concurrency, latency, folder)
+    print(
+        f"\n{arguments.episodes} episodes of up to {MAX_STEPS} turns, {arguments.concurrency} at a time, replies "
+        f"log-normal (median {arguments.latency_median_ms:g} ms, sigma {arguments.latency_sigma:g})\n"
+    )
+    print(f"{'':<22}{'wall s':>9}{'bound s':>9}{'over bound':>12}{'turns/s':>9}{'client CPU ms/turn':>20}")
+    for label, side in (("published lock-step", published), ("sweet_rl", ours)):
+        bound = side.service_s / arguments.concurrency
+        print(
+            f"{label:<22}{side.wall_s:>9.1f}{bound:>9.1f}{100 * (side.wall_s / bound - 1):>11.1f}%"
+            f"{side.turns / side.wall_s:>9.1f}{1000 * side.cpu_s / side.turns:>20.2f}"
+        )
+    print(f"\nsweet_rl is {published.wall_s / ours.wall_s:.1f} times as fast as the published loop.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""Serve the scripted human behind OpenAI endpoints; latency and faults on demand. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("serve_simulator")

@@ -1,0 +1,68 @@
+"""Stage 2 of the pipeline: answers to grades, grades to a table and to preference pairs (spec §4)."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+
+
+def evaluate_code(
+    saved_path: str,
+    *,
+    k: int = 1,
+    preference_path: str | None = None,
+    ground_truth_preference_path: str | None = None,
+    grading: str = "fixed",
+    reevaluate: bool = False,
+    report_path: str | None = None,
+    timeout_s: float = 1.0,
+    memory_mb: int = 512,
+    workers: int | None = None,
+    unsafe_no_sandbox: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Grade Backend trajectories by their hidden tests; print the table; write preference pairs.
+
+    Every answer runs in a sandbox: a process of its own without network, files or environment. Rows that have
+    a reward are not graded again. Each graded row gets `reward` (the share of tests passed), `grades` (both
+    ways of grading) and `test_results`; the file is replaced at once or not at all.
+
+    The table shows tests passed and success (all tests) with 95 % confidence intervals, in both ways of
+    grading, beside what the best constant answer would score. The same goes into a JSON report.
+
+    Args:
+        saved_path: trajectory file of simulate_interactions.py, or a published one.
+        k: repeats of each task in the file (--best_of_n of the simulation).
+        preference_path: write pairs for multi-turn DPO there: best against worse dialogues of a task.
+        ground_truth_preference_path: write the same pairs there, each preceded by the hidden solution: the critic's data.
+        grading: which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).
+        reevaluate: grade all rows again, also those that have a reward.
+        report_path: JSON file for the numbers; default saved_path with .report.json in place of .jsonl.
+        timeout_s: seconds of computing that one test may take.
+        memory_mb: memory that one answer may take.
+        workers: processes that grade; default one for each core.
+        unsafe_no_sandbox: run the answers without protection where the kernel offers too little of it.
+        quiet: no progress bar.
+    """
+    if grading not in {"fixed", "published"}:
+        raise UsageError(f"--grading must be fixed or published, got {grading!r}.")
+    if k < 1:
+        raise UsageError(f"--k must be at least 1, got {k}.")
+    if timeout_s <= 0 or memory_mb < 1 or (workers is not None and workers < 1):
+        raise UsageError("--timeout_s, --memory_mb and --workers must be positive.")
+
+    from sweet_rl.commands import evaluation
+    from sweet_rl.grading.sandbox import Sandbox
+
+    with Sandbox(
+        workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, unsafe_no_sandbox=unsafe_no_sandbox
+    ) as sandbox:
+        evaluation.run(
+            saved_path,
+            sandbox,
+            k=k,
+            grading=grading,
+            reevaluate=reevaluate,
+            pair_paths={False: preference_path, True: ground_truth_preference_path},
+            report_path=report_path,
+            quiet=quiet,
+        )

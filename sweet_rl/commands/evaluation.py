@@ -1,0 +1,178 @@
+"""What `evaluate_code` does once its flags are known: grade what is missing, save, report, pair."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sweet_rl.errors import UsageError
+from sweet_rl.grading.code import CodeGrader, Grades, constant_floor, reference_outputs
+from sweet_rl.grading.report import Report, summarise
+from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.grouping import group_by_task
+from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
+from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
+from sweet_rl.types import Json, Trajectory
+
+SAVE_EVERY_S = 60.0
+"""A long evaluation is saved that often; what is saved is not graded again."""
+
+
+def run(
+    saved_path: str,
+    sandbox: Sandbox,
+    *,
+    k: int,
+    grading: str,
+    reevaluate: bool,
+    pair_paths: Mapping[bool, str | None],
+    report_path: str | None,
+    quiet: bool,
+) -> None:
+    """Grade, save, print and pair.
+
+    Args:
+        saved_path: the trajectory file; its rows keep every field they have.
+        sandbox: where answers run.
+        k: repeats of each task.
+        grading: which grade becomes the reward.
+        reevaluate: also rows that have a reward.
+        pair_paths: where pairs go, by whether the hidden solution precedes them.
+        report_path: where the numbers go; None for beside the file.
+        quiet: no progress bar.
+
+    Raises:
+        SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
+    """
+    with locked(saved_path):
+        numbered = list(read_rows(saved_path))
+        rows = [row for _, row in numbered]
+        trajectories = trajectories_from_rows(numbered, path=saved_path)
+        if not trajectories:
+            raise UsageError(f"{saved_path!r} holds no trajectories.")
+        groups = group_by_task(trajectories, k, path=saved_path)
+        _grade(saved_path, rows, trajectories, sandbox, grading=grading, reevaluate=reevaluate, quiet=quiet)
+    rewards = [float(row["reward"]) for row in rows]
+    report = _report(rows, trajectories, groups, sandbox, k=k)
+    print(report.to_text(saved_path))
+    target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
+    content = {"saved_path": saved_path, "grading": grading} | report.to_json()
+    replace_file(target, [json.dumps(content, indent=1).encode() + b"\n"])
+    print(f"The same numbers are in {target}")
+    _write_pairs(trajectories, rewards, groups, pair_paths)
+
+
+def _grade(
+    saved_path: str,
+    rows: list[dict[str, Json]],
+    trajectories: Sequence[Trajectory],
+    sandbox: Sandbox,
+    *,
+    grading: str,
+    reevaluate: bool,
+    quiet: bool,
+) -> None:
+    """Fill in rewards where they are missing, and save now and then and at the end."""
+    changed = False
+    missing = []
+    for index, row in enumerate(rows):
+        known = (row.get("grades") or {}).get(grading)
+        if reevaluate or (row.get("reward") is None and known is None):
+            missing.append(index)
+        elif known is not None and row.get("reward") != known:  # graded before, the other way
+            row["reward"], changed = known, True
+    grader = CodeGrader(sandbox)
+    graded = grader.grade_both(trajectories[index] for index in missing)
+    saved = time.monotonic()
+    for index, grades in tqdm(
+        zip(missing, graded, strict=True), total=len(missing), unit="answer", disable=quiet or not missing
+    ):
+        rows[index] |= graded_fields(grades, grading)
+        changed = True
+        if time.monotonic() - saved > SAVE_EVERY_S:
+            replace_rows(saved_path, rows)
+            saved, changed = time.monotonic(), False
+    if changed:
+        replace_rows(saved_path, rows)
+
+
+def graded_fields(grades: Grades, grading: str) -> dict[str, Json]:
+    """The fields that grading adds to a row."""
+    both = {"fixed": grades.fixed.value, "published": grades.published.value}
+    fields: dict[str, Json] = {
+        "reward": both[grading] or 0.0,
+        "grades": both,
+        "test_results": [
+            {name: value for name, value in asdict(test).items() if value not in {None, ""}}
+            for test in grades.fixed.tests
+        ],
+    }
+    notes = {"fixed": grades.fixed.note, "published": grades.published.note}
+    details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}
+    if details:
+        fields["grading_details"] = details
+    return fields
+
+
+def _report(
+    rows: Sequence[Mapping[str, Json]],
+    trajectories: Sequence[Trajectory],
+    groups: Sequence[Sequence[int]],
+    sandbox: Sandbox,
+    *,
+    k: int,
+) -> Report:
+    columns = {"reward": summarise([row["reward"] for row in rows], groups)}
+    if all("grades" in row for row in rows):
+        columns = {
+            way: summarise([row["grades"].get(way) for row in rows], groups) for way in ("fixed", "published")
+        }
+    tasks = [trajectories[group[0]].task for group in groups]
+    outputs = reference_outputs(tasks, sandbox)
+    floor = [constant_floor(outputs[task.task_id]) for task in tasks]
+    columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
+    return Report(len(rows), len(groups), k, columns, _counts(rows), str(sandbox.protection))
+
+
+def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
+    """How many rows have what a reader of the table should know."""
+    details = [row.get("grading_details") or {} for row in rows]
+    outcomes = [{test["outcome"] for test in row.get("test_results") or []} for row in rows]
+    return {
+        "rows with a stored reward of unknown grading": sum("grades" not in row for row in rows),
+        "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
+            detail.get("lenient") == 1 for detail in details
+        ),
+        "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
+        "answers that would have ended the published evaluation": sum(
+            "published_note" in detail for detail in details
+        ),
+        "dialogues without an answer": sum(row.get("answer") in {None, "No answer"} for row in rows),
+        "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
+    }
+
+
+def _write_pairs(
+    trajectories: Sequence[Trajectory],
+    rewards: Sequence[float],
+    groups: Sequence[Sequence[int]],
+    paths: Mapping[bool, str | None],
+) -> None:
+    usable = [trajectory.last_turn is not None for trajectory in trajectories]
+    pairs = trajectory_pairs(rewards, groups, usable)
+    for with_ground_truth, path in paths.items():
+        if path is not None:
+            replace_rows(path, pair_rows(trajectories, pairs, with_ground_truth=with_ground_truth))
+            print(f"{len(pairs)} pairs {_from(pairs)}are in {path}")
+    skipped = usable.count(False)
+    if skipped and any(paths.values()):
+        print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
+
+
+def _from(pairs: Iterable[object]) -> str:
+    return "" if list(pairs) else "(no task has a right answer beside a worse one) "

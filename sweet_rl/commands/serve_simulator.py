@@ -1,0 +1,48 @@
+"""The simulator server as a command."""
+
+from __future__ import annotations
+
+
+def serve_simulator(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    latency_median_ms: float = 0.0,
+    latency_sigma: float = 1.0,
+    fault_rate: float = 0.0,
+    faults: str = "rate_limit,server_error,reset,timeout,slow_drip,malformed_json,empty_choices,null_content",
+    hang_s: float = 60.0,
+    seed: int = 0,
+    quiet: bool = False,
+) -> None:
+    """Serve the scripted human, and an echo, behind OpenAI endpoints.
+
+    Models: scripted plays the human of Backend Programming from the marked sections of the packaged prompt;
+    echo repeats the last user message. Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /health,
+    and /stats with counters. Latency and faults can be injected, to see how a client takes them.
+
+    Args:
+        host: address to listen at.
+        port: port to listen at; 0 for any free one, which is printed.
+        latency_median_ms: median of the log-normal time that a reply takes, in milliseconds; 0 for none.
+        latency_sigma: standard deviation of the logarithm of that time.
+        fault_rate: share of requests that something happens to, from 0 to 1.
+        faults: what may happen, separated by commas; bad_request is the one more that there is.
+        hang_s: seconds that the faults timeout and slow_drip hold a request.
+        seed: decides about latencies and faults.
+        quiet: say nothing but errors.
+    """
+    import asyncio
+
+    from sweet_rl.users.faults import Weather, parse_faults
+    from sweet_rl.users.server_process import serve
+
+    weather = Weather(
+        latency_median_ms=latency_median_ms,
+        latency_sigma=latency_sigma,
+        fault_rate=fault_rate,
+        faults=parse_faults(faults),
+        hang_s=hang_s,
+        seed=seed,
+    )
+    asyncio.run(serve(weather, host, port, quiet=quiet))

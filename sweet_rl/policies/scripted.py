@@ -1,0 +1,103 @@
+"""Agents without a model: the ceiling, the floor, and one that asks template questions.
+
+They bound what a model can score on a set of tasks, and let the whole pipeline run anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sweet_rl.errors import UsageError
+from sweet_rl.policies.chat import PlainChat, with_system
+from sweet_rl.policies.questions import MAX_QUESTIONS, plan_questions, stub
+from sweet_rl.types import Completion, FinishReason, Generation, Observation
+
+ANSWER_MARKER = "I WANT TO ANSWER:"
+"""What announces an answer (spec §3.2)."""
+
+
+class _ScriptedPolicy:
+    """Writes what `_say` returns; records the prompt that a model would have been given."""
+
+    name: str
+
+    def __init__(self, system_prompt: str = "") -> None:
+        self._system_prompt = system_prompt
+        self._format = PlainChat()
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn."""
+        prompt = self._format.render(with_system(self._system_prompt, observation.messages))
+        return Generation(prompt, Completion(self._say(observation), finish_reason=FinishReason.STOP))
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+    def _say(self, observation: Observation) -> str:
+        raise NotImplementedError
+
+
+class OraclePolicy(_ScriptedPolicy):
+    """Is told the reference solution of every task and hands it in at once: the ceiling.
+
+    Args:
+        answers: code by `task_id`.
+        system_prompt: recorded as part of the input; changes nothing else.
+    """
+
+    name = "oracle"
+
+    def __init__(self, answers: Mapping[str, str], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self._answers = answers
+
+    def _say(self, observation: Observation) -> str:
+        if observation.task_id not in self._answers:
+            raise UsageError(
+                f"The {self.name} agent was given no answer for the task {observation.task_id!r}; "
+                "give it the answers of exactly the tasks that are played."
+            )
+        return _answer(self._answers[observation.task_id])
+
+
+class ConstantPolicy(OraclePolicy):
+    """Is told only the most frequent value of every task and always returns it: the floor.
+
+    Args:
+        answers: code by `task_id` that returns the value.
+        system_prompt: recorded as part of the input; changes nothing else.
+    """
+
+    name = "constant"
+
+
+class QuestionerPolicy(_ScriptedPolicy):
+    """Asks template questions, varied by the episode's seed, then hands in a stub of the wanted signature.
+
+    Args:
+        num_questions: turns spent on asking; must be below the turn limit for the answer to be heard.
+        system_prompt: recorded as part of the input; changes nothing else.
+
+    Raises:
+        UsageError: `num_questions` is negative or beyond the questions there are.
+    """
+
+    name = "questioner"
+
+    def __init__(self, *, num_questions: int = 3, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        if not 0 <= num_questions <= MAX_QUESTIONS:
+            raise UsageError(
+                f"The questioner can ask 0 to {MAX_QUESTIONS} questions, got num_questions={num_questions}."
+            )
+        self._num_questions = num_questions
+
+    def _say(self, observation: Observation) -> str:
+        description = observation.messages[0].content if observation.messages else ""
+        if observation.turn >= self._num_questions:
+            return _answer(stub(description))
+        return plan_questions(description, observation.seed)[observation.turn]
+
+
+def _answer(code: str) -> str:
+    return f"{ANSWER_MARKER}\n{code}"

@@ -1,0 +1,80 @@
+"""Where tasks come from: a ColBench file, the hub, or the embedded mini benchmark.
+
+Reading and checking rows is the business of `sweet_rl.records`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.records import load_tasks_file, task_from_row
+from sweet_rl.tasks import mini
+from sweet_rl.types import Task
+
+HUB_REPOSITORY = "facebook/collaborative_agent_bench"
+HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
+MINI_SIZES = {"train": 1000, "test": 500}
+"""How many mini tasks there are when no limit is given."""
+
+_SOURCES = (
+    "a path to a .jsonl file with ColBench tasks, 'mini:train' or 'mini:test' for the embedded benchmark, "
+    f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks"
+)
+
+
+def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[Task]:
+    """Tasks from a file, the mini benchmark, or the hub.
+
+    Args:
+        source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:test`, or
+            `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
+        limit: how many tasks at most, from the first on; None for all of them (1,000 `mini:train`, 500 `mini:test`).
+        seed: draws the mini benchmark's tasks; of no effect on files.
+
+    Raises:
+        UsageError: there is no such source, no file, no network, or the limit is negative.
+        DataError: a row is wrong; names file, line and field.
+    """
+    if limit is not None and limit < 0:
+        raise UsageError(f"the number of tasks must be 0 or more, got {limit}. Leave it out for all tasks.")
+    name, _, split = source.partition(":")
+    if name == "mini":
+        return _mini_tasks(split, limit, seed)
+    if name == HUB_REPOSITORY:
+        return load_tasks_file(_download(split or "test"))[:limit]
+    path = Path(source).expanduser()
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
+        raise UsageError(f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be {_SOURCES}.")
+    return load_tasks_file(path)[:limit]
+
+
+def _mini_tasks(split: str, limit: int | None, seed: int) -> list[Task]:
+    if split == "train" or split == "test":  # noqa: PLR1714 - narrows the type
+        rows = mini.generate(split, MINI_SIZES[split] if limit is None else limit, seed)
+        return [task_from_row(row) for row in rows]
+    raise UsageError(f"'mini:{split}' is no split of the mini benchmark. Use 'mini:train' or 'mini:test'.")
+
+
+def _download(split: str) -> Path:
+    """The published file of a split, from the hub or its local cache."""
+    if split not in HUB_FILES:
+        raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', not {split!r}.")
+    try:
+        from huggingface_hub import hf_hub_download  # noqa: PLC0415 - heavy, and only this source needs it
+        from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
+    except ImportError:
+        raise missing_package(
+            "huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}"
+        ) from None
+    file = HUB_FILES[split]
+    try:
+        return Path(hf_hub_download(HUB_REPOSITORY, file, repo_type="dataset"))
+    except (OSError, HfHubHTTPError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UsageError(
+            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). On a machine with network run\n"
+            f"  hf download {HUB_REPOSITORY} {file} --repo-type dataset --local-dir colbench\n"
+            f"and give the path colbench/{file} instead. Without network, 'mini:{split}' needs no download."
+        ) from error

@@ -1,0 +1,88 @@
+"""Running the simulator server: in this process until told to stop, or as a child process for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sweet_rl.errors import ServiceError, StorageError
+from sweet_rl.users.faults import Weather
+
+_READY = "Serving scripted, echo at "
+
+
+async def serve(weather: Weather, host: str, port: int, *, quiet: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
+
+    Raises:
+        StorageError: the address cannot be used.
+    """
+    from aiohttp import web  # noqa: PLC0415 - the parent of a server process needs none of it
+
+    from sweet_rl.users.server import SimulatorServer  # noqa: PLC0415
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    runner = web.AppRunner(SimulatorServer(weather).application(), access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise StorageError(
+                f"Cannot listen at {host}:{port}: {error.strerror}. Choose another --port (0: any)."
+            ) from error
+        if not quiet:
+            actual = runner.addresses[0][1]
+            print(f"{_READY}http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)  # noqa: T201
+        await stopped.wait()
+    finally:
+        await runner.cleanup()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A simulator server in a child process."""
+
+    base_url: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServer]:
+    """Run the simulator server in a child process for the length of a `with` block.
+
+    Args:
+        port: 0 for any free one.
+        flags: flags of the command `serve_simulator`.
+
+    Raises:
+        ServiceError: it did not come up; carries what it said.
+    """
+    command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
+    for name, value in flags.items():
+        command += [f"--{name}", str(value)]
+    with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)  # noqa: S603
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            if not line.startswith(_READY):
+                said.seek(0)
+                raise ServiceError(f"The simulator server did not start: {said.read().strip()}")
+            yield RunningServer(line.removeprefix(_READY).split(" ", 1)[0], process)
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()

@@ -1,0 +1,28 @@
+"""Tiny models, made once for each worker."""
+
+import pytest
+
+from sweet_rl.types import Message, Observation
+from tests.tiny_models import save_tiny_gpt2, save_tiny_llama
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory):
+    return save_tiny_llama(tmp_path_factory.mktemp("models") / "llama")
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tmp_path_factory):
+    return save_tiny_gpt2(tmp_path_factory.mktemp("models") / "gpt2")
+
+
+@pytest.fixture
+def observe():
+    """An observation of a dialogue: contents alternate user, assistant, user, ..."""
+
+    def make(*contents, task_id="t", seed=0):
+        roles = ("user", "assistant")
+        messages = tuple(Message(roles[i % 2], content) for i, content in enumerate(contents))
+        return Observation(task_id, messages, seed)
+
+    return make

@@ -1,0 +1,208 @@
+"""Gathering, early results, errors, cancellation and closing; engines here are a few lines."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from sweet_rl.policies.batching import MicroBatcher
+
+
+class Recorder:
+    """Answers with ten times the item; remembers the batches. Waits for `gate` before each step."""
+
+    def __init__(self, gate=None):
+        self.batches, self.steps, self.stopped = [], 0, False
+        self.gate = gate
+
+    def __call__(self, items):
+        self.batches.append(list(items))
+        try:
+            for place, item in enumerate(items):
+                if self.gate:
+                    assert self.gate.wait(10)
+                self.steps += 1
+                yield [(place, item * 10)]
+        except GeneratorExit:
+            self.stopped = True
+            raise
+
+
+async def until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("waited in vain")
+
+
+def test_concurrent_calls_share_a_batch_up_to_its_limit():
+    engine = Recorder()
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=3)
+        results = await asyncio.gather(*(batcher.submit(i) for i in range(7)))
+        await batcher.close()
+        return results
+
+    assert asyncio.run(main()) == [0, 10, 20, 30, 40, 50, 60]
+    assert engine.batches == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_a_lone_call_does_not_wait_and_several_do():
+    engine = Recorder()
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=8, max_wait_s=0.5)
+        began = time.monotonic()
+        await batcher.submit(1)
+        alone_s = time.monotonic() - began
+
+        async def late():
+            await asyncio.sleep(0.05)
+            return await batcher.submit(4)
+
+        await asyncio.gather(batcher.submit(2), batcher.submit(3), late())
+        await batcher.close()
+        return alone_s
+
+    assert asyncio.run(main()) < 0.3
+    assert engine.batches == [[1], [2, 3, 4]]
+
+
+def test_what_arrives_while_the_engine_works_is_the_next_batch():
+    gate = threading.Event()
+    engine = Recorder(gate)
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=8)
+        first = asyncio.create_task(batcher.submit(1))
+        await until(lambda: engine.batches)
+        others = [asyncio.create_task(batcher.submit(i)) for i in (2, 3)]
+        await asyncio.sleep(0)
+        gate.set()
+        assert await asyncio.gather(first, *others) == [10, 20, 30]
+        await batcher.close()
+
+    asyncio.run(main())
+    assert engine.batches == [[1], [2, 3]]
+
+
+def test_a_result_does_not_wait_for_the_rest_of_its_batch():
+    gate = threading.Semaphore(1)  # opens for one step
+    gate.wait = lambda timeout: gate.acquire(timeout=timeout)
+    engine = Recorder(gate)
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=2)
+        first, second = (asyncio.create_task(batcher.submit(i)) for i in (1, 2))
+        assert await asyncio.wait_for(first, 5) == 10
+        assert not second.done()
+        gate.release()
+        assert await second == 20
+        await batcher.close()
+
+    asyncio.run(main())
+
+
+def test_an_error_reaches_everyone_whose_result_is_missing_and_the_next_batch_works():
+    calls = []
+
+    def engine(items):
+        calls.append(items)
+        yield [(0, "done")]
+        if len(calls) == 1:
+            raise ZeroDivisionError("broken")
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=3)
+        results = await asyncio.gather(*(batcher.submit(i) for i in range(3)), return_exceptions=True)
+        again = await batcher.submit(9)
+        await batcher.close()
+        return results, again
+
+    (first, *others), again = asyncio.run(main())
+    assert first == again == "done"
+    assert [type(error) for error in others] == [ZeroDivisionError] * 2
+
+
+def test_an_engine_that_forgets_an_item_is_an_error_not_a_hang():
+    def engine(items):
+        yield [(0, "only one")]
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=2)
+        return await asyncio.gather(batcher.submit(1), batcher.submit(2), return_exceptions=True)
+
+    first, second = asyncio.run(main())
+    assert first == "only one"
+    assert isinstance(second, RuntimeError)
+
+
+def test_cancelled_calls_drop_out():
+    gate = threading.Event()
+    engine = Recorder(gate)
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=8)
+        running = asyncio.create_task(batcher.submit(1))
+        await until(lambda: engine.batches)
+        dropped, kept = (asyncio.create_task(batcher.submit(i)) for i in (2, 3))
+        await asyncio.sleep(0)
+        dropped.cancel()
+        gate.set()
+        assert await running == 10
+        assert await kept == 30
+        await batcher.close()
+
+    asyncio.run(main())
+    assert engine.batches == [[1], [3]]
+
+
+def test_a_batch_that_nobody_waits_for_is_stopped():
+    gate = threading.Event()
+    engine = Recorder(gate)
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=8)
+        tasks = [asyncio.create_task(batcher.submit(i)) for i in range(5)]
+        await until(lambda: engine.batches)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        gate.set()
+        await until(lambda: engine.stopped)
+        await batcher.close()
+
+    asyncio.run(main())
+    assert engine.steps < 5
+
+
+def test_close_stops_the_running_batch_and_tells_the_callers():
+    gate = threading.Event()
+    engine = Recorder(gate)
+
+    async def main():
+        batcher = MicroBatcher(engine, max_batch=5)
+        tasks = [asyncio.create_task(batcher.submit(i)) for i in range(7)]
+        await until(lambda: engine.batches)
+        closing = asyncio.create_task(batcher.close())
+        await asyncio.sleep(0)
+        gate.set()
+        await closing
+        await batcher.close()  # again: nothing happens
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, RuntimeError) for result in results[-2:])
+        with pytest.raises(RuntimeError, match="closed"):
+            await batcher.submit(9)
+
+    asyncio.run(main())
+    assert engine.stopped
+    assert len(engine.batches) == 1
+
+
+def test_one_batcher_serves_one_event_loop_after_another():
+    batcher = MicroBatcher(Recorder(), max_batch=2)
+    assert [asyncio.run(batcher.submit(i)) for i in (1, 2)] == [10, 20]
+    asyncio.run(batcher.close())

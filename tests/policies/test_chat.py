@@ -1,0 +1,95 @@
+"""Prompts, held to the goldens; templates that refuse or drop a system message."""
+
+import json
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.policies.chat import PlainChat, TokenizerChat, with_system
+from sweet_rl.types import Message
+from tests.tiny_models import BEGIN, tiny_tokenizer
+
+SYSTEM, USER, REPLY = Message("system", "Rules."), Message("user", "Hi."), Message("assistant", "Yes?")
+
+
+def test_chat_template_golden(shared):
+    folder = shared / "goldens/sweet_rl/c_environment"
+    golden = json.loads((folder / "agent_prompt.json").read_text())
+    chat = TokenizerChat.from_pretrained((folder / golden["tokenizer"]).resolve())
+    histories = [history for history in golden["histories"] if history is not None]
+    expected = [prompt for prompt in golden["expected"]["formatted_prompts"] if prompt is not None]
+    rendered = [
+        chat.render(with_system(golden["agent_prompt"], [Message(m["role"], m["content"]) for m in history]))
+        for history in histories
+    ]
+    assert rendered == expected
+
+
+def test_loop_golden_prompts(shared):
+    """Every prompt of the published loop, whose agent prompt holds a literal placeholder."""
+    folder = shared / "goldens/sweet_rl/c_environment"
+    agent_prompt = (folder / "loop_agent_prompt.txt").read_text()
+    chat = TokenizerChat.from_pretrained(shared / "goldens/sweet_rl/e_dpo/tokenizer")
+    seen = 0
+    for line in (folder / "loop_expected.jsonl").read_text().splitlines():
+        history = json.loads(line)["dialogue_history"]
+        for i, entry in enumerate(history):
+            if entry["role"] == "assistant":
+                visible = [Message(m["role"], m["content"]) for m in history[:i]]
+                assert chat.render(with_system(agent_prompt, visible)) == entry["input"]
+                seen += 1
+    assert seen > 6
+
+
+def test_encode_adds_no_begin_token():
+    tokenizer = tiny_tokenizer()
+    chat = TokenizerChat(tokenizer)
+    prompt = chat.render([USER])
+    assert prompt.startswith(BEGIN)
+    assert chat.writes_begin_token(prompt)
+    assert not chat.writes_begin_token(prompt.removeprefix(BEGIN))
+    assert chat.encode(prompt).count(tokenizer.bos_token_id) == 1
+    assert tokenizer(prompt)["input_ids"].count(tokenizer.bos_token_id) == 2  # what is to be avoided
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}",
+        "",  # drops the system message without a word
+    ],
+)
+def test_system_text_is_folded_where_the_template_has_no_place_for_it(template):
+    body = "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}|{{ m.content }}]{% endif %}{% endfor %}"
+    chat = TokenizerChat(tiny_tokenizer(template + body))
+    assert chat.folds_system
+    assert chat.render([SYSTEM, USER, REPLY]) == "[user|Rules.\n\nHi.][assistant|Yes?]"
+    assert chat.render([SYSTEM]) == "[user|Rules.]"
+    assert chat.render([USER, REPLY]) == "[user|Hi.][assistant|Yes?]"
+
+
+def test_system_text_stays_where_the_template_takes_it():
+    assert not TokenizerChat(tiny_tokenizer()).folds_system
+
+
+def test_a_template_that_refuses_the_dialogue_is_named():
+    template = (
+        "{% if messages | length > 2 %}{{ raise_exception('too many') }}{% endif %}{{ messages[0].content }}"
+    )
+    with pytest.raises(UsageError, match="roles user, assistant, user: too many"):
+        TokenizerChat(tiny_tokenizer(template)).render([USER, REPLY, USER])
+
+
+def test_missing_template_and_missing_tokenizer(tmp_path):
+    with pytest.raises(UsageError, match="no chat template"):
+        TokenizerChat(tiny_tokenizer(chat_template=None))
+    with pytest.raises(UsageError, match=r"tokenizer\.json"):
+        TokenizerChat.from_pretrained(tmp_path)
+
+
+def test_plain_chat():
+    assert (
+        PlainChat("<s>").render([SYSTEM, USER])
+        == "<s>### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
+    )
+    assert with_system("", [USER]) == [USER]

@@ -1,0 +1,105 @@
+"""The sampling loop against plain forward passes of the same model, one row at a time."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from sweet_rl.policies.decoding import Decoder, Request, choose
+
+PROMPTS = [(0, 5, 6, 7), (0, 9), tuple(range(40, 70)), (0, 9), (0, 11, 300, 12, 13, 14, 15, 200)]
+"""Unequal lengths; one of them twice."""
+
+
+@pytest.fixture(scope="module", params=["tiny_llama", "tiny_gpt2"])
+def model(request):
+    return AutoModelForCausalLM.from_pretrained(request.getfixturevalue(request.param)).eval()
+
+
+def decode(model, requests, end_ids=()):
+    written = {}
+    for finished in Decoder(model, end_ids)(requests):
+        written.update(finished)
+    return [written[place] for place in range(len(requests))]
+
+
+def requests(temperature, length=12, prompts=PROMPTS):
+    return [Request(ids, length, temperature, seed) for seed, ids in enumerate(prompts)]
+
+
+@torch.inference_mode()
+def plain_logprobs(model, prompt_ids, token_ids):
+    """By one forward pass without padding and without cache."""
+    logits_TV = model(torch.tensor([[*prompt_ids, *token_ids]]), use_cache=False).logits[0]
+    logps_TV = logits_TV[len(prompt_ids) - 1 : -1].log_softmax(-1)
+    return logps_TV.gather(1, torch.tensor(token_ids)[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_batch_writes_what_each_row_writes_alone(model, temperature):
+    together = decode(model, requests(temperature))
+    alone = [decode(model, [request])[0] for request in requests(temperature)]
+    assert [row.token_ids for row in together] == [row.token_ids for row in alone]
+    for a, b in zip(together, alone, strict=True):
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_logprobs_are_those_of_a_plain_forward_pass_whatever_the_temperature(model, temperature):
+    for prompt_ids, row in zip(PROMPTS, decode(model, requests(temperature)), strict=True):
+        expected = plain_logprobs(model, prompt_ids, row.token_ids)
+        assert row.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_temperature_zero_takes_the_likeliest_token(model):
+    for prompt_ids, row in zip(PROMPTS, decode(model, requests(0.0)), strict=True):
+        with torch.inference_mode():
+            logits_TV = model(torch.tensor([[*prompt_ids, *row.token_ids]]), use_cache=False).logits[0]
+        assert logits_TV[len(prompt_ids) - 1 : -1].argmax(-1).tolist() == list(row.token_ids)
+
+
+def test_the_seed_decides(model):
+    first, again, other = decode(model, [Request((0, 9), 12, 1.0, seed) for seed in (1, 1, 2)])
+    assert first == again
+    assert first.token_ids != other.token_ids
+
+
+def test_rows_end_by_an_end_token_or_by_their_limit_while_others_go_on(model):
+    free = [row.token_ids for row in decode(model, requests(1.0, length=20))]
+    end = free[0][3]  # so that the first row ends early, and perhaps others
+    limits = (20, 20, 7, 20, 1)
+    asked = [
+        Request(ids, limit, 1.0, seed) for seed, (ids, limit) in enumerate(zip(PROMPTS, limits, strict=True))
+    ]
+    for ids, limit, row in zip(free, limits, decode(model, asked, {end}), strict=True):
+        expected = ids[: ids.index(end) + 1] if end in ids[:limit] else ids[:limit]
+        assert row.token_ids == expected
+        assert row.ended == (end in expected)
+        assert len(row.logprobs) == len(expected)
+
+
+def test_rows_come_out_when_they_end(model):
+    steps = list(Decoder(model, ())([Request((0, 9), limit, 1.0, 0) for limit in (3, 1)]))
+    assert [[place for place, _ in finished] for finished in steps] == [[1], [], [0]]
+
+
+def test_a_shared_prompt_is_read_once(model, monkeypatch):
+    seen = []
+    forward = type(model).forward
+
+    def spy(self, input_ids, **others):
+        seen.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **others)
+
+    monkeypatch.setattr(type(model), "forward", spy)
+    decode(model, [Request((0, 5, 6, 7), 2, 1.0, seed) for seed in range(8)])
+    assert seen == [(1, 4), (8, 1)]
+
+
+def test_choose_follows_the_distribution():
+    logps_BV = torch.tensor([0.1, 0.0, 0.6, 0.3]).log().expand(5, 4)
+    draws_B = torch.tensor([0.0, 0.0999, 0.1001, 0.6999, 0.7001], dtype=torch.float64)
+    assert choose(logps_BV, torch.ones(5), draws_B).tolist() == [0, 0, 2, 2, 3]
+    # At temperature 0.5 the probabilities are squared: 0.01, 0.36, 0.09 of 0.46.
+    draws_B = torch.tensor([0.0216, 0.0219, 0.8042, 0.8045, 0.9999], dtype=torch.float64)
+    assert choose(logps_BV, torch.full((5,), 0.5), draws_B).tolist() == [0, 2, 2, 3, 3]
+    assert choose(logps_BV, torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0]), draws_B).tolist() == [2, 0, 2, 3, 3]

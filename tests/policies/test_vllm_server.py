@@ -1,0 +1,149 @@
+"""Starting, watching and ending a server process, with a stand-in for vLLM (tests/vllm has the real one)."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.policies.vllm_server import VLLMServer
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """Makes servers whose interpreter runs the stand-in."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("fake_vllm.py")} "$@"\n')
+    python.chmod(0o755)
+
+    def make(*args, **options):
+        pids = ("--pids", str(tmp_path / "pids"))
+        return VLLMServer("M", python=str(python), log_path=tmp_path / "log", args=[*pids, *args], **options)
+
+    return make
+
+
+def pids(folder):
+    return [int(pid) for pid in (folder / "pids").read_text().split()]
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_until_dead(these, timeout_s=10):
+    end = time.monotonic() + timeout_s
+    while any(map(alive, these)):
+        assert time.monotonic() < end, f"still alive: {[pid for pid in these if alive(pid)]}"
+        time.sleep(0.05)
+
+
+async def until(condition, timeout_s=10):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
+def test_start_and_stop_with_everything_it_started(fake, tmp_path):
+    server = fake("--tensor-parallel-size", "2")
+
+    async def main():
+        async with server:
+            assert server.running
+            assert server.base_url.startswith("http://127.0.0.1:")
+            return pids(tmp_path)
+
+    started = asyncio.run(main())
+    assert len(started) == 2
+    wait_until_dead(started)
+    assert not server.running
+    command = (tmp_path / "log").read_text()
+    assert "-m vllm.entrypoints.openai.api_server --model M --host 127.0.0.1 --port" in command
+    assert "--data-parallel-size 1" in command
+    assert command.rstrip().endswith("--tensor-parallel-size 2")
+
+
+def test_a_server_that_does_not_start_shows_its_log(fake):
+    with pytest.raises(ServiceError, match=r"(?s)did not start.*the model does not fit"):
+        asyncio.run(fake("--die").start())
+
+
+def test_an_interpreter_without_vllm_is_told_what_to_do(tmp_path):
+    server = VLLMServer("M", python=sys.executable, log_path=tmp_path / "log")
+    with pytest.raises(ServiceError, match="has no vLLM: install it in an environment of its own"):
+        asyncio.run(server.start())
+    with pytest.raises(UsageError, match="no interpreter '/no/python'"):
+        asyncio.run(VLLMServer("M", python="/no/python", log_path=tmp_path / "log").start())
+
+
+def test_loading_takes_too_long(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr("sweet_rl.policies.vllm_server._PROGRESS_S", 0.3)
+    said = []
+    server = fake("--never-healthy", start_timeout_s=1.5, on_progress=said.append)
+    with pytest.raises(ServiceError, match="not ready after 2 s"):
+        asyncio.run(server.start())
+    wait_until_dead(pids(tmp_path))
+    assert said
+    assert "vLLM is loading M" in said[-1]
+    assert "--never-healthy" in said[-1]  # the last line of its log
+
+
+def test_a_start_that_is_cancelled_leaves_nothing_behind(fake, tmp_path):
+    async def main():
+        start = asyncio.create_task(fake("--never-healthy").start())
+        await until((tmp_path / "pids").exists)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+
+    asyncio.run(main())
+    wait_until_dead(pids(tmp_path))
+
+
+def test_recovery_happens_once_for_all_callers_and_not_twice(fake, tmp_path):
+    async def main():
+        async with fake() as server:
+            address = server.base_url
+            os.kill(pids(tmp_path)[0], signal.SIGKILL)
+            await until(lambda: not server.running)
+            await asyncio.gather(server.recover(1), server.recover(1))
+            assert server.running
+            assert (server.starts, server.base_url) == (2, address)
+            wait_until_dead(pids(tmp_path)[:2])  # the child that was left over, too
+            os.kill(pids(tmp_path)[2], signal.SIGKILL)
+            await until(lambda: not server.running)
+            with pytest.raises(ServiceError, match=r"died \(status 137\), again after a restart"):
+                await server.recover(2)
+
+    asyncio.run(main())
+
+
+def test_the_server_does_not_outlive_a_killed_run(fake, tmp_path):
+    server = fake()
+    code = (
+        "import asyncio, sys\n"
+        "from sweet_rl.policies.vllm_server import VLLMServer\n"
+        "async def main():\n"
+        f"    await VLLMServer('M', python={server._python!r}, log_path={str(tmp_path / 'log')!r},\n"
+        f"                     args={server._args[-2:]!r}).start()\n"
+        "    print('ready', flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with run:
+        assert run.stdout.readline() == "ready\n"
+        started = pids(tmp_path)
+        assert all(map(alive, started))
+        run.kill()
+    wait_until_dead(started)

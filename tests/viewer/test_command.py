@@ -1,0 +1,66 @@
+"""The stage: flags to export or server."""
+
+import pytest
+
+from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
+from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.viewer import server
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Stands in for the server, which would never return: what it was asked to serve, and where."""
+    calls = []
+
+    def fake(trajectories, *, on_ready, **settings):
+        calls.append(settings | {"rows": len(trajectories)})
+        on_ready("http://address/")
+
+    monkeypatch.setattr(server, "serve", fake)
+    return calls
+
+
+def test_serves_on_loopback_and_the_published_port_by_default(sample_file, served, capsys):
+    visualize_dialogue_histories(str(sample_file))
+    assert served == [{"rows": 9, "title": "sample.jsonl", "host": "127.0.0.1", "port": 9785}]
+    out, err = capsys.readouterr()
+    assert f"9 rows of {sample_file} at http://address/" in out
+    assert err == ""
+
+
+def test_warns_when_others_are_let_in(sample_file, served, capsys):
+    visualize_dialogue_histories(str(sample_file), host="0.0.0.0")
+    assert "warning: --host 0.0.0.0 lets every machine" in capsys.readouterr().err
+
+
+def test_opens_a_browser_only_when_told(sample_file, served, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or False)
+    visualize_dialogue_histories(str(sample_file))
+    assert opened == []
+    visualize_dialogue_histories(str(sample_file), open_browser=True)
+    assert opened == ["http://address/"]
+    assert "open http://address/ yourself" in capsys.readouterr().out
+
+
+def test_export_writes_the_file_and_serves_nothing(sample_file, served, tmp_path, capsys):
+    out = tmp_path / "deep" / "out.html"
+    visualize_dialogue_histories(str(sample_file), export=str(out))
+    assert out.read_text().startswith("<!doctype html>")
+    assert f"9 rows exported to {out}" in capsys.readouterr().out
+    assert served == []
+
+
+def test_what_a_person_can_get_wrong(sample_file, tmp_path):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"task": {}}\n')
+    with pytest.raises(UsageError, match="There is no file"):
+        visualize_dialogue_histories(str(tmp_path / "missing.jsonl"))
+    with pytest.raises(DataError, match=r"broken\.jsonl, line 1"):
+        visualize_dialogue_histories(str(broken))
+    with pytest.raises(UsageError, match="--port must be between 0 and 65535, got 70000"):
+        visualize_dialogue_histories(str(sample_file), port=70000)
+    with pytest.raises(UsageError, match="is a folder"):
+        visualize_dialogue_histories(str(sample_file), export=str(tmp_path))
+    with pytest.raises(StorageError):
+        visualize_dialogue_histories(str(sample_file), export=str(broken / "out.html"))
