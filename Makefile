@@ -30,7 +30,7 @@ demo: install  ## tasks, dialogues, grades and a report to look at, from nothing
 	$(BIN)/python scripts/demo.py --output_dir $(OUT)
 
 test: install  ## all tests that need neither network nor GPU
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: install  ## formatter, linter, type checker, import rule
 	$(BIN)/ruff format --check .

@@ -130,7 +130,7 @@ def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None
     """Refuse unknown flags now: Fire would notice them only after the stage has run for hours.
 
     Raises:
-        UsageError: names the flag and the nearest known one.
+        UsageError: names the flag and the nearest known one, or the required one that is missing.
     """
     known = set(inspect.signature(function).parameters)
     for argument in arguments:
@@ -141,6 +141,11 @@ def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None
         flag = argument[2:].split("=", 1)[0].replace("-", "_")
         if flag not in known and not (flag.startswith("no") and flag[2:] in known):
             raise UsageError(f"unknown flag {argument.split('=', 1)[0]}{_suggest(flag, known, '--')}.")
+    flags = {argument[2:].split("=", 1)[0].replace("-", "_") for argument in arguments}
+    positional = bool(arguments) and not arguments[0].startswith("-")
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.default is parameter.empty and not positional and parameter.name not in flags:
+            raise UsageError(f"--{parameter.name} is needed (--help explains it).")
 
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[str], Any]]:

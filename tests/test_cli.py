@@ -60,6 +60,7 @@ def test_script_and_console_entry_are_the_same():
         (["generate_tasks", "x", "--num_task", "3"], "unknown flag --num_task (did you mean --num_tasks?)"),
         (["simulate_interactions", "---train"], "did you mean --train?"),
         (["generate_tasks", "-n", "3"], "write flags in full"),
+        (["generate_tasks", "--num_tasks", "3"], "--output_path is needed"),
     ],
 )
 def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):

@@ -150,7 +150,7 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
         ),
         "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
         "answers that would have ended the published evaluation": sum(
-            "published_note" in detail for detail in details
+            "grades" in row and row["grades"].get("published") is None for row in rows
         ),
         "dialogues without an answer": sum(row.get("answer") in {None, "No answer"} for row in rows),
         "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),

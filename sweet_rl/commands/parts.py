@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from sweet_rl.prompts import check_placeholders, load_prompt
 from sweet_rl.types import Json, Task
 
 if TYPE_CHECKING:
-    from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 
 SCRIPTED_AGENTS = ("oracle", "constant", "questioner")
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
@@ -39,7 +40,8 @@ class UserFlags:
     @property
     def in_process(self) -> bool:
         """The scripted human, unless a server is named."""
-        return self.model == "scripted" and self.hostname is self.port is self.base_url is None
+        server_named = any(flag is not None for flag in (self.hostname, self.port, self.base_url))
+        return self.model == "scripted" and not server_named
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
@@ -92,6 +94,8 @@ class AgentFlags:
         Raises:
             UsageError: engine and model do not go together.
         """
+        if self.api not in {"completions", "chat"}:
+            raise UsageError(f"--agent_api must be completions or chat, got {self.api!r}.")
         if self.engine not in ENGINES:
             raise UsageError(f"--agent must be one of {', '.join(ENGINES)}, got {self.engine!r}.")
         if self.engine == "scripted" and self.model not in SCRIPTED_AGENTS:
@@ -125,9 +129,7 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
     template = load_prompt(flags.prompt_path or USER_PROMPT)
     check_placeholders(template, PLACEHOLDERS, flags.prompt_path or USER_PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
-    client = _client(
-        urls, flags.api_key_var, flags.request_timeout_s, flags.request_attempts, concurrency=concurrency
-    )
+    client = _client(urls, flags, concurrency=concurrency)
     try:
         model = flags.model if flags.model != "auto" else await _first_model(client, urls)
     except BaseException:
@@ -147,19 +149,59 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
     system_prompt = load_prompt(flags.prompt_path or AGENT_PROMPT)
     if engine == "scripted":
         return _scripted_policy(flags, tasks, system_prompt)
+    from sweet_rl.policies.chat import TokenizerChat
+
+    chat = TokenizerChat.from_pretrained(flags.tokenizer) if flags.tokenizer else None
     if engine == "transformers":
         from sweet_rl.policies.transformers import TransformersPolicy
 
         return TransformersPolicy(
             flags.model,
             system_prompt=system_prompt,
+            chat_format=chat,
             temperature=flags.temperature,
             max_new_tokens=flags.max_tokens,
             max_batch=flags.max_batch,
             device=flags.device,
             dtype=flags.dtype,
+            seed=flags.seed,
         )
-    raise NotImplementedError
+    if engine == "vllm":
+        from sweet_rl.policies.vllm import VLLMPolicy
+        from sweet_rl.policies.vllm_server import VLLMServer
+
+        return await VLLMPolicy.start(
+            VLLMServer(
+                flags.model,
+                python=flags.vllm_python,
+                tensor_parallel_size=flags.tensor_parallel_size,
+                data_parallel_size=flags.data_parallel_size,
+                args=shlex.split(flags.vllm_args),
+                on_progress=lambda line: print(line, file=sys.stderr),
+            ),
+            system_prompt=system_prompt,
+            chat_format=chat,
+            temperature=flags.temperature,
+            max_tokens=flags.max_tokens,
+            seed=flags.seed,
+            retry=_retry(flags),
+            max_connections=concurrency,
+        )
+    if flags.base_url is None:
+        raise UsageError("--agent openai needs --agent_base_url, for example http://127.0.0.1:8001/v1.")
+    from sweet_rl.openai_client import base_url_from
+    from sweet_rl.policies.openai import OpenAIPolicy
+
+    return OpenAIPolicy(
+        _client(base_url_from("", 0, flags.base_url), flags, concurrency=concurrency),
+        flags.model,
+        system_prompt=system_prompt,
+        chat_format=chat,
+        api="chat" if flags.api == "chat" else "completions",
+        temperature=flags.temperature,
+        max_tokens=flags.max_tokens,
+        seed=flags.seed,
+    )
 
 
 def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
@@ -184,17 +226,17 @@ def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: st
     return scripted.ConstantPolicy(answers, system_prompt=system_prompt)
 
 
-def _client(
-    urls: Sequence[str], key_var: str, timeout_s: float, attempts: int, *, concurrency: int
-) -> OpenAIClient:
-    from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+def _retry(flags: UserFlags | AgentFlags) -> RetryPolicy:
+    from sweet_rl.openai_client import RetryPolicy
 
-    return OpenAIClient(
-        urls,
-        api_key=os.environ.get(key_var),
-        retry=RetryPolicy(attempts=attempts, timeout_s=timeout_s),
-        max_connections=concurrency,
-    )
+    return RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
+
+
+def _client(urls: Sequence[str], flags: UserFlags | AgentFlags, *, concurrency: int) -> OpenAIClient:
+    from sweet_rl.openai_client import OpenAIClient
+
+    key = os.environ.get(flags.api_key_var)
+    return OpenAIClient(urls, api_key=key, retry=_retry(flags), max_connections=concurrency)
 
 
 async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:
@@ -202,10 +244,6 @@ async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:
     if not models:
         raise UsageError(f"{urls[0]} offers no model; name one with --env_model.")
     return str(models[0]["id"])
-
-
-def _split(arguments: str) -> list[str]:
-    return shlex.split(arguments)
 
 
 def _digest(text: str) -> str:

@@ -80,7 +80,7 @@ def simulate_interactions(
         agent_base_url: base URL(s) of the server that runs the agent.
         agent_api: completions (the exact prompt string is sent and recorded) or chat.
         agent_api_key_var: environment variable that holds that server's key.
-        tokenizer: folder or name of the tokenizer whose chat template makes the prompts; default agent_model.
+        tokenizer: folder or name of the tokenizer whose chat template makes the prompts; default agent_model, and for --agent openai a plain format of our own.
         max_tokens: tokens of one agent turn at most.
         device: for transformers: auto, cpu, cuda, cuda:1, ...
         dtype: for transformers: auto, float32, bfloat16, float16.

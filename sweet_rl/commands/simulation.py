@@ -18,7 +18,7 @@ from sweet_rl.contracts import Policy, User
 from sweet_rl.envs.backend import BackendEnv
 from sweet_rl.envs.parsing import PARSERS
 from sweet_rl.errors import UsageError
-from sweet_rl.records import Journal, trajectory_to_row
+from sweet_rl.records import Journal, read_rows, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.tasks import load_tasks
@@ -72,8 +72,9 @@ def run(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> None:
             if todo.todo:
                 asyncio.run(_simulate(flags, agent, user, tasks, todo, journal, settings, stats, outcome))
         except (KeyboardInterrupt, asyncio.CancelledError):
+            there = sum(1 for _ in read_rows(flags.output_path))
             print(
-                f"\nStopped. {stats.episodes} of {len(episodes)} episodes are in {flags.output_path}; "
+                f"\nStopped. {there} of {len(episodes)} episodes are in {flags.output_path}; "
                 "the same command with --to_continue plays the rest.",
                 file=sys.stderr,
             )

@@ -36,10 +36,13 @@ def visualize_dialogue_histories(
 
     if not 0 <= port <= 65535:
         raise UsageError(f"--port must be between 0 and 65535, got {port}.")
+    out = None if export is None else Path(export)
+    if out is not None and (out.suffix.lower() not in {".html", ".htm"} or out.is_dir()):
+        raise UsageError(f"--export must name an .html file, got {export!r}.")
     trajectories = load_trajectories(saved_path)
     title = Path(saved_path).name
-    if export is not None:
-        _export(trajectories, Path(export), title, open_browser=open_browser)
+    if out is not None:
+        _export(trajectories, out, title, open_browser=open_browser)
         return
 
     from sweet_rl.viewer.server import is_loopback, serve
@@ -61,8 +64,6 @@ def visualize_dialogue_histories(
 def _export(trajectories: Sequence[Trajectory], out: Path, title: str, *, open_browser: bool) -> None:
     from sweet_rl.viewer.export import export_html
 
-    if out.is_dir():
-        raise UsageError(f"--export {str(out)!r} is a folder; name an .html file in it.")
     export_html(trajectories, out, title)
     print(f"{len(trajectories)} rows exported to {out} ({out.stat().st_size / 1e6:.1f} MB)")
     if open_browser:

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import aiohttp
 
@@ -23,7 +23,10 @@ from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
 
-_PROBE_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S: Final = 10.0
+_REST_S: Final = 5.0
+"""How long an endpoint that could not be reached is passed over. A dead one fails at once, so it would
+always have the fewest outstanding requests, and draw them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,11 @@ class ChatReply:
 
 @dataclass(slots=True)
 class ClientStats:
-    """What a client has done so far; `service_s` adds up the seconds of all successful requests."""
+    """What a client has done so far.
+
+    `requests` counts all that were sent, `retries` those that were sent again, by the kind of failure that
+    made it necessary; `service_s` adds up the seconds of the successful ones. Tokens are as servers count.
+    """
 
     requests: int = 0
     retries: Counter[str] = field(default_factory=Counter)
@@ -45,23 +52,11 @@ class ClientStats:
     service_s: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Endpoint:
     base_url: str
     outstanding: int = 0
-
-
-def base_url_from(hostname: str, port: int, base_url: str | None = None) -> list[str]:
-    """Base URLs from flags: `base_url` (several are separated by commas), else `http://HOST:PORT/v1`.
-
-    Raises:
-        UsageError: not an http or https URL.
-    """
-    urls = [url.strip().rstrip("/") for url in (base_url or f"http://{hostname}:{port}/v1").split(",")]
-    for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"A base URL looks like http://host:8000/v1, got {url!r}.")
-    return urls
+    resting_until: float = 0.0
 
 
 class OpenAIClient:
@@ -71,9 +66,12 @@ class OpenAIClient:
         base_urls: one or several endpoints that offer the same models, each like `http://host:8000/v1`.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
         retry: how often and how patiently.
-        max_connections: connections open at once.
+        max_connections: connections open at once; a request that waits for one spends its own time.
         sleep: waits between attempts; replaceable for tests.
         jitter: where the randomness of waits comes from.
+
+    Raises:
+        UsageError: a key that no HTTP header can carry.
     """
 
     def __init__(
@@ -88,16 +86,17 @@ class OpenAIClient:
     ) -> None:
         self.stats = ClientStats()
         self._endpoints = [_Endpoint(url.rstrip("/")) for url in base_urls]
-        self._headers = {
-            "Authorization": f"Bearer {api_key or 'EMPTY'}",
-            "Content-Type": "application/json",
-        }
+        self._key = (api_key or "").strip() or "EMPTY"
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise UsageError(
+                "The API key holds characters that no key has; check where it comes from."
+            )
         self._retry = retry or RetryPolicy()
         self._max_connections = max_connections
         self._sleep = sleep
         self._jitter = jitter or random.Random()
         self._session: aiohttp.ClientSession | None = None
-        self._succeeded = False
+        self._accepted = False
 
     async def chat(self, body: Mapping[str, Json]) -> ChatReply:
         """One chat completion.
@@ -117,7 +116,7 @@ class OpenAIClient:
         return await self._send("completions", body, _read_choices)
 
     async def models(self) -> list[dict[str, Json]]:
-        """What the first endpoint offers.
+        """What an endpoint offers.
 
         Raises:
             ServiceError: it does not answer, or refuses.
@@ -126,8 +125,8 @@ class OpenAIClient:
             return await self._send("models", None, lambda data: [dict(model) for model in data["data"]])
         except RequestFailed as error:
             raise ServiceError(
-                f"{self._endpoints[0].base_url} does not list its models ({error}). Check the address: "
-                "it usually ends in /v1."
+                f"{self._urls} does not list its models ({_words(error.failure)}). Check the address: it "
+                "usually ends in /v1."
             ) from error
 
     async def close(self) -> None:
@@ -135,31 +134,44 @@ class OpenAIClient:
         if self._session is not None:
             await self._session.close()
 
+    @property
+    def _urls(self) -> str:
+        return ", ".join(endpoint.base_url for endpoint in self._endpoints)
+
     async def _send(
         self, route: str, body: Mapping[str, Json] | None, read: Callable[[dict[str, Json]], T]
     ) -> T:
         payload = None if body is None else json.dumps(body).encode()
-        tried: set[int] = set()
+        tried: set[_Endpoint] = set()
         attempt = 0
         while True:
             attempt += 1
-            index = min(
-                range(len(self._endpoints)), key=lambda i: (i in tried, self._endpoints[i].outstanding)
-            )
+            endpoint = self._choose(tried)
             try:
-                result = await self._attempt(self._endpoints[index], route, payload, read)
+                result = await self._attempt(endpoint, route, payload, read)
             except AttemptFailed as failed:
-                if failed.can_pass and attempt < self._retry.attempts:
-                    self.stats.retries[failed.kind] += 1
-                    tried = tried | {index} if len(tried) + 1 < len(self._endpoints) else set()
-                    await self._sleep(self._retry.wait_s(attempt, failed.retry_after_s, self._jitter))
-                    continue
-                failure = Failure(failed.kind, failed.detail, failed.status, attempt)
+                if not failed.can_pass or attempt >= self._retry.attempts:
+                    failure = Failure(failed.kind, failed.detail, failed.status, attempt)
+                    await self._raise_if_nobody_can_go_on(failure)
+                    raise RequestFailed(failure) from failed
+                self.stats.retries[failed.kind] += 1
+                tried.add(endpoint)
+                if failed.kind == "connection":
+                    endpoint.resting_until = time.monotonic() + _REST_S
+                wait_s = self._retry.wait_s(attempt, failed.retry_after_s, self._jitter)
             else:
-                self._succeeded = True
+                self._accepted = self._accepted or body is not None
                 return result
-            await self._raise_if_nobody_can_go_on(failure)
-            raise RequestFailed(failure)
+            await self._sleep(wait_s)
+
+    def _choose(self, tried: set[_Endpoint]) -> _Endpoint:
+        if len(tried) == len(self._endpoints):
+            tried.clear()
+        now = time.monotonic()
+        return min(
+            self._endpoints,
+            key=lambda endpoint: (endpoint in tried, endpoint.resting_until > now, endpoint.outstanding),
+        )
 
     async def _attempt(
         self,
@@ -177,7 +189,6 @@ class OpenAIClient:
                 "GET" if payload is None else "POST",
                 f"{endpoint.base_url}/{route}",
                 data=payload,
-                headers=self._headers,
                 allow_redirects=False,
             ) as response:
                 content = await response.read()
@@ -192,64 +203,87 @@ class OpenAIClient:
         finally:
             endpoint.outstanding -= 1
         if status >= 300:
-            raise failed_status(status, headers, content)
+            raise failed_status(status, headers, self._without_key(content))
         try:
             data = json.loads(content)
             result = read(data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            begins = self._without_key(content)[:100].decode("utf-8", "replace")
             raise AttemptFailed(
-                "malformed_reply", f"{type(error).__name__}: {error}"[:300], can_pass=True
+                "malformed_reply",
+                f"{type(error).__name__}: {error}; the reply begins {begins!r}",
+                can_pass=True,
             ) from error
         self._count(data, time.perf_counter() - started)
         return result
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._max_connections),
-                timeout=aiohttp.ClientTimeout(total=self._retry.timeout_s),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
+            self._session = self._new_session(self._retry.timeout_s)
         return self._session
+
+    def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._max_connections),
+            headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    def _without_key(self, content: bytes) -> bytes:
+        """What a server said, which some begin by repeating the key."""
+        return content if self._key == "EMPTY" else content.replace(self._key.encode(), b"[key]")
 
     def _count(self, data: dict[str, Json], seconds: float) -> None:
         self.stats.service_s += seconds
         usage = data.get("usage")
         if isinstance(usage, dict):
-            self.stats.prompt_tokens += int(usage.get("prompt_tokens") or 0)
-            self.stats.completion_tokens += int(usage.get("completion_tokens") or 0)
+            prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+            self.stats.prompt_tokens += prompt if isinstance(prompt, int) else 0
+            self.stats.completion_tokens += completion if isinstance(completion, int) else 0
 
     async def _raise_if_nobody_can_go_on(self, failure: Failure) -> None:
         """Tell a server that is gone, or that refuses us altogether, from one bad request.
 
         Raises:
-            ServiceError: no endpoint answers at all, or none has ever accepted a request.
+            ServiceError: no endpoint answers at all, none ever accepted a request, or the account is empty.
         """
-        urls = ", ".join(endpoint.base_url for endpoint in self._endpoints)
-        what = f"{failure.kind}{f' {failure.status}' if failure.status else ''}: {failure.detail}"
+        resume = "What had finished is on disk: --to_continue goes on from there."
+        if failure.kind == "quota":
+            raise ServiceError(f"The account behind the key is used up ({_words(failure)}). {resume}")
         if failure.kind in {"connection", "timeout"}:
-            alive = await asyncio.gather(*(self._answers(endpoint) for endpoint in self._endpoints))
-            if not any(alive):
+            offers = await asyncio.gather(*map(self._offer, self._endpoints))
+            if all(offer is None for offer in offers):
                 raise ServiceError(
-                    f"No server answers at {urls} ({failure.attempts} attempts; the last one: {what}). Start "
-                    "it or correct the address; what had finished is on disk, and --to_continue goes on."
+                    f"No server answers at {self._urls} ({failure.attempts} attempts; the last one: "
+                    f"{_words(failure)}). Correct the address or start it; `sweet-rl serve_simulator` starts "
+                    f"one that needs no model. {resume}"
                 )
-        if failure.kind == "refused" and not self._succeeded:
+        if failure.kind == "refused" and not self._accepted:
+            offered = await self._offer(self._endpoints[0])
+            models = f" It offers {', '.join(offered)}." if offered else ""
             raise ServiceError(
-                f"{urls} refuses our requests ({what}). Check the model's name, the key and the address."
+                f"{self._urls} refuses our requests ({_words(failure)}). Check the model's name, the key and "
+                f"the address.{models}"
             )
 
-    async def _answers(self, endpoint: _Endpoint) -> bool:
-        """Whether there is an HTTP server at all, in whatever mood."""
+    async def _offer(self, endpoint: _Endpoint) -> list[str] | None:
+        """Names of an endpoint's models, none where it does not say; None if there is no HTTP server."""
+        answered = False
         try:
-            async with self._open_session().get(
-                f"{endpoint.base_url}/models",
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S),
+            # a session of its own: neither a full pool nor a stale connection may pass for a dead server
+            async with (
+                self._new_session(_PROBE_TIMEOUT_S) as session,
+                session.get(f"{endpoint.base_url}/models") as response,
             ):
-                return True
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return False
+                answered = True
+                return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
+        except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
+            return [] if answered else None
+
+
+def _words(failure: Failure) -> str:
+    return f"{failure.kind}{f' {failure.status}' if failure.status else ''}: {failure.detail}"
 
 
 def _read_choices(data: dict[str, Json]) -> list[dict[str, Json]]:
@@ -263,7 +297,7 @@ def _read_choices(data: dict[str, Json]) -> list[dict[str, Json]]:
 
 def _read_chat(data: dict[str, Json]) -> ChatReply:
     choice = _read_choices(data)[0]
-    content = choice["message"]["content"]
+    content = choice["message"].get("content")  # left out by some servers where others say null
     if content is not None and not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
     return ChatReply(content, choice.get("finish_reason"))

@@ -29,6 +29,7 @@ _HOST = "127.0.0.1"
 _POLL_S = 0.25
 _PROGRESS_S = 5.0
 _STOP_S = 20.0
+_DYING_S = 5.0
 _TAIL_LINES = 15
 
 
@@ -53,7 +54,7 @@ class VLLMServer:
         self,
         model: str | Path,
         *,
-        python: str = "",
+        python: str | None = None,
         tensor_parallel_size: int = 1,
         data_parallel_size: int = 1,
         args: Sequence[str] = (),
@@ -84,6 +85,10 @@ class VLLMServer:
         return f"http://{_HOST}:{self._port}/v1"
 
     @property
+    def _health_url(self) -> str:
+        return f"http://{_HOST}:{self._port}/health"
+
+    @property
     def running(self) -> bool:
         """Whether its process lives."""
         return self._process is not None and self._process.poll() is None
@@ -112,6 +117,18 @@ class VLLMServer:
         except BaseException:
             await self.stop()
             raise
+
+    async def has_died(self) -> bool:
+        """Whether the server is gone; asked after a request that failed.
+
+        One that no longer answers is given a few seconds to end: its sockets close before its processes do.
+        """
+        async with _session() as session:
+            for _ in range(round(_DYING_S / _POLL_S)):
+                if not self.running or await _answers(session, self._health_url):
+                    break
+                await asyncio.sleep(_POLL_S)
+        return not self.running
 
     async def recover(self, starts_seen: int) -> None:
         """Start a server that has died again; callers that find it started since `starts_seen` just go on.
@@ -170,9 +187,8 @@ class VLLMServer:
 
     async def _wait_until_healthy(self) -> None:
         began = shown = time.monotonic()
-        health = self.base_url.removesuffix("/v1") + "/health"
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-            while not (self.running and await _answers(session, health)):
+        async with _session() as session:
+            while not (self.running and await _answers(session, self._health_url)):
                 if not self.running:
                     raise ServiceError(
                         f"The vLLM server for {self.model!r} did not start. {self._log_tail()}"
@@ -203,6 +219,10 @@ class VLLMServer:
     def _last_lines(self, count: int) -> list[str]:
         text = self.log_path.read_bytes()[-65536:].decode("utf-8", "replace")
         return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5))
 
 
 async def _answers(session: aiohttp.ClientSession, url: str) -> bool:

@@ -1,59 +1,19 @@
-"""Prompt templates: packaged ones by name, a person's own by path; filled without surprises.
+"""What models are told: packaged templates, and the simulated human's prompt, written and read back."""
 
-The wording is our own; what each must contain is said in spec §3.5.
-"""
+from sweet_rl.prompts.simulator import (
+    PLACEHOLDERS,
+    dialogue_string,
+    parse_simulator_prompt,
+    simulator_prompt,
+)
+from sweet_rl.prompts.templates import check_placeholders, fill, load_prompt
 
-from __future__ import annotations
-
-import re
-from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
-
-from sweet_rl.errors import UsageError
-
-
-def load_prompt(name_or_path: str) -> str:
-    """The text of a packaged template (with or without `.txt`) or of a file.
-
-    Raises:
-        UsageError: neither exists; lists the packaged ones.
-    """
-    packaged = {file.name: file for file in resources.files(__name__).iterdir() if file.name.endswith(".txt")}
-    for name in (name_or_path, f"{name_or_path}.txt"):
-        if name in packaged:
-            return packaged[name].read_text(encoding="utf-8")
-    try:
-        return Path(name_or_path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError(
-            f"There is no prompt file {name_or_path!r}. Give a path, or one of the packaged templates: "
-            f"{', '.join(sorted(packaged))}."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read the prompt file {name_or_path!r}: {error}.") from error
-
-
-def fill(template: str, **values: str) -> str:
-    """Replace `{name}` by its value for exactly the given names, in one pass.
-
-    Values are inserted as they are, braces and placeholders in them included; all other braces of the
-    template stay (spec §11.1, item 8: the published `str.format` fails on them).
-    """
-    if not values:
-        return template
-    pattern = "|".join(re.escape("{" + name + "}") for name in values)
-    return re.sub(pattern, lambda match: values[match.group()[1:-1]], template)
-
-
-def check_placeholders(template: str, names: Sequence[str], path: str) -> None:
-    """Make sure that a template has all places it is going to be filled at.
-
-    Raises:
-        UsageError: names what is missing.
-    """
-    missing = [f"{{{name}}}" for name in names if f"{{{name}}}" not in template]
-    if missing:
-        raise UsageError(
-            f"The prompt {path!r} lacks {', '.join(missing)}. Put each placeholder where its text belongs."
-        )
+__all__ = [
+    "PLACEHOLDERS",
+    "check_placeholders",
+    "dialogue_string",
+    "fill",
+    "load_prompt",
+    "parse_simulator_prompt",
+    "simulator_prompt",
+]

@@ -11,15 +11,21 @@ import re
 from collections.abc import Iterable
 from typing import Final, cast
 
-from sweet_rl.prompts import fill
+from sweet_rl.prompts.templates import fill
 from sweet_rl.types import Message, Role, UserContext
 
 PLACEHOLDERS: Final = ("problem_description", "hidden_information", "dialogue_history")
 
 _SEPARATOR: Final = "\n\n\n\n"
 _CLOSING: Final = "agent:"
-_SECTIONS: Final = ("request", "hidden_information", "dialogue")
 _ENTRY: Final = re.compile(rf"(?:\A|(?<={_SEPARATOR}))(system|user|assistant):")
+_SECTIONS: Final = {
+    # A section ends at the first closing tag, but the dialogue, the last one, at the last: what an agent
+    # writes can neither end it nor pass for an earlier section.
+    "request": re.compile(r"<request>\n(.*?)\n</request>\n", re.DOTALL),
+    "hidden_information": re.compile(r"<hidden_information>\n(.*?)\n</hidden_information>\n", re.DOTALL),
+    "dialogue": re.compile(r"<dialogue>\n(.*)\n</dialogue>", re.DOTALL),
+}
 
 
 def dialogue_string(messages: Iterable[Message]) -> str:
@@ -40,30 +46,27 @@ def simulator_prompt(template: str, context: UserContext) -> str:
 def parse_simulator_prompt(text: str) -> UserContext:
     """Read back what `simulator_prompt` put into the packaged template.
 
-    Sections are taken in their order, so nothing in the dialogue, where an agent may have written anything,
-    can pass for an earlier section. A message that itself contains four newlines and a role is read as two.
+    Sections are looked for in their order, each behind the one before it. A message that itself contains
+    four newlines and then a role and a colon is read as two.
 
     Raises:
         ValueError: sections are missing; names them.
     """
-    missing = [f"<{name}>" for name in _SECTIONS if f"<{name}>\n" not in text]
+    found: dict[str, str] = {}
+    position = 0
+    for name, section in _SECTIONS.items():
+        if match := section.search(text, position):
+            found[name] = match[1]
+            position = match.end()
+    missing = [f"<{name}>" for name in _SECTIONS if name not in found]
     if missing:
         raise ValueError(
             f"the prompt has no {', '.join(missing)} section. The scripted human knows only what stands in "
             "the marked sections of the packaged prompt: use that one (leave --user_prompt_path out) or mark "
-            "request, hidden information and dialogue in your own in the same way."
+            "<request>, <hidden_information> and <dialogue> in your own, in this order, each opening and "
+            "closing tag on a line of its own."
         )
-    request, rest = _section(text, "request")
-    hidden, rest = _section(rest, "hidden_information")
-    start = rest.index("<dialogue>\n") + len("<dialogue>\n")
-    end = rest.rfind("\n</dialogue>")
-    return UserContext(request, hidden, tuple(_messages(rest[start : end if end >= start else None])))
-
-
-def _section(text: str, name: str) -> tuple[str, str]:
-    _, _, rest = text.partition(f"<{name}>\n")
-    content, _, rest = rest.partition(f"\n</{name}>\n")
-    return content, rest
+    return UserContext(found["request"], found["hidden_information"], tuple(_messages(found["dialogue"])))
 
 
 def _messages(dialogue: str) -> Iterable[Message]:

@@ -29,7 +29,8 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     Args:
         source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:test`, or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
-        limit: how many tasks at most, from the first on; None for all of them (1,000 `mini:train`, 500 `mini:test`).
+        limit: how many tasks at most, from the first on; None for all of them (`MINI_SIZES` for the mini
+            benchmark, which has no end).
         seed: draws the mini benchmark's tasks; of no effect on files.
 
     Raises:
@@ -51,10 +52,12 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
 
 
 def _mini_tasks(split: str, limit: int | None, seed: int) -> list[Task]:
-    if split == "train" or split == "test":  # noqa: PLR1714 - narrows the type
-        rows = mini.generate(split, MINI_SIZES[split] if limit is None else limit, seed)
-        return [task_from_row(row) for row in rows]
-    raise UsageError(f"'mini:{split}' is no split of the mini benchmark. Use 'mini:train' or 'mini:test'.")
+    if split not in MINI_SIZES:
+        raise UsageError(
+            f"'mini:{split}' is no split of the mini benchmark. Use 'mini:train' or 'mini:test'."
+        )
+    rows = mini.generate(split, MINI_SIZES[split] if limit is None else limit, seed)
+    return [task_from_row(row) for row in rows]
 
 
 def _download(split: str) -> Path:
@@ -62,7 +65,8 @@ def _download(split: str) -> Path:
     if split not in HUB_FILES:
         raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', not {split!r}.")
     try:
-        from huggingface_hub import hf_hub_download  # noqa: PLC0415 - heavy, and only this source needs it
+        # Heavy, and only this source needs it.
+        from huggingface_hub import hf_hub_download  # noqa: PLC0415
         from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
     except ImportError:
         raise missing_package(
@@ -74,7 +78,8 @@ def _download(split: str) -> Path:
     except (OSError, HfHubHTTPError) as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UsageError(
-            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). On a machine with network run\n"
+            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). "
+            "On a machine with network run\n"
             f"  hf download {HUB_REPOSITORY} {file} --repo-type dataset --local-dir colbench\n"
             f"and give the path colbench/{file} instead. Without network, 'mini:{split}' needs no download."
         ) from error

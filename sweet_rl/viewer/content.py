@@ -63,6 +63,7 @@ def make_row(trajectory: Trajectory) -> dict[str, Json]:
         "tests": _tests(trajectory),
         "reward": trajectory.reward,
         "grades": _grades(trajectory),
+        "grading_notes": _grading_notes(trajectory),
         "stop": trajectory.stop_reason,
         "error": _failure(trajectory.error) if trajectory.error else None,
         "failures": [_failure(failure) for failure in trajectory.failures],
@@ -129,6 +130,18 @@ def _grades(trajectory: Trajectory) -> dict[str, float]:
         str(name): value
         for name, value in grades.items()
         if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def _grading_notes(trajectory: Trajectory) -> dict[str, str]:
+    """What evaluation has to say about each grade, by the name of the grading (`fixed_note` and the like)."""
+    details = trajectory.extra.get("grading_details")
+    if not isinstance(details, Mapping):
+        return {}
+    return {
+        str(name).removesuffix("_note"): str(note)
+        for name, note in details.items()
+        if str(name).endswith("_note") and note
     }
 
 

@@ -1,6 +1,10 @@
 """Tiny models, made once for each worker."""
 
+import os
+
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: for models this small, threads are in the way
 
 from sweet_rl.types import Message, Observation
 from tests.tiny_models import save_tiny_gpt2, save_tiny_llama

@@ -23,7 +23,7 @@ def run_published(source, call):
     return eval(call, {"__builtins__": __builtins__}, names)
 
 
-def drawn(family, n=6, split="train"):
+def drawn(family, n=5, split="train"):
     return list(itertools.islice(mini.problems(family, split, 0), n))
 
 
@@ -35,7 +35,7 @@ def values(source, calls):
     for call in calls:
         try:
             results.append(repr(eval(call, dict(names))))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a mutant raises is what it gives
             results.append(repr(error))
     return results
 
@@ -135,9 +135,9 @@ def test_the_first_tasks_of_a_longer_list_are_the_shorter_list():
 
 
 def test_splits_share_no_function_and_repeat_none():
-    train = [row["ground_truth"] for row in mini.generate("train", 2400)]
-    test = [row["ground_truth"] for row in mini.generate("test", 1200)]
-    other = [row["ground_truth"] for row in mini.generate("test", 1200, seed=7)]
+    train = [row["ground_truth"] for row in mini.generate("train", 1500)]
+    test = [row["ground_truth"] for row in mini.generate("test", 900)]
+    other = [row["ground_truth"] for row in mini.generate("test", 900, seed=7)]
     assert len(set(train)) == len(train)
     assert len(set(test)) == len(test)
     assert not set(train) & (set(test) | set(other))

@@ -2,11 +2,23 @@
 
 import ast
 import asyncio
+import dataclasses
+import fractions
+import inspect
 import io
 import itertools
 import json
+import os
+import random
 import re
+import shlex
+import statistics
+import string
+import subprocess
+import sys
+import textwrap
 import tokenize
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +26,7 @@ from hypothesis import strategies as st
 
 from sweet_rl.tasks import mini
 from sweet_rl.types import Message, UserContext
-from sweet_rl.users.scripted import ScriptedHuman
+from sweet_rl.users.scripted import ScriptedHuman, human
 from sweet_rl.users.scripted.facts import facts_of
 from tests.users.questions import WELL_POSED
 
@@ -108,10 +120,30 @@ def test_what_every_reply_to_a_real_task_keeps_to(real, part):
 
 
 def test_the_same_dialogue_gets_the_same_words(real):
-    for row in real[::10]:
+    for row in real[::25]:
         once, again = (ask(row["hidden_information"], *ASKED, *ADVERSARIAL) for _ in range(2))
         facts_of.cache_clear()
         assert once == again == ask(row["hidden_information"], *ASKED, *ADVERSARIAL)
+
+
+def test_the_words_do_not_depend_on_hash_randomisation():
+    """Sets of words are everywhere in the matching; their order must not reach the reply."""
+    code = (
+        "from tests.users.test_scripted_human import ASKED, ask, mini\n"
+        "print([ask(row['ground_truth'], *ASKED) for row in mini.generate('test', 24)])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2)
+    }
+    assert len(said) == 1
 
 
 def test_demands_for_code_are_refused_whatever_the_function(real):
@@ -237,10 +269,18 @@ def test_comments_are_never_told():
     assert "carrier" not in " ".join(ask(SHIPPING, *ASKED, *["What about the carrier in March?"] * 3))
 
 
+def test_a_fact_that_recites_the_code_is_held_back(monkeypatch):
+    recital = dataclasses.replace(facts_of(SHIPPING)[0], text="The default: price += (weight - 20) * rate.")
+    monkeypatch.setattr(human, "facts_of", lambda source: (recital,))
+    [reply] = ask(SHIPPING, "What is the default rate?")
+    assert "weight - 20" not in reply
+    assert "code" in reply
+
+
 def test_a_proposal_is_checked_for_what_it_forgot():
     proposal = "```python\ndef shipping(weight, zone, rate={}):\n    return min(4 + weight * rate, 60)\n```\nIs this right?"
     assert ask(SHIPPING, proposal.format(1)) == [
-        "I can't judge the code, but keep in mind: by default the rate is 1.5."
+        "I can't judge it all, but keep in mind: by default the rate is 1.5."
     ]
     [reply] = ask(SHIPPING, proposal.format(1.5))
     assert '"local"' in reply
@@ -288,6 +328,16 @@ def test_odd_sources_get_an_honest_answer(source):
     for reply in ask(source, *ASKED, *ADVERSARIAL):
         assert 0 < len(reply) <= 400
         assert len(sentences(reply)) <= 2
+
+
+@pytest.mark.parametrize("module", [statistics, textwrap, random, fractions, string, shlex])
+def test_functions_of_every_shape_get_an_answer(module):
+    tree = ast.parse(inspect.getsource(module))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for reply in ask(ast.unparse(node), ASKED[0], ASKED[2], ASKED[4], ASKED[5]):
+                assert 0 < len(reply) <= 400
+                assert len(sentences(reply)) <= 2, reply
 
 
 @settings(max_examples=60, deadline=None)

@@ -53,14 +53,17 @@ def browser(tmp_path_factory) -> Iterator:
         "disable-background-networking",
         "disable-component-update",
         "disable-sync",
+        "disable-extensions",
+        "in-process-gpu",  # one process less to start
+        "force-prefers-reduced-motion",
         f"user-data-dir={profile}",
-        "window-size=1400,900",
+        "window-size=1200,700",
     ]
     if os.geteuid() == 0:
         flags.append("no-sandbox")  # Chromium refuses to start as root with its sandbox
     for flag in flags:
         options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver_binary))
     yield driver
     driver.quit()

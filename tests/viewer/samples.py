@@ -224,6 +224,7 @@ def sample_rows() -> list[Json]:
             " def shipping_fee(weight_kg, is_member):\n    while True:\n        pass\n",
             "answered",
             **graded(SHIPPING, 0, "", "timeout", "took longer than 1 s"),
+            grading_details={"published_note": "would have hung", "lenient": 0.0},
         ),
         row(
             LOGS,
@@ -276,7 +277,7 @@ def many_rows(count: int, repeats: int = 4) -> list[Json]:
             "problem_description": f"Task {i % tasks}. {SHIPPING['problem_description']}",
         }
         history = dialogue(task, "Above which weight?", f"Above {i} kilograms.", f"I WANT TO ANSWER:\n{HALF}")
-        rows.append(row(task, i // tasks, history, HALF, "answered", **graded(SHIPPING, i % 11, "1")))
+        rows.append(row(task, i // tasks, history, HALF, "answered", reward=i % 11 / 10))
     return rows
 
 

@@ -1,7 +1,7 @@
 """The page in a real Chromium, exported and served: what one sees, and that hostile text stays text."""
 
-import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,35 +12,57 @@ from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer.export import export_html
 from tests.viewer.samples import ATTACK, many_rows
 
-selenium = pytest.importorskip("selenium")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
-
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Viewer:
     """The page as its user knows it."""
 
+    loads = 0
+
     def __init__(self, driver, address):
         self.driver, self.address = driver, address
 
     def open(self, fragment=""):
-        self.driver.get("about:blank")  # a mere change of the fragment would not load the page again
-        self.driver.get(self.address + fragment)
-        self.until(lambda: self.all(".detail-head, .nothing"))
+        """Load the page afresh; another query, because another fragment alone would not load it."""
+        Viewer.loads += 1
+        self.driver.get(f"{self.address}?{Viewer.loads}{fragment}")
+        self.until("return document.querySelector('.detail-head, .nothing')")
         return self
 
-    def until(self, condition):
-        return WebDriverWait(self.driver, 5, poll_frequency=0.02).until(lambda _: condition())
+    def go(self, fragment):
+        """Another row of the page that is open."""
+        self.script("location.hash = arguments[0]", fragment)
+        self.wait_for(fragment)
 
     def script(self, body, *arguments):
         return self.driver.execute_script(body, *arguments)
 
+    def until(self, body, *arguments):
+        """Wait until the script gives something true."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 10, poll_frequency=0.02).until(lambda _: self.script(body, *arguments))
+
+    def wait_for(self, fragment):
+        """Until the row that the fragment names is shown."""
+        task, repeat = fragment[1:].rsplit("/", 1)
+        self.until(
+            """
+            const [fragment, task, repeat] = arguments;
+            const holds = (selector, text) => document.querySelector(selector)?.textContent.includes(text);
+            return location.hash === fragment && holds(".facts", task) && holds(".stepper", `Repeat ${repeat}`)""",
+            fragment,
+            task,
+            repeat,
+        )
+
+    def wait_for_count(self, count):
+        self.until("return document.getElementById('count').textContent === arguments[0]", count)
+
     def all(self, selector):
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return self.driver.find_elements("css selector", selector)
 
     def one(self, selector):
         (element,) = self.all(selector)
@@ -56,20 +78,45 @@ class Viewer:
         (text,) = self.texts(selector)
         return text
 
+    def classes(self, selector):
+        return self.script(
+            "return Array.from(document.querySelectorAll(arguments[0]), e => e.className)", selector
+        )
+
+    def shown(self, selector):
+        """Whether each of the elements can be seen."""
+        return self.script(
+            "return Array.from(document.querySelectorAll(arguments[0]), e => e.checkVisibility())", selector
+        )
+
+    def click(self, selector):
+        self.script("document.querySelector(arguments[0]).click()", selector)
+
     def press(self, *keys):
+        """Key strokes as the browser gets them from a keyboard, whatever has the focus."""
         for key in keys:
-            self.driver.switch_to.active_element.send_keys(key)
+            text = {"text": key} if len(key) == 1 else {}
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": "keyDown", "key": key, **text})
 
     def search(self, text):
-        box = self.one("#search")
-        box.clear()
-        box.send_keys(text)
+        """Type into the search box, all at once."""
+        self.script("document.getElementById('search').select()")
+        self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
 
-    def wait_for(self, fragment):
-        """Until the row that the address names is shown."""
-        self.until(lambda: self.driver.current_url.endswith(fragment))
-        task, repeat = fragment[1:].rsplit("/", 1)
-        self.until(lambda: f"Repeat {repeat}" in self.text(".stepper") and task in self.text(".facts"))
+    def choose(self, selector, value):
+        self.script(
+            "const [box, value] = arguments; box.value = value; box.dispatchEvent(new Event('change'))",
+            self.one(selector),
+            value,
+        )
+
+    def requests(self):
+        """Addresses that the page has asked for, in order; the page itself is not among them."""
+        return self.script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+
+    def complaints(self):
+        """What stands in the browser's console since the last call."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
 
     @property
     def count(self):
@@ -85,14 +132,11 @@ def viewer(browser, exported):
 def server(sample_file):
     """The real command in a process of its own; yields the address that it prints."""
     script = ROOT / "visualizers" / "visualize_dialogue_histories.py"
-    process = subprocess.Popen(
-        [sys.executable, script, sample_file, "--port", "0"], stdout=subprocess.PIPE, text=True
-    )
-    line = process.stdout.readline()
-    yield re.search(r"http://127\.0\.0\.1:\d+/", line).group()
-    process.send_signal(2)  # Ctrl-C is how one ends it
-    assert process.wait(5) == 0
-    process.stdout.close()
+    command = [sys.executable, script, sample_file, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline()).group()
+        process.send_signal(signal.SIGINT)  # Ctrl-C is how one ends it
+        assert process.wait(5) == 0
 
 
 @pytest.fixture(params=["exported", "served"])
@@ -104,58 +148,45 @@ def test_list_summary_and_first_row(either):
     either.open()
     assert either.count == "9 rows of 9"
     assert either.texts("#figures dd") == ["94 tasks", "33.3 %published 33.3 %", "43.3 %published 41.7 %"]
-    assert either.texts("#stops button") == [
-        "4 Answered",
-        "2 Not recorded",
-        "1 Turn limit",
-        "1 Policy failed",
-        "1 World failed",
-    ]
+    stops = ["4 Answered", "2 Not recorded", "1 Turn limit", "1 Policy failed", "1 World failed"]
+    assert either.texts("#stops button") == stops
     assert len(either.all(".entry")) == 4
-    assert [chip.get_attribute("class") for chip in either.all(".entry:first-child .chip")] == [
-        "chip solved",
-        "chip partial",
-        "chip zero",
-    ]
+    assert either.classes(".entry:first-child .chip") == ["chip solved", "chip partial", "chip zero"]
     assert either.text(".detail-head h2").startswith("I need a function that works out the shipping fee")
     assert "llama-3.1-8b-instruct" in either.text(".facts")
-    assert either.driver.current_url.endswith("#mini-test-0007/0")
+    either.wait_for("#mini-test-0007/0")
 
 
-def test_dialogue_is_a_chat_with_thoughts_and_prompts_on_demand(either):
-    either.open("#mini-test-0007/0")
-    assert [turn.get_attribute("class") for turn in either.all(".turn")] == [
-        "turn user",
-        "turn assistant",
-    ] * 3
-    thought, *prompts = either.one(".folded.thoughts"), *either.all(".folded.prompts")
-    assert len(prompts) == 3
-    assert not thought.is_displayed()
-    assert not any(prompt.is_displayed() for prompt in prompts)
-    either.press("t")
-    assert (
-        thought.text == "The member discount is still open. One question should settle it, then I can answer."
-    )
-    either.press("p")
-    assert all(prompt.is_displayed() for prompt in prompts)
-    assert prompts[2].text.count("<|assistant|>") == 3  # put together from what each prompt adds
-    either.press("]")
-    either.wait_for("#mini-test-0007/1")
-    assert either.all(".folded.prompts")[0].is_displayed()  # stays so from row to row
-    assert "def shipping_fee" in either.text(".turn:last-of-type .code")
+def test_dialogue_is_a_chat_with_thoughts_and_prompts_on_demand(viewer):
+    viewer.open("#mini-test-0007/0")
+    assert viewer.classes(".turn") == ["turn user", "turn assistant"] * 3
+    assert viewer.shown(".folded.thoughts") == [False]
+    assert viewer.shown(".folded.prompts") == [False] * 3
+    viewer.press("t")
+    assert viewer.shown(".folded.thoughts") == [True]
+    thought = "The member discount is still open. One question should settle it, then I can answer."
+    assert viewer.text(".folded.thoughts") == thought
+    viewer.press("p")
+    assert viewer.shown(".folded.prompts") == [True] * 3
+    # put together from what each prompt adds to the one before
+    assert [prompt.count("<|assistant|>") for prompt in viewer.texts(".folded.prompts")] == [1, 2, 3]
+    viewer.press("]")
+    viewer.wait_for("#mini-test-0007/1")
+    assert viewer.shown(".folded.prompts") == [True] * 2  # stays so from row to row
+    viewer.click(".fold")
+    assert viewer.shown(".folded.prompts") == [True] * 2, "the first .fold is a jump to the dialogue"
+    viewer.click(".speaker .fold")
+    assert viewer.shown(".folded.prompts") == [False, True]
+    assert "def shipping_fee" in viewer.text(".bubble .code")
 
 
 def test_failures_are_flagged_at_their_turn(viewer):
     viewer.open("#mini-test-0012/0")
     entries = viewer.texts(".chat > li")
-    assert (
-        entries[2]
-        == "Rate limited (HTTP 429) after 4 attempts: the server asked to wait longer than --max_wait_s"
-    )
-    assert entries[3] == "HumanNo response."
+    flag = "Rate limited (HTTP 429) after 4 attempts: the server asked to wait longer than --max_wait_s"
+    assert entries[2:4] == [flag, "HumanNo response."]
     assert entries[-1] == "Turn limit after 3 agent turns"
-    viewer.press("]")
-    viewer.wait_for("#mini-test-0012/1")
+    viewer.go("#mini-test-0012/1")
     assert viewer.texts(".chat > li")[-2:] == [
         "Policy failed after 1 agent turn",
         "Bad request (HTTP 400): the prompt has 8,214 tokens, the model takes 8,192",
@@ -166,47 +197,38 @@ def test_published_rows_are_shown_as_far_as_they_go(viewer):
     viewer.open()
     viewer.press("5")
     assert viewer.count == "3 rows of 9"
-    viewer.one("button[aria-label^='Repeat 0: reward –, not recorded, 1 turn']").click()
-    viewer.until(lambda: "moving average" in viewer.text(".detail-head h2"))
+    viewer.click("button[aria-label='Repeat 0: ungraded, not recorded, 1 turn']")
+    viewer.until("return document.querySelector('.detail-head h2').textContent.includes('moving average')")
     assert viewer.texts(".chat > li")[-1] == "Ended after 1 agent turn"
     assert viewer.text("#answer .flag") == "No answer was handed in."
     assert "def moving_average" in viewer.text("#answer .code")
     assert viewer.texts("#tests th") == ["Test"]
     viewer.press("]")
-    viewer.until(lambda: "Repeat 1" in viewer.text(".stepper"))
+    viewer.until("return document.querySelector('.stepper').textContent.includes('Repeat 1')")
     assert viewer.texts(".flag") == ["The simulated human could not be asked; the file does not say why."]
 
 
 def test_answer_stands_beside_the_hidden_function(viewer):
     viewer.open("#mini-test-0007/1")
     assert viewer.texts("#answer th") == ["Answer", "Hidden function"]
-    sides = [
-        [cell.get_property("textContent") for cell in row.find_elements(By.CSS_SELECTOR, ".source")]
-        for row in viewer.all(".diff tr.changed")
+    left, right = "only in the answer: ", "only in the hidden function: "
+    assert viewer.texts(".diff .changed .source") == [
+        f"{left}    # a flat fee, dearer above the limit",
+        f'{right}    """Fee in cents."""',
+        f"{left}        base += 35",
+        f"{right}        base += 35 * (weight_kg - 12)",
+        f"{left}    return base",
+        f"{right}    return max(base, 199)",
     ]
-    assert sides == [
-        [
-            "only in the answer:     # a flat fee, dearer above the limit",
-            'only in the hidden function:     """Fee in cents."""',
-        ],
-        [
-            "only in the answer:         base += 35",
-            "only in the hidden function:         base += 35 * (weight_kg - 12)",
-        ],
-        ["only in the answer:     return base", "only in the hidden function:     return max(base, 199)"],
-    ]
-    assert len(viewer.all(".diff tr.same")) == 5
-    marked = viewer.script("return [...document.querySelectorAll('.diff tr')].slice(-1)[0].innerText")
-    assert "max(base, 199)" in marked
-    assert "".join(viewer.texts(".diff tr:last-child mark")) == "max(, 199)"
-    assert viewer.texts("#answer .notes span") == ["−3", "+3", "shown without its fence"]
-    viewer.open("#mini-test-0012/2")
+    assert "".join(viewer.texts(".diff mark")) == " * (weight_kg - 12)" + "max(" + ", 199)"
+    assert len(viewer.all(".diff .same")) == 5
+    assert viewer.texts("#answer .notes span") == ["\u22123", "+3", "shown without its fence"]
+    viewer.go("#mini-test-0012/2")
     assert viewer.texts("#answer .notes span") == ["the same code"]
-    assert viewer.all(".diff tr.changed") == []
+    assert viewer.all(".diff .changed") == []
 
 
 def test_diff_of_awkward_texts(viewer):
-    """Left and right lines that are alike, per pair of texts; and that a huge pair is not worth a minute."""
     viewer.open()
 
     def rows(left, right):
@@ -217,200 +239,197 @@ def test_diff_of_awkward_texts(viewer):
     assert rows([], ["a"]) == [[None, 0, False]]
     assert rows(["a"], []) == [[0, None, False]]
     assert rows(["a ", "b"], ["a", "b\t"]) == [[0, 0, True], [1, 1, True]]
-    assert rows(["x", "a", "b"], ["a", "y", "b"]) == [
-        [0, None, False],
-        [1, 0, True],
-        [None, 1, False],
-        [2, 2, True],
-    ]
+    moved = rows(["x", "a", "b"], ["a", "y", "b"])
+    assert moved == [[0, None, False], [1, 0, True], [None, 1, False], [2, 2, True]]
     assert rows(["a"] * 3, ["a"] * 2) == [[0, 0, True], [1, 1, True], [2, None, False]]
-    huge = rows([f"a{i}" for i in range(3000)], [f"b{i}" for i in range(3000)])
-    assert len(huge) == 6000
-    assert not any(same for _, _, same in huge)
+    # a pair that would need too large a table is shown as wholly changed between its equal ends
+    huge = rows(["a", *(f"a{i}" for i in range(3000)), "z"], ["a", *(f"b{i}" for i in range(3000)), "z"])
+    assert [same for _, _, same in huge] == [True] + [False] * 3000 + [True]
 
 
 def test_test_by_test_results(viewer):
     viewer.open("#mini-test-0007/1")
     assert viewer.text("#tests .notes") == "6 of 10 passed"
     assert viewer.texts("#tests .outcome") == ["✓ Passed"] * 6 + ["✗ Failed"] * 4
-    assert [cell.get_property("textContent") for cell in viewer.all("#tests tbody tr:last-child td")] == [
+    assert viewer.texts("#tests tr:last-child td") == [
         "✗ Failed",
         "test10shipping_fee(100, True)",
         "765",
         "485",
     ]
-    viewer.open("#mini-test-0007/2")
+    viewer.go("#mini-test-0007/2")
     assert set(viewer.texts("#tests .outcome")) == {"✗ Timeout"}
-    assert viewer.texts("#tests tbody tr:first-child td")[3] == "took longer than 1 s"
+    assert viewer.texts("#tests td")[3] == "took longer than 1 s"
+    assert viewer.texts("#tests .flag") == ["Published grading: would have hung"]
 
 
-def test_filters_by_reward_and_stop_reason(either):
-    either.open()
-    for key, rows in {"2": 2, "3": 1, "4": 3, "5": 3, "1": 9}.items():
-        either.press(key)
-        assert either.count.startswith(f"{rows} row"), key
-    either.press("4")
-    stop = Select(either.one("#stop"))
-    assert [option.text for option in stop.options] == [
-        "Any stop reason (3)", "Not recorded (0)", "Answered (1)", "Policy failed (0)", "Turn limit (1)", "World failed (1)",
-    ]  # fmt: skip
-    stop.select_by_value("turn_limit")
-    assert either.count == "1 row of 9"
-    assert either.texts(".segment-count") == ["1", "0", "0", "1", "0"]
-    assert [chip.get_attribute("class") for chip in either.all(".chip")] == [
-        "chip zero",
-        "chip ungraded faint",
-        "chip solved faint",
+def test_filters_by_reward_and_stop_reason(viewer):
+    viewer.open()
+    for key, count in {"2": "2 rows", "3": "1 row", "4": "3 rows", "5": "3 rows", "1": "9 rows"}.items():
+        viewer.press(key)
+        assert viewer.count == f"{count} of 9"
+    viewer.press("4")
+    options = [
+        "Any stop reason (3)",
+        "Not recorded (0)",
+        "Answered (1)",
+        "Policy failed (0)",
+        "Turn limit (1)",
     ]
-    either.one("#stops button").click()
-    assert either.count == "3 rows of 9"
-    Select(either.one("#stop")).select_by_value("policy_failed")
-    assert either.text("#list .nothing") == "Nothing matches these filters."
+    assert viewer.texts("#stop option") == [*options, "World failed (1)"]
+    viewer.choose("#stop", "turn_limit")
+    assert viewer.count == "1 row of 9"
+    assert viewer.texts(".segment-count") == ["1", "0", "0", "1", "0"]
+    assert viewer.classes(".chip") == ["chip zero", "chip ungraded faint", "chip solved faint"]
+    viewer.click("#stops button")
+    assert viewer.count == "3 rows of 9"
+    viewer.choose("#stop", "policy_failed")
+    assert viewer.text("#list .nothing") == "Nothing matches these filters."
 
 
 def test_search_in_dialogues_thoughts_and_answers(either):
     either.open()
-    for text, rows in {
-        "THREE quarters": 1,
-        "discount is still open": 1,
-        "while true": 1,
-        "moving average": 2,
-        "zebra": 0,
+    for text, count in {
+        "THREE quarters": "1 row",
+        "while true": "1 row",
+        "moving average": "2 rows",
+        "zebra": "0 rows",
     }.items():
         either.search(text)
-        either.until(lambda rows=rows: either.count.startswith(f"{rows} row"))
+        either.wait_for_count(f"{count} of 9")
     either.search("discount is still open")
-    either.until(lambda: either.count == "1 row of 9")
-    either.until(lambda: either.one(".folded.thoughts").is_displayed())  # what was found is not hidden
+    either.wait_for_count("1 row of 9")
+    either.until("return CSS.highlights.get('found').size")
     found = "const [found] = CSS.highlights.get('found'); return found.toString()"
     assert either.script(found) == "discount is still open"
-    either.press(Keys.ESCAPE)
-    either.until(lambda: either.count == "9 rows of 9")
+    assert either.shown(".folded.thoughts") == [True]  # what was found is not hidden
+    either.press("Escape")
+    either.wait_for_count("9 rows of 9")
 
 
-def test_keys_go_from_row_to_row_and_repeat_to_repeat(either):
-    either.open()
+def test_keys_go_from_row_to_row_and_repeat_to_repeat(viewer):
+    viewer.open()
     for key, fragment in [
         ("j", "#mini-test-0007/1"),
-        (Keys.ARROW_DOWN, "#mini-test-0007/2"),
+        ("ArrowDown", "#mini-test-0007/2"),
         ("j", "#mini-test-0012/0"),
         ("]", "#mini-test-0012/1"),
         ("]", "#mini-test-0012/2"),
         ("]", "#mini-test-0012/2"),
         ("[", "#mini-test-0012/1"),
         ("k", "#mini-test-0012/0"),
-        (Keys.ARROW_UP, "#mini-test-0007/2"),
+        ("ArrowUp", "#mini-test-0007/2"),
     ]:
-        either.press(key)
-        either.wait_for(fragment)
-    assert either.text(".entry [aria-current=true]") == "2"
-    either.press("g")  # ungrouped: file order
-    either.press("j")
-    either.wait_for("#mini-test-0012/2")
-    either.press("3")  # only row 2 is partial: before the selected one
-    either.press("j")
-    either.press("k")
-    either.wait_for("#mini-test-0007/1")
+        viewer.press(key)
+        viewer.wait_for(fragment)
+    assert viewer.texts(".entry [aria-current=true]") == ["2"]
+    viewer.press("g", "j")  # ungrouped: the next one in the file
+    viewer.wait_for("#mini-test-0012/2")
+    viewer.press("3", "j", "k")  # the only partial row stands before the selected one
+    viewer.wait_for("#mini-test-0007/1")
 
 
 def test_keys_for_search_help_and_places(viewer):
     viewer.open("#mini-test-0007/1")
     viewer.press("/")
-    assert viewer.driver.switch_to.active_element.get_attribute("id") == "search"
-    viewer.press("jk2?")  # in the box, letters are letters
-    viewer.until(lambda: viewer.count == "0 rows of 9")
-    viewer.press(Keys.ESCAPE)
-    viewer.until(lambda: viewer.count == "9 rows of 9")
-    viewer.press(Keys.ESCAPE)
-    assert viewer.driver.switch_to.active_element.get_attribute("aria-current") == "true"
+    assert viewer.script("return document.activeElement.id") == "search"
+    viewer.press(*"jk2?")  # in the box, letters are letters
+    viewer.wait_for_count("0 rows of 9")
+    viewer.press("Escape")
+    viewer.wait_for_count("9 rows of 9")
+    viewer.press("Escape")
+    assert viewer.script("return document.activeElement.textContent") == "1"  # the selected chip
     viewer.press("?")
-    assert viewer.one("#help").is_displayed()
+    assert viewer.shown("#help") == [True]
     viewer.press("j")  # keys wait while the help is open
-    viewer.press(Keys.ESCAPE)
-    viewer.until(lambda: not viewer.one("#help").is_displayed())
-    assert viewer.driver.current_url.endswith("#mini-test-0007/1")
-    viewer.press("e")
-    below = "const box = id => document.querySelector(id).getBoundingClientRect(); return box('#tests').top - box('.detail-head').bottom"
-    viewer.until(lambda: abs(viewer.script(below)) < 300)
-    assert viewer.script("return document.getElementById('detail').scrollTop") > 0
+    viewer.click("#help .primary")
+    assert viewer.shown("#help") == [False]
+    viewer.wait_for("#mini-test-0007/1")
+    viewer.script("document.getElementById('detail').focus()")
+    viewer.press("ArrowDown")  # there, arrows scroll
+    viewer.wait_for("#mini-test-0007/1")
+    viewer.press("a")
+    viewer.until("""
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        return Math.abs(box("#answer").top - box(".detail-head").bottom) < 2""")
 
 
 def test_address_keeps_the_row(viewer):
     viewer.open("#mini-test-0012/2")
+    viewer.wait_for("#mini-test-0012/2")
+    for nonsense in ("#no-such-task/0", "#mini-test-0007/99", "#%E0%A4%A/0", "#", "#constructor/0"):
+        viewer.script("location.hash = arguments[0]", nonsense)
     assert "Repeat 2" in viewer.text(".stepper")
-    viewer.script("location.hash = '#mini-test-0007/1'")
-    viewer.wait_for("#mini-test-0007/1")
-    for nonsense in ("#no-such-task/0", "#mini-test-0007/99", "#%E0%A4%A", "#/", "#constructor/0"):
-        viewer.open(nonsense)
-        viewer.wait_for("#mini-test-0007/0")
+    viewer.open("#no-such-task/0")
+    viewer.wait_for("#mini-test-0007/0")
+    assert viewer.complaints() == []
 
 
 def test_hostile_text_is_text_and_runs_nowhere(either):
-    either.driver.get_log("browser")
+    either.complaints()
     either.open()
-    either.all(".entry-main")[-1].click()
-    either.until(lambda: either.text(".detail-head h2").startswith("Say </script>"))
-    either.press("tp")
+    either.click(".entry:last-child .entry-main")
+    is_shown = "return document.querySelector('.detail-head h2')?.textContent.startsWith('Say </script>')"
+    either.until(is_shown)
+    either.press("t", "p")
     either.search("</script><script>")
-    either.until(lambda: either.count == "1 row of 9")
+    either.wait_for_count("1 row of 9")
     assert either.texts(".bubble")[0] == f"Say {ATTACK}"
     assert ATTACK in either.text(".facts")
-    assert either.script("return window.pwned") is None
-    assert either.all("#detail script, #detail img, #detail svg, #detail a, #detail b, #list img") == []
-    assert [entry["message"] for entry in either.driver.get_log("browser")] == []
-    either.driver.refresh()  # the row's own hash holds the attack, too
-    either.until(
-        lambda: either.all(".detail-head h2") and either.text(".detail-head h2").startswith("Say </script>")
+    assert (
+        either.all("#detail script, #detail img, #detail svg, #detail a, #detail b, #list img, [onerror]")
+        == []
     )
+    either.driver.refresh()  # the row's own fragment holds the attack, too
+    either.until(is_shown)
+    assert either.script("return window.pwned") is None
+    assert either.complaints() == []
 
 
 def test_even_our_own_mistakes_could_not_run_it(viewer):
+    """What a careless line in the page might do with a model's text; in a timer, where the page's policy holds."""
     viewer.open()
-    refused = """
-        const outcome = [];
-        for (const attempt of [() => document.body.innerHTML = "<img src=x onerror=1>", () => eval("1"), () => setTimeout("1")]) {
-            try { attempt(); outcome.push("done"); } catch (error) { outcome.push(error.name); }
-        }
-        return outcome"""
-    assert set(viewer.script(refused)) <= {"TypeError", "EvalError"}
-    viewer.driver.get_log("browser")
+    outcome = viewer.driver.execute_async_script("""
+        const [done] = arguments;
+        const careless = [
+            () => (document.body.innerHTML = "<img src=x onerror='window.pwned = 1'>"),
+            () => document.body.setAttribute("onclick", "window.pwned = 1"),
+            () => document.body.append(Object.assign(document.createElement("script"), { text: "window.pwned = 1" })),
+            () => eval("window.pwned = 1"),
+        ];
+        setTimeout(() => {
+            const outcome = careless.map((attempt) => {
+                try { attempt(); return "done"; } catch (error) { return error.name; }
+            });
+            setTimeout(() => done([...outcome, window.pwned]), 20);
+        })""")
+    assert outcome == ["TypeError", "TypeError", "TypeError", "EvalError", None]
+    viewer.complaints()
 
 
 def test_exported_page_asks_the_network_for_nothing(viewer):
-    viewer.driver.get_log("performance")
     viewer.open()
-    for key in "jjj]":
-        viewer.press(key)
+    viewer.press(*"jjj]")
     viewer.wait_for("#mini-test-0012/1")
-    events = [json.loads(entry["message"])["message"] for entry in viewer.driver.get_log("performance")]
-    asked = {
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-    }
-    assert asked, "the log must at least hold the page itself"
-    assert {address.split(":", 1)[0] for address in asked} <= {"file", "data", "about"}
-    outcome = viewer.driver.execute_async_script(
-        "fetch('http://127.0.0.1:9/').catch(error => arguments[0](error.name))"
+    assert viewer.requests() == []
+    assert viewer.complaints() == []
+    refused = viewer.driver.execute_async_script(
+        "fetch('http://127.0.0.1:9/').catch(e => arguments[0](e.name))"
     )
-    assert outcome == "TypeError"  # the policy forbids it
-    assert "Content Security Policy" in viewer.driver.get_log("browser")[-1]["message"]
+    assert refused == "TypeError"
+    assert "Content Security Policy" in viewer.complaints()[-1]
 
 
 def test_served_rows_are_fetched_when_looked_at(browser, server):
     viewer = Viewer(browser, server)
-    browser.get_log("performance")
     viewer.open()
     viewer.press("j")
     viewer.wait_for("#mini-test-0007/1")
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
+    assert [address.removeprefix(server) for address in viewer.requests()] == [
+        "api/index",
+        "api/rows/0",
+        "api/rows/2",
     ]
-    paths = [address.removeprefix(server) for address in asked if address.startswith("http")]
-    assert paths == ["", "api/index", "api/rows/0", "api/rows/2"]
 
 
 def test_narrow_window_shows_list_or_trajectory(viewer):
@@ -418,33 +437,28 @@ def test_narrow_window_shows_list_or_trajectory(viewer):
     viewer.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
         viewer.open()
-        assert viewer.one("#list").is_displayed()
-        assert not viewer.one("#detail").is_displayed()
-        viewer.all(".chip")[1].click()
+        assert viewer.shown("#list, #detail") == [True, False]
+        viewer.click(".chip:nth-child(2)")
         viewer.wait_for("#mini-test-0007/1")
-        assert viewer.one("#detail").is_displayed()
-        assert not viewer.one("#list").is_displayed()
-        wider = "const [e] = document.querySelectorAll('#detail'); return e.scrollWidth - e.clientWidth"
-        assert viewer.script(wider) == 0
-        viewer.one(".back").click()
-        assert viewer.one("#list").is_displayed()
+        assert viewer.shown("#list, #detail") == [False, True]
+        assert (
+            viewer.script("const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth")
+            == 0
+        )
+        viewer.click(".back")
+        assert viewer.shown("#list, #detail") == [True, False]
     finally:
         viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_controls_have_names_and_focus_survives_scrolling(viewer):
+def test_controls_have_names_and_focus_goes_with_the_selection(viewer):
     viewer.open()
-    nameless = [
-        b.get_attribute("outerHTML")
-        for b in viewer.all("button, input, select")
-        if b.is_displayed() and not b.accessible_name
-    ]
-    assert nameless == []
-    viewer.all(".chip")[0].click()
+    for control in viewer.all("button, input, select"):
+        assert control.accessible_name or not control.is_displayed(), control.get_attribute("outerHTML")
+    viewer.script("document.querySelector('.chip').focus()")
     viewer.press("j")
-    assert viewer.driver.switch_to.active_element.get_attribute("aria-label").startswith(
-        "Repeat 1: reward 0.60"
-    )
+    viewer.wait_for("#mini-test-0007/1")
+    assert viewer.script("return document.activeElement.ariaLabel").startswith("Repeat 1: reward 0.60")
 
 
 def test_thousands_of_rows_stay_usable(browser, tmp_path):
@@ -452,14 +466,18 @@ def test_thousands_of_rows_stay_usable(browser, tmp_path):
     export_html(rows, tmp_path / "many.html", "many")
     viewer = Viewer(browser, (tmp_path / "many.html").as_uri()).open()
     assert viewer.count == "5,000 rows of 5,000"
-    assert len(viewer.all(".entry")) < 40
-    browser.execute_script("const list = document.getElementById('list'); list.scrollTop = list.scrollHeight")
-    viewer.until(lambda: viewer.all(".entry")[-1].get_attribute("aria-posinset") == "1250")
-    assert "Task 1249." in viewer.texts(".entry-title")[-1]
+    viewer.script("""
+        const list = document.getElementById("list");
+        for (let step = 1; step <= 20; step++) {
+            list.scrollTop = (list.scrollHeight * step) / 20;
+            list.dispatchEvent(new Event("scroll"));
+        }""")
+    viewer.until("return document.querySelector('.entry:last-child').ariaPosInSet === '1250'")
+    assert viewer.texts(".entry-title")[-1].startswith("Task 1249.")
     assert len(viewer.all(".entry")) < 40
     viewer.search("above 4321 kilograms")
-    viewer.until(lambda: viewer.count == "1 row of 5,000")
-    viewer.press(Keys.ENTER)
+    viewer.wait_for_count("1 row of 5,000")
+    viewer.press("Enter")
     viewer.wait_for("#mini-00571/3")
 
 
@@ -467,6 +485,6 @@ def test_empty_file(browser, tmp_path):
     export_html([], tmp_path / "empty.html", "empty")
     viewer = Viewer(browser, (tmp_path / "empty.html").as_uri()).open()
     assert "This file holds no trajectories." in viewer.texts(".nothing")
-    for key in "jk][g2/":
-        viewer.press(key)
+    viewer.press(*"jk][g2tpdae/")
     assert viewer.count == "0 rows of 0"
+    assert viewer.complaints() == []

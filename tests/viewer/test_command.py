@@ -60,7 +60,8 @@ def test_what_a_person_can_get_wrong(sample_file, tmp_path):
         visualize_dialogue_histories(str(broken))
     with pytest.raises(UsageError, match="--port must be between 0 and 65535, got 70000"):
         visualize_dialogue_histories(str(sample_file), port=70000)
-    with pytest.raises(UsageError, match="is a folder"):
-        visualize_dialogue_histories(str(sample_file), export=str(tmp_path))
+    for export in (tmp_path, sample_file, "True"):  # "True" is what a bare --export gives
+        with pytest.raises(UsageError, match=r"--export must name an \.html file, got"):
+            visualize_dialogue_histories(str(sample_file), export=str(export))
     with pytest.raises(StorageError):
         visualize_dialogue_histories(str(sample_file), export=str(broken / "out.html"))

@@ -105,7 +105,7 @@ def test_tests_are_results_where_graded_and_expressions_where_not(trajectories):
 @pytest.mark.parametrize(
     "odd",
     [
-        {"test_results": 7, "grades": [1]},
+        {"test_results": 7, "grades": [1], "grading_details": "x"},
         {"test_results": None, "grades": {"fixed": "high", "published": True}},
     ],
 )

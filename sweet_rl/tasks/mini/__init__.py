@@ -1,9 +1,9 @@
 """The mini benchmark: a ColBench that fits on a laptop, generated from a seed.
 
 Each task is a small Python function whose constants and rules cannot be guessed from the request, so that
-clarifying questions decide success. Rows have exactly ColBench's fields (spec §2.1). Any number of tasks can be
-drawn; the first k of a longer list are the shorter list; train and test never share a set of rules, whatever
-the seeds.
+clarifying questions decide success. Rows have exactly ColBench's fields (spec §2.1). Any number of tasks
+can be drawn; the first k of a longer list are the shorter list; train and test never share a set of rules,
+whatever the seeds.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from random import Random
-from typing import Literal, TypeAlias, get_args
 
 from sweet_rl.errors import UsageError
 from sweet_rl.tasks.mini import lists, money, people, text
 from sweet_rl.tasks.mini.family import Family, Problem
 from sweet_rl.types import Json, derive_seed
 
-Split: TypeAlias = Literal["train", "test"]
+SPLITS = ("train", "test")
 
 FAMILIES: dict[str, Family] = {
     family.__name__: family
@@ -42,7 +41,7 @@ FAMILIES: dict[str, Family] = {
 _GIVE_UP_AFTER = 10_000
 
 
-def generate(split: Split, n: int, seed: int = 0) -> list[dict[str, Json]]:
+def generate(split: str, n: int, seed: int = 0) -> list[dict[str, Json]]:
     """The first `n` rows of a split, the families taking turns.
 
     Args:
@@ -53,13 +52,13 @@ def generate(split: Split, n: int, seed: int = 0) -> list[dict[str, Json]]:
     Raises:
         UsageError: there is no such split, or a family has no further tasks (after many thousands).
     """
-    if split not in get_args(Split):
+    if split not in SPLITS:
         raise UsageError(f"the mini benchmark has the splits 'train' and 'test', not {split!r}.")
     streams = [problems(name, split, seed) for name in FAMILIES]
     return [row_of(next(streams[index % len(streams)])) for index in range(n)]
 
 
-def problems(family: str, split: Split, seed: int) -> Iterator[Problem]:
+def problems(family: str, split: str, seed: int) -> Iterator[Problem]:
     """An endless stream of different problems of one family."""
     seen: set[int] = set()
     since_last = 0
@@ -87,6 +86,6 @@ def row_of(problem: Problem) -> dict[str, Json]:
     }
 
 
-def _split_of(rules: int) -> Split:
+def _split_of(rules: int) -> str:
     """Which split a set of rules belongs to: decided by the rules alone, so that no list can mix them."""
     return "train" if rules % 2 else "test"

@@ -12,12 +12,18 @@ _RESULTS = (
     ("step_score", "days", "day", "score"),
 )
 _RESULT_REQUESTS = (
-    "Can you write a Python function that goes through a list of {items} and adds up the {points}? Good ones give "
-    "something, bad ones cost something, and there is a bonus too.",
-    "I need a Python function for a small contest. It takes the list of {items} and returns the {points}. You can ask me "
-    "how we count.",
-    "Please write a Python function that turns a list of numbers, the {items}, into {points}. The better the {item}, the "
-    "more it is worth.",
+    (
+        "Can you write a Python function that goes through a list of {items} and adds up the {points}? "
+        "Good ones give something, bad ones cost something, and there is a bonus too."
+    ),
+    (
+        "I need a Python function for a small contest. It takes the list of {items} and returns the "
+        "{points}. You can ask me how we count."
+    ),
+    (
+        "Please write a Python function that turns a list of numbers, the {items}, into {points}. The "
+        "better the {item}, the more it is worth."
+    ),
 )
 
 
@@ -39,7 +45,7 @@ def {name}({items}):
         {points} += {bonus}
     return {points}"""
     middle = (low + high) // 2
-    inputs = (
+    inputs: tuple[list[int], ...] = (
         [high],
         [high - 1, high, high],
         [low, low - 1],
@@ -63,11 +69,18 @@ _READINGS = (
     ("count_parcels", "weights", "weight", (("small", "medium", "large"), ("light", "normal", "heavy"))),
 )
 _READING_REQUESTS = (
-    "I have a list of {items} and I want a Python function that counts how many fall into each of my groups. Some entries "
-    "are nonsense and should not count.",
-    "Please write a Python function which takes the {items} and returns a dictionary that says how many there are of each "
-    "kind. I can tell you how I tell them apart.",
-    "Could you write a Python function that sorts a list of {items} into three groups and gives me the counts?",
+    (
+        "I have a list of {items} and I want a Python function that counts how many fall into each of my "
+        "groups. Some entries are nonsense and should not count."
+    ),
+    (
+        "Please write a Python function which takes the {items} and returns a dictionary that says how "
+        "many there are of each kind. I can tell you how I tell them apart."
+    ),
+    (
+        "Could you write a Python function that sorts a list of {items} into three groups and gives me "
+        "the counts?"
+    ),
 )
 
 
@@ -113,12 +126,18 @@ _SHORTLISTS = (
     ("choose_phones", "phones", "phone", ("model", "name"), ("price", "cost"), ("battery", "hours")),
 )
 _SHORTLIST_REQUESTS = (
-    "I'm looking at a long list of {items}. Can you write a Python function that keeps only those that suit me and returns "
-    "the best few? I know what I want, just ask.",
-    "Please write a Python function that gets my list of {items} and gives back a short list. A {item} has to be good and "
-    "must not be too expensive.",
-    "I'd like a Python function to narrow down a list of {items} for me, with my own limits on money and quality. Each {item} "
-    "is a dictionary.",
+    (
+        "I'm looking at a long list of {items}. Can you write a Python function that keeps only those "
+        "that suit me and returns the best few? I know what I want, just ask."
+    ),
+    (
+        "Please write a Python function that gets my list of {items} and gives back a short list. A "
+        "{item} has to be good and must not be too expensive."
+    ),
+    (
+        "I'd like a Python function to narrow down a list of {items} for me, with my own limits on money "
+        "and quality. Each {item} is a dictionary."
+    ),
 )
 
 

@@ -12,12 +12,20 @@ _PARCELS = (
     ("delivery_price", "kilos", "region", "price", ("north", "south", "east", "coast")),
 )
 _PARCEL_REQUESTS = (
-    "Hi! I run a small shop and I need a Python function for what we charge to send a parcel. It depends on how heavy "
-    "the parcel is and where it goes, and heavy ones cost extra. Ask me if you need to know our prices.",
-    "Can you write a Python function that works out the price of sending a parcel from the {weight} and the {zone}? "
-    "We have our own price list, with something extra for heavy parcels and an upper limit.",
-    "I keep mixing up our parcel prices. Please write me a Python function that gets the {weight} and the {zone} and tells "
-    "me what to charge.",
+    (
+        "Hi! I run a small shop and I need a Python function for what we charge to send a parcel. It "
+        "depends on how heavy the parcel is and where it goes, and heavy ones cost extra. Ask me if you "
+        "need to know our prices."
+    ),
+    (
+        "Can you write a Python function that works out the price of sending a parcel from the {weight} "
+        "and the {zone}? We have our own price list, with something extra for heavy parcels and an upper "
+        "limit."
+    ),
+    (
+        "I keep mixing up our parcel prices. Please write me a Python function that gets the {weight} and "
+        "the {zone} and tells me what to charge."
+    ),
 )
 
 
@@ -62,12 +70,19 @@ _BILLS = (
     ("power_bill", "units", "is_member"),
 )
 _BILL_REQUESTS = (
-    "I need a Python function for the monthly bills of our customers. It gets how much somebody used and whether the "
-    "discount applies to them. There is a fixed part and the rate changes when somebody uses a lot.",
-    "Could you help me with a Python function that turns the {usage} a household used into an amount to pay? Some "
-    "people get a discount, and nobody pays less than our minimum.",
-    "Please write a Python function that computes what a customer owes us, from the {usage} and a flag for the discount. The "
-    "tariff is our own, so you will have to ask me about it.",
+    (
+        "I need a Python function for the monthly bills of our customers. It gets how much somebody used "
+        "and whether the discount applies to them. There is a fixed part and the rate changes when "
+        "somebody uses a lot."
+    ),
+    (
+        "Could you help me with a Python function that turns the {usage} a household used into an amount "
+        "to pay? Some people get a discount, and nobody pays less than our minimum."
+    ),
+    (
+        "Please write a Python function that computes what a customer owes us, from the {usage} and a "
+        "flag for the discount. The tariff is our own, so you will have to ask me about it."
+    ),
 )
 
 
@@ -108,12 +123,19 @@ _LOYALTY = (
 )
 _LEVELS = ("bronze", "silver", "gold", "ruby", "guest", "regular", "friend", "star", "classic", "plus")
 _LOYALTY_REQUESTS = (
-    "We have a customer club and I want a Python function that gives the {points} somebody has earned and the level they "
-    "are on, as a tuple. It gets the {money} they spent and their number of {visits}.",
-    "Can you write me a Python function for our loyalty programme? From the {money} spent and the {visits} it should give "
-    "a tuple of {points} and level. Loyal customers earn more.",
-    "I'd like a Python function that says how many {points} a customer gets and which level that makes. The rules are in "
-    "my head, so just ask.",
+    (
+        "We have a customer club and I want a Python function that gives the {points} somebody has earned "
+        "and the level they are on, as a tuple. It gets the {money} they spent and their number of "
+        "{visits}."
+    ),
+    (
+        "Can you write me a Python function for our loyalty programme? From the {money} spent and the "
+        "{visits} it should give a tuple of {points} and level. Loyal customers earn more."
+    ),
+    (
+        "I'd like a Python function that says how many {points} a customer gets and which level that "
+        "makes. The rules are in my head, so just ask."
+    ),
 )
 
 
@@ -158,12 +180,18 @@ _SHARES = (
     ("divide_costs", "costs", "friends", ("each", "fee"), ("part", "added"), ("to_pay", "surcharge")),
 )
 _SHARE_REQUESTS = (
-    "Please write a Python function that divides the {total} among the {people}. Something is added on top, depending on "
-    "how many there are, and I want a dictionary back.",
-    "We always argue about money. Can you write a Python function that takes the {total} and the number of {people} and "
-    "says in a dictionary what each one pays and what was added?",
-    "I need a Python function for sharing the {total} between {people}. Larger groups are charged differently. Ask me "
-    "about the details.",
+    (
+        "Please write a Python function that divides the {total} among the {people}. Something is added "
+        "on top, depending on how many there are, and I want a dictionary back."
+    ),
+    (
+        "We always argue about money. Can you write a Python function that takes the {total} and the "
+        "number of {people} and says in a dictionary what each one pays and what was added?"
+    ),
+    (
+        "I need a Python function for sharing the {total} between {people}. Larger groups are charged "
+        "differently. Ask me about the details."
+    ),
 )
 
 

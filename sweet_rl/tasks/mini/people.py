@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from sweet_rl.tasks.mini.family import Problem, half
+from sweet_rl.tasks.mini.family import Problem
 
 _GRADES = (
     ("final_grade", "score", "days_late", ("honours", "distinction", "merit", "pass", "retake", "fail")),
@@ -12,12 +12,18 @@ _GRADES = (
     ("judge_dive", "rating", "faults", ("gold", "silver", "bronze", "finalist", "none", "out")),
 )
 _GRADE_REQUESTS = (
-    "Hello, I need a Python function that turns the {score} and the {penalty} into a grade, the way we do it here. The "
-    "grade is a word.",
-    "Can you write a Python function for our grading? It gets the {score} and the number of {penalty}, which cost something, "
-    "and it should return one of our grades.",
-    "I'm tired of grading by hand. Please write a Python function that gives the right word for the {score}, taking the "
-    "{penalty} into account. We also have a small bonus for everybody.",
+    (
+        "Hello, I need a Python function that turns the {score} and the {penalty} into a grade, the way "
+        "we do it here. The grade is a word."
+    ),
+    (
+        "Can you write a Python function for our grading? It gets the {score} and the number of "
+        "{penalty}, which cost something, and it should return one of our grades."
+    ),
+    (
+        "I'm tired of grading by hand. Please write a Python function that gives the right word for the "
+        "{score}, taking the {penalty} into account. We also have a small bonus for everybody."
+    ),
 )
 
 
@@ -62,12 +68,20 @@ _READY = (
     ("collection_time", "upload_time", "prints"),
 )
 _READY_REQUESTS = (
-    "My customers always ask when they can collect their {items}. Please write a Python function that gets {when} (in "
-    "minutes since midnight) and the number of {items}, and says the time like on a clock.",
-    "Can you help me with a Python function for my shop? Given {when}, counted in minutes from midnight, and how many "
-    "{items} there are, it should tell when everything is ready. Late orders have to wait.",
-    "I need a Python function that works out when an order of {items} is done. How long we take depends on the number, and "
-    "large orders take longer. Times come in as minutes after midnight.",
+    (
+        "My customers always ask when they can collect their {items}. Please write a Python function that "
+        "gets {when} (in minutes since midnight) and the number of {items}, and says the time like on a "
+        "clock."
+    ),
+    (
+        "Can you help me with a Python function for my shop? Given {when}, counted in minutes from "
+        "midnight, and how many {items} there are, it should tell when everything is ready. Late orders "
+        "have to wait."
+    ),
+    (
+        "I need a Python function that works out when an order of {items} is done. How long we take "
+        "depends on the number, and large orders take longer. Times come in as minutes after midnight."
+    ),
 )
 _NEXT_DAY = ("tomorrow", "next day", "come back tomorrow", "not today")
 
@@ -109,12 +123,18 @@ _AMOUNTS = (
     ("paint_needed", "area", "coats", "litres"),
 )
 _AMOUNT_REQUESTS = (
-    "I need a Python function that tells how many {unit} to use, from the {first} and the {second}. We round to "
-    "what is easy to measure, and there is a smallest amount.",
-    "Please write me a Python function which converts the {first} to {unit} the way we do it. The {second} matters too, and "
-    "the result should be something one can measure.",
-    "Could you write a Python function for the right amount in {unit}? It knows the {first} and the {second}; the rest you "
-    "have to ask me.",
+    (
+        "I need a Python function that tells how many {unit} to use, from the {first} and the {second}. "
+        "We round to what is easy to measure, and there is a smallest amount."
+    ),
+    (
+        "Please write me a Python function which converts the {first} to {unit} the way we do it. The "
+        "{second} matters too, and the result should be something one can measure."
+    ),
+    (
+        "Could you write a Python function for the right amount in {unit}? It knows the {first} and the "
+        "{second}; the rest you have to ask me."
+    ),
 )
 
 

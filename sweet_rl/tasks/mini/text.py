@@ -26,11 +26,18 @@ _LABELS = (
     ("short_code", "product", "code"),
 )
 _LABEL_REQUESTS = (
-    "I need a Python function that makes a {label} from a {text}, the way our old system did. It has to look exactly the "
-    "same, so ask me how it is built.",
-    "Can you write a Python function that cleans up a {text} and turns it into a {label}? It is about the letters, what "
-    "goes between the words, and the length.",
-    "Please write a Python function which gets a {text} and returns a {label}. Short ones are treated a little differently.",
+    (
+        "I need a Python function that makes a {label} from a {text}, the way our old system did. It has "
+        "to look exactly the same, so ask me how it is built."
+    ),
+    (
+        "Can you write a Python function that cleans up a {text} and turns it into a {label}? It is about "
+        "the letters, what goes between the words, and the length."
+    ),
+    (
+        "Please write a Python function which gets a {text} and returns a {label}. Short ones are treated "
+        "a little differently."
+    ),
 )
 
 
@@ -77,10 +84,18 @@ _GAMES = (
     ("tile_value", "tiles", "value"),
 )
 _GAME_REQUESTS = (
-    "We play a word game at home and I want a Python function for the {score} of a {word}. Some letters are special, and so "
-    "are long ones and the beginning.",
-    "Please write a Python function that says what a {word} is worth in our game. I can explain the rules if you ask.",
-    "Could you write me a Python function that gets a {word} and returns its {score}? We made up the rules ourselves.",
+    (
+        "We play a word game at home and I want a Python function for the {score} of a {word}. Some "
+        "letters are special, and so are long ones and the beginning."
+    ),
+    (
+        "Please write a Python function that says what a {word} is worth in our game. I can explain the "
+        "rules if you ask."
+    ),
+    (
+        "Could you write me a Python function that gets a {word} and returns its {score}? We made up the "
+        "rules ourselves."
+    ),
 )
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 

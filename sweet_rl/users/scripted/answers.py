@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import cached_property
 
-from sweet_rl.users.scripted.facts import Fact, Topic
-from sweet_rl.users.scripted.questions import Intent, Question
+from sweet_rl.users.scripted.facts import MAX_REPLY, Fact
+from sweet_rl.users.scripted.questions import Question
+from sweet_rl.users.scripted.topics import POINTED, SHAPES, VAGUE, Topic, phrases
+from sweet_rl.users.scripted.words import numbers_in
 
-_POINTED = frozenset(
-    {Topic.DEFAULT, Topic.EMPTY, Topic.ERROR, Topic.OTHERWISE, Topic.ROUND, Topic.CASE, Topic.ORDER}
-)
-"""Topics that a question is about even when it names other things as well: "is the total rounded?"."""
-
-_SHAPES = frozenset({Topic.INPUT, Topic.OUTPUT})
-_FIXED_TOPICS = _POINTED | _SHAPES | {Topic.RESULT}
+_FIXED = POINTED | SHAPES | {Topic.RESULT}
 """Topics that stay, whatever words the function has."""
-
-_VAGUE_TOPICS = frozenset({Topic.FORMULA, Topic.RESULT})
-"""Topics that anybody may ask about anything: "how do I cook pasta?"."""
 
 _ABSENT = {
     Topic.ROUND: "No rounding is needed, as far as I know.",
@@ -31,17 +22,14 @@ _ABSENT = {
     Topic.EMPTY: "I have no special rule for empty or missing input.",
     Topic.ERROR: "I have no special rule for bad input.",
 }
-_BEYOND = re.compile(
-    r"\b(units?|currency|librar(?:y|ies)|packages?|python version|performance|complexity|time ?zones?|frameworks?"
-    r"|databases?|docstrings?|efficien\w+|memory)\b",
-    re.IGNORECASE,
+_BEYOND = phrases(
+    "unit, units, currency, library, libraries, package, packages, python version, performance, complexity, "
+    "time zone, timezone, framework, database, docstring, efficien*, memory"
 )
 """What functions like these say nothing about."""
 
 _CLOSE = 0.75
-"""A fact not told yet is preferred to a better one already told from this share of its score on."""
-_ALSO = 0.75
-"""A second fact joins the answer from this share of the first one's score on."""
+"""From this share of the best score on, a fact not told yet goes before one told, and a second may join."""
 _TRIVIAL_NUMBERS = frozenset({0.0, 1.0})
 
 
@@ -61,43 +49,47 @@ class Answers:
         """The sentences that answer a question, best first; empty when it cannot be answered."""
         if _is_beyond(question, self._vocabulary):
             return []
-        pointed = question.topics & _POINTED
-        limits = question.topics & {Topic.MINIMUM, Topic.MAXIMUM}
-        pointed |= frozenset(limit for limit in limits if any(limit in fact.topics for fact in self._facts))
+        pointed = self._pointed(question)
+        absent = [_ABSENT[topic] for topic in sorted(pointed) if topic in _ABSENT]
         ranked = self._rank(question, pointed)
+        if not ranked and not absent:
+            ranked = self._rank(question, frozenset())
         if not ranked:
-            return [_ABSENT[topic] for topic in sorted(pointed) if topic in _ABSENT][:1]
+            return absent[:1]
         best_score, best = ranked[0]
-        fresh = [fact for score, fact in ranked if score >= _CLOSE * best_score and not self._told(fact)]
-        if not fresh:
-            return [_lead(question, best, repeated=True)]
-        also = [
-            fact.text
+        shapes = question.topics & best.topics & SHAPES
+        fresh = [
+            fact
             for score, fact in ranked
-            if score >= _ALSO * best_score and fact in fresh[1:] and _adds_to(fresh[0], fact)
+            if score >= _CLOSE * best_score and shapes <= fact.topics and not self._told(fact)
         ]
-        return [_lead(question, fresh[0], repeated=False), *also[:1]]
+        if not fresh:
+            return [_after(_opening(question, best, repeated=True), best)]
+        also = [fact.text for fact in fresh[1:] if _adds_to(fresh[0], fact)]
+        return [_after(_opening(question, fresh[0], repeated=False), fresh[0]), *also[:1]]
 
     def more(self) -> str | None:
         """One fact not told yet, those with constants first; None when everything has been told."""
         untold = [fact for fact in self._facts if not fact.parts and not self._told(fact)]
-        weighty = [
-            fact for fact in untold if _constants(fact) and not fact.topics & {Topic.INPUT, Topic.OUTPUT}
-        ]
+        weighty = [fact for fact in untold if _gives_constants(fact) and not fact.topics & SHAPES]
         return next((fact.text for fact in (*weighty, *untold)), None)
 
-    def missing(self, proposal: str, numbers: frozenset[float], texts: frozenset[str]) -> str | None:
-        """The first fact not told whose constants a proposal does not mention; None when there is none."""
+    def objection(self, proposal: str) -> str | None:
+        """What a proposal seems to have forgotten; None when it mentions every constant."""
+        numbers = numbers_in(proposal) | _TRIVIAL_NUMBERS
         for fact in self._facts:
-            if fact.parts or fact.topics & _SHAPES or self._told(fact):
+            if fact.parts or fact.topics & SHAPES:
                 continue
-            absent = {number for number in fact.numbers - _TRIVIAL_NUMBERS if number not in numbers}
-            unquoted = {
-                text for text in fact.texts if text not in texts and text not in proposal and "[" not in text
-            }
-            if absent or unquoted:
-                return _lower(fact.text)
+            unsaid = [text for text in fact.texts if text not in proposal and "[" not in text]
+            if unsaid or not fact.numbers <= numbers:
+                return _after("I can't judge it all, but keep in mind: ", fact)
         return None
+
+    def _pointed(self, question: Question) -> frozenset[Topic]:
+        """The topics to which an answer must keep; a limit only if the function has such a limit."""
+        limits = question.topics & {Topic.MINIMUM, Topic.MAXIMUM}
+        known = frozenset(limit for limit in limits if any(limit in fact.topics for fact in self._facts))
+        return question.topics & POINTED | known
 
     @cached_property
     def _vocabulary(self) -> frozenset[str]:
@@ -111,7 +103,7 @@ class Answers:
 
     def _rank(self, question: Question, pointed: frozenset[Topic]) -> list[tuple[float, Fact]]:
         foreign = bool(question.subject) and not question.subject & (self._vocabulary | self._public)
-        topics = self._topics(question) - (_VAGUE_TOPICS if foreign else frozenset())
+        topics = self._topics(question) - (VAGUE if foreign else frozenset())
         scored = []
         for fact in self._facts:
             if pointed and not fact.topics & pointed:
@@ -126,17 +118,18 @@ class Answers:
         return frozenset(
             topic
             for topic, words in question.triggers.items()
-            if topic in _FIXED_TOPICS or not words or not words <= self._vocabulary
+            if topic in _FIXED or not words or not words <= self._vocabulary
         )
 
     def _score(self, question: Question, fact: Fact, topics: frozenset[Topic]) -> float:
-        words = sum(self._rarity[word] for word in question.words & fact.words)
-        words += 0.5 * sum(self._rarity[word] for word in question.words & fact.head)
+        # fsum: the order of a set must not decide between two facts.
+        words = math.fsum(self._rarity[word] for word in question.words & fact.words)
+        words += 0.5 * math.fsum(self._rarity[word] for word in question.words & fact.head)
         constants = len(question.numbers & fact.numbers) + 1.5 * len(question.texts & fact.texts)
         score = words + constants + 0.8 * len(topics & fact.topics)
-        if fact.topics & _SHAPES:
-            score *= 0.7 if question.topics & _SHAPES else 0.5
-        return score if _constants(fact) else 0.8 * score
+        if fact.topics & SHAPES and Topic.LABEL not in topics & fact.topics:
+            score *= 0.7 if question.topics & SHAPES else 0.5
+        return score if _gives_constants(fact) else 0.8 * score
 
     def _told(self, fact: Fact) -> bool:
         if fact.text.casefold() in self._said:
@@ -150,23 +143,32 @@ def _is_beyond(question: Question, vocabulary: frozenset[str]) -> bool:
     return bool(_BEYOND.search(question.text)) and not question.subject & vocabulary
 
 
-def _constants(fact: Fact) -> bool:
+def _gives_constants(fact: Fact) -> bool:
     return bool(fact.numbers or fact.texts)
 
 
 def _adds_to(first: Fact, second: Fact) -> bool:
     """Whether a second fact says something new, and gives away a constant with it."""
-    if second.text in first.parts or first.text in second.parts or not _constants(second):
+    if second.text in first.parts or first.text in second.parts or not _gives_constants(second):
         return False
     return not (second.numbers <= first.numbers and second.texts <= first.texts)
 
 
-def _lead(question: Question, fact: Fact, *, repeated: bool) -> str:
-    """The fact, after a "yes" or "no" where the question wants one and the fact decides it."""
+def _opening(question: Question, fact: Fact, *, repeated: bool) -> str:
+    """A yes or a no where the question wants one and the fact decides it."""
     verdict = _verdict(question, fact) if question.polar else None
     if verdict is not None:
-        return f"{'Yes' if verdict else 'No'}, {_lower(fact.text)}"
-    return f"As I said, {_lower(fact.text)}" if repeated else fact.text
+        return "Yes, " if verdict else "No, "
+    return "As I said, " if repeated else ""
+
+
+def _after(opening: str, fact: Fact) -> str:
+    """The fact after an opening, if there is room for one."""
+    if not opening or len(opening) + len(fact.text) > MAX_REPLY:
+        return fact.text
+    first = fact.text.split(" ", 1)[0]
+    is_name = len(first) == 1 or first.startswith(('"', "'"))
+    return opening + (fact.text if is_name else fact.text[:1].lower() + fact.text[1:])
 
 
 def _verdict(question: Question, fact: Fact) -> bool | None:
@@ -181,8 +183,3 @@ def _verdict(question: Question, fact: Fact) -> bool | None:
     if Topic.ROUND in question.topics & fact.topics:
         return True
     return None
-
-
-def _lower(text: str) -> str:
-    first = text.split(" ", 1)[0]
-    return text if len(first) == 1 or first.startswith(('"', "'")) else text[:1].lower() + text[1:]

@@ -22,9 +22,6 @@ from sweet_rl.users.scripted.nouns import (
 if TYPE_CHECKING:
     from sweet_rl.users.scripted.english import Speaker
 
-TEXT_METHODS = frozenset({"lower", "upper", "strip", "replace", "join", "title", "capitalize", "zfill"})
-"""Methods whose result is text."""
-
 _ASKING = frozenset({"any", "all", "isinstance", "startswith", "endswith", "isdigit", "isnumeric", "isalpha"})
 Options = Mapping[str, ast.expr]
 Arguments = Sequence[ast.expr]
@@ -42,12 +39,24 @@ def say_call(node: ast.Call, speaker: Speaker) -> Phrase:
             return Phrase(f"whether {speaker.clause(node)}", Level.PHRASE)
         case ast.Name(id=name) if name in _BUILTINS and node.args:
             return _BUILTINS[name](speaker, node.args, options)
+        case ast.Attribute(value=owner, attr="replace") if _removes(node.args):
+            return Phrase(
+                f"{speaker.held(owner)} without any {_kind_of_sign(node.args[0], speaker)}", Level.SUM
+            )
         case ast.Attribute(value=owner, attr=attr) if (attr, len(node.args)) in _METHODS:
             template = _METHODS[attr, len(node.args)]
             words = template.format(speaker.held(owner), *(speaker.held(arg) for arg in node.args))
-            return Phrase(words, Level.ATOM if words.startswith(("the ", "how ")) else Level.SUM)
+            return Phrase(words, Level.ATOM if template.startswith(("the ", "how ")) else Level.SUM)
         case _:
             raise Unspeakable
+
+
+def _removes(args: Arguments) -> bool:
+    return len(args) == 2 and isinstance(args[1], ast.Constant) and not args[1].value
+
+
+def _kind_of_sign(sign: ast.expr, speaker: Speaker) -> str:
+    return "spaces" if isinstance(sign, ast.Constant) and sign.value == " " else speaker.say(sign)
 
 
 _METHODS: dict[tuple[str, int], str] = {
@@ -127,7 +136,7 @@ def _extreme(most: str, limit: str) -> Callable[[Speaker, Arguments, Options], P
     def say(speaker: Speaker, args: Arguments, options: Options) -> Phrase:
         if len(args) == 1:
             return Phrase(_best_of(speaker, args[0], options, most))
-        if len(args) == 2 and not options:  # noqa: PLR2004 - a value and its limit
+        if len(args) == 2 and not options:
             edges = [arg for arg in args if isinstance(arg, ast.Constant)]
             others = [arg for arg in args if not isinstance(arg, ast.Constant)]
             if len(edges) == 1:

@@ -60,6 +60,7 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt,
     ast.LtE: ast.GtE,
 }
+_EQUALITY = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 _TYPES = {
     "str": "text",
     "list": "a list",
@@ -99,8 +100,8 @@ def ladder(previous: ast.expr, current: ast.expr, speaker: Speaks) -> str | None
     """
     match previous, current:
         case (
-            ast.Compare(left=left, ops=[above], comparators=[ast.Constant(value=edge)]),
-            ast.Compare(left=same, ops=[below], comparators=[ast.Constant(value=limit)]),
+            ast.Compare(left=left, ops=[above], comparators=[ast.Constant(value=int() | float() as edge)]),
+            ast.Compare(left=same, ops=[below], comparators=[ast.Constant(value=int() | float() as limit)]),
         ) if ast.dump(left) == ast.dump(same) and {type(above), type(below)} <= _MIRRORED.keys():
             if _upward(above) == _upward(below):
                 return (
@@ -144,7 +145,7 @@ def _compare(
     *,
     negated: bool,
 ) -> str:
-    if len(ops) == 2:  # noqa: PLR2004 - low <= x < high
+    if len(ops) == 2:
         middle = comparators[0]
         mirrored = _MIRRORED.get(type(ops[0]))
         if mirrored is None or negated:
@@ -162,25 +163,31 @@ def _compare(
 def _comparison(left: ast.expr, op: type[ast.cmpop], right: ast.expr, speaker: Speaks) -> str:
     if op in (ast.In, ast.NotIn):
         return _membership(left, right, speaker, negated=op is ast.NotIn)
+    if (asked := _question_of_truth(left, op, right)) is not None:
+        value, truth = asked
+        return _truth(value, speaker, negated=not truth)
     match left, right:
-        case _, ast.Constant(value=bool(value)) if op in (ast.Eq, ast.NotEq, ast.Is, ast.IsNot):
-            return _truth(left, speaker, negated=value == (op in (ast.NotEq, ast.IsNot)))
-        case ast.Call(func=ast.Name(id="len"), args=[counted]), ast.Constant(value=0):
-            if op in (ast.Eq, ast.LtE):
-                return _truth(counted, speaker, negated=True)
-            if op in (ast.Gt, ast.NotEq):
-                return _truth(counted, speaker, negated=False)
-        case ast.BinOp(op=ast.Mod(), left=number, right=divisor), ast.Constant(value=0) if op in (
-            ast.Eq,
-            ast.NotEq,
-        ):
+        case ast.BinOp(op=ast.Mod(), left=number, right=divisor), ast.Constant(value=0) if op in _EQUALITY:
             subject = speaker.say(number)
             word = "" if op is ast.Eq else "not "
             return f"{subject} {be(subject)} {word}a multiple of {speaker.say(divisor)}"
     subject, word = speaker.say(left), _COMPARISONS[op]
-    if op in (ast.Eq, ast.NotEq) and not isinstance(right, ast.Constant):
+    if op in _EQUALITY and not isinstance(right, ast.Constant):
         word = f"{word} the same as".strip()
     return " ".join(filter(None, (subject, be(subject), word, speaker.say(right))))
+
+
+def _question_of_truth(left: ast.expr, op: type[ast.cmpop], right: ast.expr) -> tuple[ast.expr, bool] | None:
+    """`flag == False`, `items == []` and `len(items) == 0` as the value and the truth that is asked of it."""
+    match left, right:
+        case _, ast.Constant(value=bool(value)) if op in _EQUALITY:
+            return left, value == (op in (ast.Eq, ast.Is))
+        case _, ast.List(elts=[]) | ast.Dict(keys=[]) if op in (ast.Eq, ast.NotEq):
+            return left, op is ast.NotEq
+        case ast.Call(func=ast.Name(id="len"), args=[counted]), ast.Constant(value=0):
+            return None if op in (ast.GtE, ast.Lt) else (counted, op in (ast.Gt, ast.NotEq))
+        case _:
+            return None
 
 
 def _membership(left: ast.expr, right: ast.expr, speaker: Speaks, *, negated: bool) -> str:

@@ -1,13 +1,14 @@
 """Python expressions as noun phrases: `price * (1 + rate)` -> "the price times (1 plus the rate)".
 
-Statements are the business of `facts`; conditions are in `conditions`, calls in `calls`. Whatever has no short
-wording raises `Unspeakable`, and the fact that needed it is left out rather than told wrongly.
+Statements are the business of `statements`; conditions are in `conditions`, calls in `calls`. Whatever has no
+short wording raises `Unspeakable`, and the fact that needed it is left out rather than told wrongly.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable
+from typing import Any
 
 from sweet_rl.users.scripted import calls
 from sweet_rl.users.scripted.conditions import clause
@@ -23,11 +24,13 @@ from sweet_rl.users.scripted.nouns import (
     singular,
     the,
 )
+from sweet_rl.users.scripted.scope import Scope
 
 _MAX_NESTING = 24
 _MAX_WORDS_IN_LITERAL = 12
 
 
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _OPERATORS: dict[type[ast.operator], tuple[str, Level]] = {
     ast.Add: ("plus", Level.SUM),
     ast.Sub: ("minus", Level.SUM),
@@ -37,16 +40,33 @@ _OPERATORS: dict[type[ast.operator], tuple[str, Level]] = {
 }
 
 
-class Speaker(ast.NodeVisitor):
-    """Words the expressions of one function.
+class Speaker:
+    """Words the expressions of one function, given what is known of its variables."""
 
-    Args:
-        kinds: what each variable holds ("text", "list", "dict", "number", "flag"), as far as known.
-        indexes: loop counters, with the list they run over (`for i in range(len(prices))` -> {"i": "prices"}).
-    """
-
-    def __init__(self, kinds: Mapping[str, str], indexes: Mapping[str, str]) -> None:
-        self._kinds, self._indexes, self._depth = kinds, indexes, 0
+    def __init__(self, scope: Scope) -> None:
+        self._scope, self._depth = scope, 0
+        self._wordings: dict[type[ast.expr], Callable[[Any], Phrase]] = {
+            ast.Name: self._name,
+            ast.Constant: self._constant,
+            ast.Attribute: self._attribute,
+            ast.UnaryOp: self._unary,
+            ast.BinOp: self._binary,
+            ast.Compare: self._condition,
+            ast.BoolOp: self._condition,
+            ast.IfExp: self._choice,
+            ast.Subscript: self._subscript,
+            ast.Call: self._call,
+            ast.List: self._list,
+            ast.Tuple: self._several,
+            ast.Set: self._several,
+            ast.Dict: self._dictionary,
+            ast.JoinedStr: self._template,
+            ast.ListComp: self._made_list,
+            ast.SetComp: self._made_set,
+            ast.DictComp: self._made_dictionary,
+            ast.GeneratorExp: self._made,
+            ast.Lambda: self._lambda,
+        }
 
     def say(self, node: ast.expr) -> str:
         """The expression as a noun phrase.
@@ -60,12 +80,11 @@ class Speaker(ast.NodeVisitor):
         """The expression in words, with how tightly they hold together."""
         self._depth += 1
         try:
-            if self._depth > _MAX_NESTING:
+            if self._depth > _MAX_NESTING or type(node) not in self._wordings:
                 raise Unspeakable
-            said = self.visit(node)
+            return self._wordings[type(node)](node)
         finally:
             self._depth -= 1
-        return said if isinstance(said, Phrase) else Phrase(said)
 
     def held(self, node: ast.expr, level: Level = Level.ATOM) -> str:
         """The expression, in brackets if it is looser than `level`."""
@@ -78,49 +97,29 @@ class Speaker(ast.NodeVisitor):
 
     def kind(self, node: ast.expr) -> str:
         """What the expression holds, as far as known."""
-        match node:
-            case ast.Name(id=name):
-                return self._kinds.get(name, "")
-            case ast.Constant(value=str()) | ast.JoinedStr():
-                return "text"
-            case ast.Call(func=ast.Attribute(attr=attr)) if attr in calls.TEXT_METHODS:
-                return "text"
-            case ast.Call(func=ast.Name(id="str")):
-                return "text"
-            case ast.List() | ast.ListComp():
-                return "list"
-            case ast.Dict() | ast.DictComp():
-                return "dict"
-            case ast.BinOp(op=ast.Add(), left=left, right=right) | ast.IfExp(body=left, orelse=right):
-                return self.kind(left) or self.kind(right)
-            case _:
-                return ""
+        return self._scope.kind(node)
 
-    def generic_visit(self, node: ast.AST) -> Phrase:
-        """Everything without a wording of its own."""
-        raise Unspeakable(type(node).__name__)
+    def _name(self, node: ast.Name) -> Phrase:
+        return Phrase(f"position {node.id}" if node.id in self._scope.indexes else the(node.id))
 
-    def visit_Name(self, node: ast.Name) -> Phrase:
-        return Phrase(f"position {node.id}" if node.id in self._indexes else the(node.id))
-
-    def visit_Constant(self, node: ast.Constant) -> Phrase:
+    def _constant(self, node: ast.Constant) -> Phrase:
         return Phrase(constant(node.value))
 
-    def visit_Attribute(self, node: ast.Attribute) -> Phrase:
+    def _attribute(self, node: ast.Attribute) -> Phrase:
         if isinstance(node.value, ast.Name) and node.value.id == "math":
             return Phrase(node.attr)
         return Phrase(f"{the(node.attr)} of {self.held(node.value)}")
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Phrase:
+    def _unary(self, node: ast.UnaryOp) -> Phrase:
         match node:
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=number)):
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
                 return Phrase(f"-{number}")
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return Phrase(f"minus {self.held(operand)}", Level.PRODUCT)
             case _:
                 return Phrase(f"whether {self.clause(node)}", Level.PHRASE)
 
-    def visit_BinOp(self, node: ast.BinOp) -> Phrase:
+    def _binary(self, node: ast.BinOp) -> Phrase:
         text = "text" in (self.kind(node.left), self.kind(node.right))
         match node.op:
             case ast.Add() if text:
@@ -134,7 +133,7 @@ class Speaker(ast.NodeVisitor):
             case ast.FloorDiv():
                 inner = f"{self.held(node.left)} divided by {self.held(node.right)}"
                 return Phrase(f"{inner} rounded down", Level.SUM)
-            case ast.Pow() if isinstance(node.right, ast.Constant) and node.right.value == 2:  # noqa: PLR2004
+            case ast.Pow() if isinstance(node.right, ast.Constant) and node.right.value == 2:
                 return Phrase(f"{self.held(node.left)} squared")
         if type(node.op) not in _OPERATORS:
             raise Unspeakable
@@ -144,21 +143,19 @@ class Speaker(ast.NodeVisitor):
         right = Level.PRODUCT if isinstance(node.op, ast.Sub) else tighter
         return Phrase(f"{self.held(node.left, level)} {word} {self.held(node.right, right)}", level)
 
-    def visit_Compare(self, node: ast.Compare) -> Phrase:
+    def _condition(self, node: ast.Compare | ast.BoolOp) -> Phrase:
         return Phrase(f"whether {self.clause(node)}", Level.PHRASE)
 
-    visit_BoolOp = visit_Compare  # type: ignore[assignment]  # noqa: N815 - both are conditions used as values
-
-    def visit_IfExp(self, node: ast.IfExp) -> Phrase:
+    def _choice(self, node: ast.IfExp) -> Phrase:
         words = f"{self.say(node.body)} if {self.clause(node.test)}, otherwise {self.say(node.orelse)}"
         return Phrase(words, Level.PHRASE)
 
-    def visit_Subscript(self, node: ast.Subscript) -> Phrase:
+    def _subscript(self, node: ast.Subscript) -> Phrase:
         value = self.held(node.value)
         match node.slice:
             case ast.Constant(value=str(key)):
                 return Phrase(f"the {quote(key)} of {value}")
-            case ast.Name(id=index) if isinstance(node.value, ast.Name) and index in self._indexes:
+            case ast.Name(id=index) if isinstance(node.value, ast.Name) and index in self._scope.indexes:
                 return Phrase(f"the {singular(bare(value))}" if is_plural(value) else f"each item of {value}")
             case ast.Slice():
                 things = "characters" if self.kind(node.value) == "text" else "items"
@@ -190,25 +187,23 @@ class Speaker(ast.NodeVisitor):
             case _:
                 raise Unspeakable
 
-    def visit_Call(self, node: ast.Call) -> Phrase:
+    def _call(self, node: ast.Call) -> Phrase:
         return calls.say_call(node, self)
 
-    def visit_List(self, node: ast.List) -> Phrase:
+    def _list(self, node: ast.List) -> Phrase:
         if not node.elts:
             return Phrase("an empty list")
-        return Phrase(f"the list {self._items(node.elts)}", Level.PHRASE)
+        return Phrase(f"a list with {self._items(node.elts)}", Level.PHRASE)
 
-    def visit_Tuple(self, node: ast.Tuple) -> Phrase:
+    def _several(self, node: ast.Tuple | ast.Set) -> Phrase:
         return Phrase(self._items(node.elts), Level.PHRASE)
-
-    visit_Set = visit_Tuple  # type: ignore[assignment]  # noqa: N815
 
     def _items(self, items: list[ast.expr]) -> str:
         if len(items) > _MAX_WORDS_IN_LITERAL:
             raise Unspeakable
         return enumerate_words([self.held(item, Level.SUM) for item in items])
 
-    def visit_Dict(self, node: ast.Dict) -> Phrase:
+    def _dictionary(self, node: ast.Dict) -> Phrase:
         if not node.keys:
             return Phrase("an empty dictionary")
         if len(node.keys) > _MAX_WORDS_IN_LITERAL:
@@ -225,13 +220,13 @@ class Speaker(ast.NodeVisitor):
         ]
         return Phrase(f"a dictionary with {enumerate_words(entries)}", Level.PHRASE)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> Phrase:
+    def _template(self, node: ast.JoinedStr) -> Phrase:
         return Phrase(quote("".join(self._part(part) for part in node.values)))
 
     def _part(self, part: ast.expr) -> str:
         match part:
-            case ast.Constant(value=text):
-                return str(text)
+            case ast.Constant(value=str(text)):
+                return text
             case ast.FormattedValue(value=value, format_spec=spec):
                 return f"[{bare(self.say(value))}{self._format(spec)}]"
             case _:
@@ -250,20 +245,20 @@ class Speaker(ast.NodeVisitor):
             case _:
                 raise Unspeakable
 
-    def visit_ListComp(self, node: ast.ListComp) -> Phrase:
+    def _made_list(self, node: ast.ListComp) -> Phrase:
         return Phrase(f"the list of {self.each(node.elt, node.generators)}", Level.PHRASE)
 
-    def visit_SetComp(self, node: ast.SetComp) -> Phrase:
+    def _made_set(self, node: ast.SetComp) -> Phrase:
         return Phrase(f"the distinct values of {self.each(node.elt, node.generators)}", Level.PHRASE)
 
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Phrase:
+    def _made(self, node: ast.GeneratorExp) -> Phrase:
         return Phrase(self.each(node.elt, node.generators), Level.PHRASE)
 
-    def visit_DictComp(self, node: ast.DictComp) -> Phrase:
+    def _made_dictionary(self, node: ast.DictComp) -> Phrase:
         words = f"a dictionary from {self.say(node.key)} to {self.each(node.value, node.generators)}"
         return Phrase(words, Level.PHRASE)
 
-    def visit_Lambda(self, node: ast.Lambda) -> Phrase:
+    def _lambda(self, node: ast.Lambda) -> Phrase:
         return self.phrase(node.body)
 
     def each(self, item: ast.expr, generators: list[ast.comprehension]) -> str:
@@ -282,29 +277,21 @@ class Speaker(ast.NodeVisitor):
 
     def every(self, target: ast.expr, source: ast.expr) -> str:
         """What a loop runs over: `for player in players` -> "each player"."""
-        match target, source:
-            case _, ast.Call(
-                func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[listed])]
-            ):
-                return f"each position in {self.say(listed)}"
-            case ast.Name(id="_"), ast.Call(func=ast.Name(id="range"), args=[rounds]):
-                return f"each of {self.held(rounds)} rounds"
-            case _, ast.Call(func=ast.Name(id="zip"), args=args) if args:
-                return f"each matching {enumerate_words([self._one_of(arg) for arg in args])}"
-            case ast.Tuple(elts=[_, item]), ast.Call(func=ast.Name(id="enumerate"), args=[listed, *_]):
-                return self.every(item, listed)
-            case ast.Name(id=name), ast.Name(id=plural) if singular(bare(the(plural))).endswith(
-                bare(the(name))
-            ):
-                return f"each {bare(the(name))}"
-            case ast.Tuple(elts=elts), _:
-                names = enumerate_words([bare(self.say(item)) for item in elts])
-                return f"each {names} in {self.say(source)}"
-            case _:
-                return f"each {bare(self.say(target))} in {self.say(source)}"
+        if isinstance(source, ast.Call) and isinstance(source.func, ast.Name):
+            match source.func.id, source.args, target:
+                case "range", [ast.Call(func=ast.Name(id="len"), args=[listed])], _:
+                    return f"each position in {self.say(listed)}"
+                case "range", [rounds], ast.Name(id="_"):
+                    return f"each of {self.held(rounds)} rounds"
+                case "zip", [_, *_] as zipped, ast.Tuple(elts=names):
+                    together = enumerate_words([self.say(arg) for arg in zipped])
+                    return f"each {self._bare(names)} at the same place in {together}"
+                case "enumerate", [listed, *_], ast.Tuple(elts=[_, item]):
+                    return self.every(item, listed)
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        one = self._bare(names)
+        collection = self.say(source)
+        return f"each {one}" if singular(bare(collection)).endswith(one) else f"each {one} in {collection}"
 
-    def _one_of(self, node: ast.expr) -> str:
-        return singular(bare(self.say(node)))
-
-
-_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+    def _bare(self, names: list[ast.expr]) -> str:
+        return enumerate_words([bare(self.say(name)) for name in names])

@@ -10,13 +10,10 @@ from collections.abc import Sequence
 
 from sweet_rl.types import Message, UserContext, UserReply
 from sweet_rl.users.scripted.answers import Answers
-from sweet_rl.users.scripted.facts import facts_of
+from sweet_rl.users.scripted.facts import MAX_REPLY, facts_of
 from sweet_rl.users.scripted.guard import recites
 from sweet_rl.users.scripted.questions import Intent, Question, questions_in
-from sweet_rl.users.scripted.words import numbers_in, quotes_in, stems
-
-MAX_REPLY = 400
-"""Characters; the published world cuts replies there (spec §3.2)."""
+from sweet_rl.users.scripted.words import stems
 
 _DONT_KNOW = (
     "I don't know about that.",
@@ -87,10 +84,7 @@ def _sentences(answers: Answers, asked: str, turn: int) -> list[str]:
 
 def _answer(answers: Answers, question: Question, asked: str) -> list[str]:
     if question.intent is Intent.CONFIRM:
-        missing = answers.missing(asked, numbers_in(asked), quotes_in(asked))
-        return [
-            f"I can't judge the code, but keep in mind: {missing}" if missing else "It sounds right to me."
-        ]
+        return [answers.objection(asked) or "It sounds right to me."]
     if question.intent is Intent.MORE:
         more = answers.more()
         return [more] if more else []
@@ -100,7 +94,7 @@ def _answer(answers: Answers, question: Question, asked: str) -> list[str]:
 def _join(sentences: Sequence[str]) -> str:
     """The first sentence, and the second if both fit."""
     both = " ".join(sentences[:2])
-    return both if len(both) <= MAX_REPLY else sentences[0][:MAX_REPLY]
+    return both if len(both) <= MAX_REPLY else sentences[0]
 
 
 def _one_of(phrases: Sequence[str], turn: int) -> str:

@@ -72,7 +72,7 @@ def singular(words: str) -> str:
 
 def is_plural(phrase: str) -> bool:
     """Whether "are" follows rather than "is": looks at the head noun, before any "of"."""
-    head = phrase.split(" of ")[0].split()
+    head = phrase.split(" of ", maxsplit=1)[0].split()
     return bool(head) and head[0] == "the" and singular(head[-1]) != head[-1]
 
 

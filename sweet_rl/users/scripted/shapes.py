@@ -86,31 +86,16 @@ def result(function: ast.FunctionDef, speaker: Speaker) -> str:
 
 def _result_kind(value: ast.expr, speaker: Speaker) -> str:
     match value:
-        case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()):
-            return "True or False"
-        case ast.Constant(value=int() | float()):
-            return "a number"
         case ast.Constant(value=None):
-            return "None"
+            said = "None"
         case ast.Tuple(elts=elts):
-            return f"a tuple of {len(elts)} values"
+            said = f"a tuple of {len(elts)} values"
         case ast.Dict(keys=[ast.Constant(value=str()), *_] as keys):
-            texts = [
-                quote(key.value)
-                for key in keys
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            ]
-            return f"a dictionary with {enumerate_words(texts)}"
-        case ast.IfExp(body=body):
-            return _result_kind(body, speaker)
-        case ast.Call(func=ast.Name(id="round" | "int" | "len" | "sum" | "abs")):
-            return "a number"
-        case ast.Call(func=ast.Name(id="sorted")) | ast.Subscript(value=ast.Call(func=ast.Name(id="sorted"))):
-            return "a list"
-        case ast.BinOp(op=ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv()):
-            return "a number"
+            names = [speaker.say(key) for key in keys if isinstance(key, ast.Constant)]
+            said = f"a dictionary with {enumerate_words(names)}"
         case _:
-            return _KINDS.get(speaker.kind(value), "")
+            said = _KINDS.get(speaker.kind(value), "")
+    return said
 
 
 def _is(subject: str) -> str:

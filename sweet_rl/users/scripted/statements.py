@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sweet_rl.users.scripted.conditions import ladder
 from sweet_rl.users.scripted.english import Speaker
@@ -124,7 +125,7 @@ class Reader:
                     yield Said(path.tell(str(outcome)), entries)
                 yield from map(Said, entries)
             case _:
-                if not (path == _Path() and self._begins(statement)):
+                if path.conditions or not self._begins(statement):
                     for outcome in self._outcomes(statement):
                         yield Said(path.tell(str(outcome)))
 
@@ -153,7 +154,7 @@ class Reader:
             return _IN_SPECIAL_CASES if test is not None else _OTHERWISE
 
     def _stands_alone(self, branches: Sequence[_Branch], index: int) -> bool:
-        """Whether a branch can be told without "otherwise": it is the first, the last, or excludes the others."""
+        """Whether a branch can be told by itself: it is the first, the last, or excludes the others."""
         test, before = branches[index].test, branches[index - 1].test
         if index == 0 or test is None or before is None:
             return True
@@ -165,12 +166,12 @@ class Reader:
         tests = [branch.test for branch in branches]
         return all(
             above is not None and below is not None and ladder(above, below, self._speaker) is not None
-            for above, below in zip(tests, tests[1:], strict=False)
+            for above, below in pairwise(tests)
         )
 
     def _summary(self, branches: Sequence[_Branch], path: _Path) -> str | None:
         """The whole decision in one clause: "the fee is 3 if …, 4 if it is …, and 5 otherwise"."""
-        if len(branches) < 2 or any(len(branch.body) != 1 for branch in branches):  # noqa: PLR2004 - one is no choice
+        if len(branches) < 2 or any(len(branch.body) != 1 for branch in branches):
             return None
         outcomes = [list(self._outcomes(branch.body[0])) for branch in branches]
         if any(len(outcome) != 1 for outcome in outcomes):

@@ -11,19 +11,22 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'(?!\w)|`([^`]*)`|“([^”]*)”")
 _ENDINGS = ("ations", "ation", "ingly", "ings", "ing", "ies", "edly", "ed", "es", "ly", "s", "e", "y")
 
-STOP_WORDS = frozenset(
-    """a about above across actually after again agent all also always am an and any anything are as ask at based be
-    because been before being below between both but by calculate calculated calculation can case cases clarify code
-    come could consider considered correct describe details did do does done each either else exactly example explain
-    expect expected first for from function functions further get give given go going good had handle handled handles
-    happen happens has have having he help here hi how i if in include information into is it its just kind know let
-    like look make many may me mean might more most much must my need needed needs no not now of ok on one only or
-    other otherwise our out over particular please provide python questions question quick really right same say see
-    share should so some something specific specify sure take taken takes tell than thank thanks that the their them
-    then there these they thing things this those to too two under understand up us use used user uses using value
-    values want was way we well were what when where whether which while who why will with within without word would
-    write yes you your""".split()
-)
+_STOP_WORDS = """
+a about above across actually after again agent all also always am an and any anything are as ask at
+based be because been before being below between both but by calculate calculated calculation can case
+cases clarify code come could consider considered correct describe details did do does done each either
+else exactly example explain expect expected first for from function functions further get give given go
+going good had handle handled handles happen happens has have having he help here hi how i if in include
+information into is it its just kind know let like look make many may me mean might more most much must
+my need needed needs no not now of ok on one only or other otherwise our out over particular please
+provide python questions question quick really right same say see share should so some something
+specific specify sure take taken takes tell than thank thanks that the their them then there these they
+thing things this those to too two under understand up us use used user uses using value values want was
+way we well were what when where whether which while who why will with within without word would write
+yes you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that carry no meaning here: any question about any function may have them."""
 
 
 @lru_cache(maxsize=8192)
@@ -31,7 +34,7 @@ def stem(word: str) -> str:
     """The word without its ending, so that "rounded", "rounding" and "round" meet."""
     word = word.lower()
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3:  # noqa: PLR2004 - what is left says something
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
     return word
 

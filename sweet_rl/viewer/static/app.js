@@ -32,14 +32,14 @@
   // `open`: on a narrow window, go from the list to the trajectory.
   async function select(row, { open = false } = {}) {
     if (row === null) return;
-    if (open) document.body.dataset.view = "detail";
+    if (open) view("detail");
     if (row === browse.selected) return;
     browse.selected = row;
     list.reveal();
     history.replaceState(null, "", browse.hashOf(row));
     let content;
     try {
-      content = Detail.render(await source.row(row.position), browse, settings, (other) => select(other));
+      content = Detail.render(await source.row(row.position), browse, settings, { select, back: () => view("list") });
     } catch (error) {
       content = [make("p", { class: "nothing", text: `This row could not be loaded: ${error.message}` })];
     }
@@ -47,6 +47,13 @@
     detail.replaceChildren(...content.filter(Boolean));
     detail.scrollTop = 0;
     highlight();
+  }
+
+  // On a narrow window there is room for one of "list" and "detail"; the other takes the focus with it.
+  function view(name) {
+    document.body.dataset.view = name;
+    if (!byId("list").checkVisibility()) detail.focus({ preventScroll: true });
+    else if (!detail.checkVisibility()) list.focus();
   }
 
   addEventListener("hashchange", () => select(browse.rowOf(location.hash), { open: true }));
@@ -127,8 +134,14 @@
 
   async function runSearch() {
     const text = search.value;
-    const found = text.trim() ? new Set(await source.search(text)) : null;
-    if (text !== search.value) return;
+    let found;
+    try {
+      found = text.trim() ? new Set(await source.search(text)) : null;
+    } catch (error) {
+      byId("count").textContent = `The search failed: ${error.message}`;
+      return;
+    }
+    if (text !== search.value) return; // somebody typed on meanwhile
     browse.found = found;
     refilter();
     highlight();
@@ -170,7 +183,7 @@
     "]": () => select(browse.sibling(1)),
     "[": () => select(browse.sibling(-1)),
     "/": () => {
-      document.body.dataset.view = "list";
+      view("list");
       search.select();
     },
     "?": () => byId("help").showModal(),

@@ -34,18 +34,19 @@ const Detail = (() => {
   const folds = new WeakMap(); // a folded text to the function that shows or hides it
   const FENCE = /```([^\n`]*)\n([\s\S]*?)(?:```|$)/g;
 
-  // settings: {thoughts, prompts}: whether those are open.
-  function render(row, browse, settings, onSelect) {
+  // settings: {thoughts, prompts}: whether those are open. actions: {select(row), back()}.
+  function render(row, browse, settings, actions) {
     const passed = row.tests.filter((test) => test.outcome === "passed").length;
     const graded = row.tests.some((test) => test.outcome !== undefined);
     return [
-      header(row, browse, onSelect),
+      header(row, browse, actions),
       section("dialogue", "Dialogue", [], chat(row, settings)),
       section("answer", "Answer and hidden function", ...comparison(row)),
       section(
         "tests",
         "Hidden tests",
         graded ? [make("span", { text: `${passed} of ${row.tests.length} passed` })] : [],
+        gradingNotes(row),
         tests(row, graded),
       ),
       provenance(row),
@@ -63,7 +64,7 @@ const Detail = (() => {
 
   // ---- header
 
-  function header(row, browse, onSelect) {
+  function header(row, browse, actions) {
     const { agent_model: agent, env_model: human } = row.provenance;
     const facts = [
       ["Agent", agent],
@@ -77,9 +78,9 @@ const Detail = (() => {
       make(
         "div",
         { class: "detail-title" },
-        make("button", { class: "ghost back", type: "button", text: "← List", onclick: () => (document.body.dataset.view = "list") }),
+        make("button", { class: "ghost back", type: "button", text: "← List", onclick: actions.back }),
         make("h2", { text: browse.tasks[browse.selected.task].summary || "(no description)", title: row.description }),
-        repeats(browse, onSelect),
+        repeats(browse, actions),
       ),
       make(
         "div",
@@ -113,18 +114,18 @@ const Detail = (() => {
     return shown;
   }
 
-  function repeats(browse, onSelect) {
+  function repeats(browse, actions) {
     const rows = browse.repeats[browse.selected.task];
     const step = (by, label, text) => {
       const target = browse.sibling(by);
-      return make("button", { class: "ghost", type: "button", "aria-label": label, title: label, text, disabled: target === null, onclick: () => onSelect(target) });
+      return make("button", { class: "ghost", type: "button", "aria-label": label, title: label, text, disabled: target === null, onclick: () => actions.select(target) });
     };
     return make(
       "div",
       { class: "stepper" },
       rows.length > 1 ? step(-1, "Previous repeat ([)", "‹") : null,
       make("span", { text: `Repeat ${browse.selected.repeat}` }),
-      rows.length > 1 ? make("span", { class: "muted", text: `of ${rows.length}` }) : null,
+      rows.length > 1 ? make("span", { class: "muted", text: `${rows.indexOf(browse.selected) + 1} of ${rows.length}` }) : null,
       rows.length > 1 ? step(1, "Next repeat (])", "›") : null,
     );
   }
@@ -304,6 +305,11 @@ const Detail = (() => {
   }
 
   // ---- tests
+
+  function gradingNotes(row) {
+    const notes = Object.entries(row.grading_notes).map(([way, words]) => note(`${Words.phrase(way)} grading: ${words}`));
+    return notes.length ? make("ul", { class: "grading-notes", role: "list" }, notes) : null;
+  }
 
   function tests(row, graded) {
     if (!row.tests.length) return make("p", { class: "muted", text: "The task has none." });

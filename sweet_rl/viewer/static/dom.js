@@ -25,7 +25,8 @@ const Dom = (() => {
 const Words = (() => {
   const number = new Intl.NumberFormat("en");
   const integer = (value) => number.format(value);
-  const reward = (value) => (value === null || value === undefined ? "–" : (Math.round(value * 1000) / 1000).toFixed(2));
+  // Rounded down, so that only what is solved reads 1.00.
+  const reward = (value) => (Math.floor(value * 100 + 1e-9) / 100).toFixed(2);
   const percent = (share) => (Number.isFinite(share) ? `${(100 * share).toFixed(1)} %` : "–");
   const plural = (count, noun) => `${integer(count)} ${noun}${count === 1 ? "" : "s"}`;
   const phrase = (word) => {

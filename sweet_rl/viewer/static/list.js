@@ -149,7 +149,8 @@ class List {
   }
 
   #chip(row) {
-    const facts = [`reward ${Words.reward(row.reward)}`, Words.stop(row.stop).toLowerCase(), Words.plural(row.turns, "turn")];
+    const reward = row.reward === null ? "ungraded" : `reward ${Words.reward(row.reward)}`;
+    const facts = [reward, Words.stop(row.stop).toLowerCase(), Words.plural(row.turns, "turn")];
     const label = `Repeat ${row.repeat}: ${facts.join(", ")}`;
     const faint = this.browse.isListed.has(row) ? "" : " faint";
     const bar = Dom.make("span", { class: "chip-bar" });

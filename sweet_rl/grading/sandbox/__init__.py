@@ -1,0 +1,9 @@
+"""Running code that nobody vouches for: each answer in a process of its own that can do nothing but compute.
+
+`pool` is this side: warm workers, deadlines, results. `inside` is the other side.
+"""
+
+from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, TestValue
+from sweet_rl.grading.sandbox.pool import Sandbox
+
+__all__ = ["Job", "Outcome", "Program", "Sandbox", "TestValue"]

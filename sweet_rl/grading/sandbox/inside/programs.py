@@ -1,0 +1,129 @@
+"""Running one program: definition, tests, values. In the fixed way and in the published one.
+
+This is the code beside which hostile code runs, in a process of its own that is thrown away afterwards. It may be
+patched, killed or lied to by that code; all it can achieve is a wrong value for its own tests.
+"""
+
+from __future__ import annotations
+
+import builtins
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from .canonical import NotPlainData, fingerprint, literal
+
+PASSED, FAILED, VALUE, ERROR, MEMORY, NOT_PLAIN, TIMEOUT, ENDED = range(8)
+"""Outcomes as they are sent. `VALUE` carries a fingerprint to be compared; `ENDED` ends the published run."""
+
+_BUILTINS = dict(vars(builtins))
+"""As they were before any answer could touch them."""
+
+
+class Result(NamedTuple):
+    """One test's outcome."""
+
+    outcome: int
+    value: bytes = b""
+    text: str = ""
+
+
+def run_fixed(source: str, expressions: list[str], own_names: set[str], first: int) -> Iterator[Result]:
+    """Run the definition afresh for each test in one namespace, and evaluate the test's expression.
+
+    `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not run.
+    Builtins that the answer has redefined or patched do not reach the expression, except the names in
+    `own_names`, which the reference defines too.
+    """
+    try:
+        code = compile(source, "<answer>", "exec", dont_inherit=True)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer's
+        for _ in expressions[first:]:
+            yield _error(error)
+        return
+    for expression in expressions[first:]:
+        try:
+            namespace: dict[str, Any] = {"__name__": "answer", "__builtins__": builtins}
+            exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
+            scope = {
+                name: value for name, value in namespace.items() if name not in _BUILTINS or name in own_names
+            }
+            scope["__builtins__"] = dict(_BUILTINS)
+            value = eval(expression.lstrip(" \t"), scope)  # noqa: S307 - likewise
+            yield _describe(value)
+        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too
+            yield _error(error)
+
+
+def run_published(
+    reference: str, answer: str, expressions: list[str], timeout_s: float, first: int
+) -> Iterator[Result]:
+    """The published evaluation of one answer (spec §4.1), defects included, in the sandbox all the same.
+
+    Definition and call run with separate globals and locals; the comparison is the values' own `==`. After a
+    time-out the answer's remaining tests get a twentieth of the time (the published run spends it in full).
+    """
+    shared: dict[str, Any] = {"__name__": "published", "__builtins__": builtins, "signal": signal}
+    limit = timeout_s
+    for expression in expressions[first:]:
+        wanted = _published_value(shared, reference, expression)
+        alarm = _Alarm(limit)
+        try:
+            got = alarm.guard(lambda e=expression: _published_value(shared, answer, e))
+            try:
+                passed = wanted is not None and bool(wanted == got)
+            except ValueError:
+                passed = False
+        except BaseException as error:  # noqa: BLE001 - what the published code does not catch ends its run
+            yield Result(ENDED, text=type(error).__name__)
+            return
+        if alarm.rang:
+            limit = timeout_s / 20
+        yield Result(PASSED if passed else TIMEOUT if alarm.rang else FAILED)
+
+
+def _published_value(shared: dict[str, Any], code: str, expression: str) -> Any:
+    own: dict[str, Any] = {}
+    try:
+        exec(code, shared, own)  # noqa: S102
+        return eval(expression, shared, own)  # noqa: S307
+    except Exception:  # noqa: BLE001 - as published: any exception is None
+        return None
+
+
+class _Alarm:
+    """The published time limit: one SIGALRM that raises inside the answer."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.rang = False
+
+    def guard(self, call: Callable[[], Any]) -> Any:
+        signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        try:
+            return call()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _ring(self, *_: object) -> None:
+        self.rang = True
+        raise TimeoutError
+
+
+def _describe(value: Any) -> Result:
+    try:
+        return Result(VALUE, fingerprint(value), literal(value))
+    except NotPlainData as error:
+        return Result(NOT_PLAIN, text=str(error)[:200])
+    except RecursionError:
+        return Result(NOT_PLAIN, text="nested too deeply")
+
+
+def _error(error: BaseException) -> Result:
+    try:
+        text = f"{type(error).__name__}: {error}"[:300]
+    except BaseException:  # noqa: BLE001 - the error's own words may be hostile
+        text = "an error that cannot be shown"
+    return Result(MEMORY if isinstance(error, MemoryError) else ERROR, text=text)
+

@@ -1,0 +1,197 @@
+"""The warm process that forks a child for each job, and the child.
+
+The zygote never sees a job: the child reads it from a channel of its own, so that no later child can find it in
+inherited memory. The zygote only forks, kills on request, and cleans up.
+
+Messages: the zygote sends `(serial)` with the channel of a new child attached; it is sent `(serial, cpu_s)`: kill
+that child if it has computed for `cpu_s`. Child and outside speak as `read_job` and `_send` show.
+"""
+
+from __future__ import annotations
+
+import gc
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from . import isolation, seccomp
+from .programs import ENDED, Result, run_fixed, run_published
+
+REQUEST = struct.Struct("<Id")
+RESULT = struct.Struct("<IBdII")
+LENGTH = struct.Struct("<I")
+
+
+def main(control: socket.socket, settings: dict[str, Any]) -> None:
+    """Isolate, report the layers that are active, and serve children until the other end closes.
+
+    Args:
+        control: a datagram-like socket pair end to the process outside.
+        settings: "readable" folders, "memory_bytes", "path" for imports.
+    """
+    layers = isolation.enter_namespaces()
+    inner = os.fork() if "process" in layers else 0
+    if inner:  # outside the new process namespace: wait for it to end
+        control.close()
+        os.waitpid(inner, 0)
+        os._exit(0)
+    isolation.die_with_parent()
+    os.setsid()
+    hidden = "mount" in layers and isolation.hide_file_system(settings["readable"])
+    if not hidden:
+        layers = [layer for layer in layers if layer != "mount"]
+    isolation.drop_privileges()
+    if isolation.restrict_files(settings["readable"]):
+        layers.append("Landlock")
+    restrict_calls: Callable[[], None] = lambda: None
+    with suppress(OSError):
+        restrict_calls = seccomp.prepare()
+        layers.append("seccomp")
+    isolation.hide_memory()
+    sys.path[:] = settings["path"]
+    gc.collect()
+    gc.freeze()
+    control.send(marshal.dumps([*layers, "rlimits"]))
+    _Zygote(control, settings, restrict_calls, alone="process" in layers).serve()
+
+
+class _Zygote:
+    def __init__(
+        self,
+        control: socket.socket,
+        settings: dict[str, Any],
+        restrict_calls: Callable[[], None],
+        *,
+        alone: bool,
+    ) -> None:
+        self._control, self._settings, self._restrict_calls = control, settings, restrict_calls
+        self._alone = alone  # process 1 of its own namespace: may kill everybody else
+        self._serial = 0
+
+    def serve(self) -> None:
+        while True:
+            self._serial += 1
+            outer, inner = socket.socketpair()
+            child = os.fork()
+            if child == 0:
+                self._control.close()
+                outer.close()
+                _be_child(inner, self._settings, self._restrict_calls)
+            inner.close()
+            socket.send_fds(self._control, [LENGTH.pack(self._serial)], [outer.fileno()])
+            outer.close()
+            try:
+                self._watch(child)
+            finally:
+                self._clean_up(child)
+
+    def _watch(self, child: int) -> None:
+        """Until the child has ended; kill it when asked to."""
+        ended = os.pidfd_open(child)
+        try:
+            while True:
+                ready, _, _ = select.select([ended, self._control], [], [])
+                if ended in ready:
+                    return
+                request = self._control.recv(REQUEST.size)
+                if not request:
+                    os.kill(child, signal.SIGKILL)
+                    os._exit(0)
+                serial, cpu_s = REQUEST.unpack(request)
+                if serial == self._serial and _cpu_seconds(child) >= cpu_s:
+                    os.kill(child, signal.SIGKILL)
+        finally:
+            os.close(ended)
+
+    def _clean_up(self, child: int) -> None:
+        if self._alone:
+            try:
+                os.kill(-1, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        os.waitpid(child, 0)
+        while self._alone:
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    return
+            except ChildProcessError:
+                return
+
+
+def _cpu_seconds(process: int) -> float:
+    """CPU time of another process: its clock's number is made from its own (clock_getcpuclockid)."""
+    try:
+        return time.clock_gettime((~process << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+def _be_child(
+    channel: socket.socket, settings: dict[str, Any], restrict_calls: Callable[[], None]
+) -> None:
+    """Lock the door, read one job, run it, end. Never returns."""
+    status = 1
+    try:
+        isolation.limit_resources(settings["memory_bytes"], settings["cpu_s"])
+        restrict_calls()
+        _run(channel, _read_job(channel))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _read_job(channel: socket.socket) -> dict[str, Any]:
+    (length,) = LENGTH.unpack(_receive(channel, LENGTH.size))
+    job: dict[str, Any] = marshal.loads(_receive(channel, length))  # noqa: S302 - it comes from outside, from us
+    return job
+
+
+def _receive(channel: socket.socket, length: int) -> bytes:
+    parts = []
+    while length:
+        part = channel.recv(min(length, 1 << 20))
+        if not part:
+            os._exit(0)  # nobody wants anything from this child
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _run(channel: socket.socket, job: dict[str, Any]) -> None:
+    """All programs of the job from test number `first` on; results one by one, or all at once at the end."""
+    number, first, waiting = 0, job["first"], []
+    now = time.process_time
+    send = channel.sendall
+    for program in job["programs"]:
+        expressions = program["expressions"]
+        count = len(expressions)
+        skip = min(max(first - number, 0), count)
+        if job["kind"] == "fixed":
+            results = run_fixed(program["source"], expressions, program["own_names"], skip)
+        else:
+            results = run_published(
+                program["reference"], program["source"], expressions, job["timeout_s"], skip
+            )
+        for offset, result in enumerate(results, start=number + skip):
+            message = _pack(offset, result, now())
+            if job["one_by_one"]:
+                send(message)
+            else:
+                waiting.append(message)
+            if result.outcome == ENDED:
+                break
+        number += count
+    send(b"".join(waiting))
+
+
+def _pack(number: int, result: Result, cpu_s: float) -> bytes:
+    text = result.text.encode("utf-8", "replace")
+    return RESULT.pack(number, result.outcome, cpu_s, len(result.value), len(text)) + result.value + text

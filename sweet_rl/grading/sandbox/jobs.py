@@ -1,0 +1,142 @@
+"""What is asked of the sandbox, and what it answers. The bytes that cross its wall are made and read here."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from sweet_rl.grading.sandbox.inside.zygote import LENGTH, RESULT
+
+MAX_VALUE_BYTES = 64
+MAX_TEXT_BYTES = 16 * 2**10
+
+
+class Outcome(StrEnum):
+    """What came of one test. The first eight are sent from inside, in this order; the rest are seen from here."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    VALUE = "value"
+    ERROR = "error"
+    MEMORY = "memory"
+    NOT_PLAIN = "not_plain_data"
+    TIMEOUT = "timeout"
+    ENDED = "ended"
+    CRASH = "crash"
+
+
+_SENT = tuple(Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A definition and the expressions to evaluate after it.
+
+    Args:
+        source: Python code.
+        expressions: one for each test.
+        own_names: builtins that the definition may replace, since the reference does.
+        reference: for the published way, the code whose values are compared with.
+    """
+
+    source: str
+    expressions: Sequence[str]
+    own_names: Sequence[str] = ()
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one child process does. Only programs that may know of each other belong in one job."""
+
+    kind: Literal["fixed", "published"]
+    programs: Sequence[Program]
+
+    def message(self, *, first: int, one_by_one: bool, timeout_s: float) -> bytes:
+        """The bytes that a child reads: the tests from number `first` on."""
+        body = marshal.dumps(
+            {
+                "kind": self.kind,
+                "first": first,
+                "one_by_one": one_by_one,
+                "timeout_s": timeout_s,
+                "programs": [
+                    {
+                        "source": program.source,
+                        "reference": program.reference,
+                        "expressions": list(program.expressions),
+                        "own_names": set(program.own_names),
+                    }
+                    for program in self.programs
+                ],
+            }
+        )
+        return LENGTH.pack(len(body)) + body
+
+    @property
+    def size(self) -> int:
+        """Number of tests, all programs together."""
+        return sum(len(program.expressions) for program in self.programs)
+
+
+@dataclass(frozen=True, slots=True)
+class TestValue:
+    """One test's result: `fingerprint` for `Outcome.VALUE`, and text to show (a literal, or what went wrong)."""
+
+    __test__ = False  # not a pytest class
+
+    outcome: Outcome
+    fingerprint: bytes = b""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a child has said so far. It is not to be trusted with more than its own results.
+
+    `cpu_s` is what it claims to have computed until its last result; a lie buys it no time beyond the wall clock.
+    """
+
+    first: int
+    size: int
+    values: list[TestValue] = field(default_factory=list)
+    cpu_s: float = 0.0
+    _rest: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        """Take in more bytes.
+
+        Raises:
+            ValueError: they are not what our own code in the child would send.
+        """
+        self._rest += data
+        end = 0
+        for value, cpu_s, end in self._read(self._rest):  # noqa: B007 - the last end is used below
+            self.values.append(value)
+            self.cpu_s = cpu_s
+        self._rest = self._rest[end:]
+        if len(self._rest) > RESULT.size + MAX_VALUE_BYTES + MAX_TEXT_BYTES:
+            raise ValueError("more than one result can hold")
+
+    def _read(self, data: bytes) -> Iterator[tuple[TestValue, float, int]]:
+        position, expected = 0, self.first + len(self.values)
+        while position + RESULT.size <= len(data):
+            number, outcome, cpu_s, value_size, text_size = RESULT.unpack_from(data, position)
+            if (
+                number != expected
+                or number >= self.size
+                or outcome >= len(_SENT) - 1
+                or value_size > MAX_VALUE_BYTES
+                or text_size > MAX_TEXT_BYTES
+            ):
+                raise ValueError("not a result")
+            start, middle = position + RESULT.size, position + RESULT.size + value_size
+            end = middle + text_size
+            if end > len(data):
+                return
+            text = data[middle:end].decode("utf-8", "replace")
+            yield TestValue(_SENT[outcome], data[start:middle], text), cpu_s, end
+            position, expected = end, expected + 1

@@ -1,0 +1,291 @@
+"""This side of the sandbox: warm workers, one job each at a time, a clock over every test.
+
+A job is first run in a burst: all results in one message. Where that takes longer than a moment, its child is
+killed and the job is run again one test at a time, so that it is known which test hangs, and the others count.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from sweet_rl.errors import SandboxError
+from sweet_rl.grading.sandbox.jobs import Job, Outcome, Reply, TestValue
+from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, default_workers
+
+AFTER_A_TIMEOUT = 1 / 20
+"""Share of the time limit that is left for an answer's remaining tests once one has used all of it."""
+
+_WALL = 1.5  # wall-clock seconds for each second of computing: a busy machine must not fail answers
+_BURST = 0.1  # of the time limit: how long a burst may take
+_PUBLISHED_WALL = 3.0  # of the time limit: the published alarm rings inside, this is for what swallows it
+_LOOKAHEAD = 256  # jobs begun before the oldest unfinished one
+
+
+@dataclass(slots=True)
+class _Assignment:
+    """A job on its way through one or more children."""
+
+    number: int
+    job: Job
+    done: list[TestValue] = field(default_factory=list)
+    one_by_one: bool = False
+    timed_out: bool = False
+    asked_to_die: bool = False
+    reply: Reply = field(default_factory=lambda: Reply(0, 0))
+    deadline: float = 0.0
+    hard_deadline: float = 0.0
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: WorkerProcess
+    channel: socket.socket | None = None
+    serial: int = 0
+    work: _Assignment | None = None
+
+
+class Sandbox:
+    """Workers that run jobs under the protection of the kernel. Use it as a context manager.
+
+    Args:
+        workers: processes side by side; default one for each core.
+        timeout_s: seconds of computing for one test, definition included; half as long again by the clock.
+        memory_mb: address space of one child.
+        unsafe_no_sandbox: run even where the kernel offers too little protection.
+
+    Raises:
+        SandboxError: too little protection here; says what is missing and what would help.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | None = None,
+        timeout_s: float = 1.0,
+        memory_mb: int = 512,
+        unsafe_no_sandbox: bool = False,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self._memory_bytes = memory_mb * 2**20
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(workers or default_workers()):
+                self._workers.append(self._start())
+            layers = [worker.process.layers() for worker in self._workers]
+            check_protection(layers[0], unsafe=unsafe_no_sandbox)
+        except BaseException:
+            self.close()
+            raise
+        self.layers: tuple[str, ...] = tuple(layers[0])
+
+    @property
+    def protection(self) -> str:
+        """The layers that are active, for people."""
+        spaces = [name for name in self.layers if name in _NAMESPACES]
+        others = [name for name in self.layers if name not in _NAMESPACES]
+        return "; ".join([*([f"{', '.join(spaces)} namespaces"] if spaces else []), *others])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers and everything in them."""
+        for worker in self._workers:
+            if worker.channel is not None:
+                worker.channel.close()
+            worker.process.close()
+        self._workers.clear()
+        self._selector.close()
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[list[TestValue]]:
+        """Run jobs side by side; yield their results, one for each test, in the order of the jobs.
+
+        Raises:
+            SandboxError: a worker does not come up any more.
+        """
+        numbered = enumerate(jobs)
+        retry: deque[_Assignment] = deque()
+        finished: dict[int, list[TestValue]] = {}
+        next_out = 0
+        exhausted = False
+        running = 0
+        try:
+            while True:
+                for worker in self._workers:
+                    if worker.channel is None or worker.work is not None:
+                        continue
+                    work = retry.popleft() if retry else None
+                    if work is None and not exhausted and next_out + _LOOKAHEAD > running + len(finished):
+                        number, job = next(numbered, (-1, None))
+                        exhausted = job is None
+                        if job is not None:
+                            work = _Assignment(number, job)
+                            running += 1
+                    if work is not None:
+                        self._give(worker, work)
+                while next_out in finished:
+                    yield finished.pop(next_out)
+                    next_out += 1
+                if exhausted and next_out == running:
+                    return
+                for work in self._wait():
+                    if len(work.done) == work.job.size:
+                        finished[work.number] = work.done
+                    else:
+                        retry.append(work)
+        finally:
+            for worker in self._workers:  # the caller has had enough: what still runs is of no use
+                if worker.work is not None:
+                    self._drop(worker)
+
+    def _wait(self) -> list[_Assignment]:
+        """Let something happen; return the assignments that no child is working on any more."""
+        now = time.monotonic()
+        deadlines = [worker.work.deadline for worker in self._workers if worker.work is not None]
+        wait = max(0.0, min(deadlines) - now) if deadlines else 1.0
+        released = []
+        for key, _ in self._selector.select(wait):
+            worker, is_control = key.data
+            if is_control:
+                self._welcome(worker)
+            elif worker.channel is key.fileobj and (work := self._hear(worker)):
+                released.append(work)
+        now = time.monotonic()
+        for worker in self._workers:
+            if worker.work is not None and now >= worker.work.deadline and (work := self._late(worker, now)):
+                released.append(work)
+        return released
+
+    def _give(self, worker: _Worker, work: _Assignment) -> None:
+        """Send the rest of a job to a fresh child."""
+        first = len(work.done)
+        work.reply = Reply(first, work.job.size)
+        worker.work = work
+        message = work.job.message(
+            first=first, one_by_one=work.one_by_one, timeout_s=self.timeout_s * self._share(work)
+        )
+        try:
+            if worker.channel is not None:
+                worker.channel.sendall(message)
+        except OSError:
+            pass  # the child has died already: its silence is noticed by `_hear`
+        self._set_deadline(work)
+
+    def _share(self, work: _Assignment) -> float:
+        return AFTER_A_TIMEOUT if work.timed_out else 1.0
+
+    def _set_deadline(self, work: _Assignment) -> None:
+        now = time.monotonic()
+        limit = self.timeout_s * self._share(work)
+        if not work.one_by_one:
+            work.deadline = now + max(self.timeout_s * _BURST, 0.02)
+        elif work.job.kind == "published":
+            work.deadline = now + self.timeout_s * _PUBLISHED_WALL
+        else:
+            work.deadline = now + limit
+        work.hard_deadline = now + limit * _WALL
+        work.asked_to_die = False
+
+    def _hear(self, worker: _Worker) -> _Assignment | None:
+        """Read what a child says; return its assignment when it has said everything, or nothing any more."""
+        if worker.channel is None or worker.work is None:
+            return None
+        work, reply = worker.work, worker.work.reply
+        before = len(reply.values)
+        try:
+            data = worker.channel.recv(1 << 18)
+            reply.feed(data)
+            broken = not data
+        except (OSError, ValueError):
+            broken = True
+        ended = bool(reply.values) and reply.values[-1].outcome is Outcome.ENDED
+        if len(work.done) + len(reply.values) == work.job.size or ended:
+            return self._release(worker, fill=Outcome.ENDED if ended else None)
+        if broken:
+            if not work.one_by_one and not reply.values:
+                work.one_by_one = True  # which test it was is not known yet
+                return self._release(worker)
+            reply.values.append(self._timeout(work) if work.asked_to_die else _CRASH)
+            return self._release(worker)
+        if len(reply.values) > before:
+            self._set_deadline(work)
+        return None
+
+    def _late(self, worker: _Worker, now: float) -> _Assignment | None:
+        """A test (or a burst) has reached its deadline: by the clock, which is not yet by its own computing."""
+        if worker.work is None:
+            return None
+        work, reply = worker.work, worker.work.reply
+        if not work.one_by_one:
+            work.one_by_one = True
+            return self._drop(worker)
+        if work.job.kind == "published":
+            reply.values.append(TestValue(Outcome.ENDED, text="hang"))
+            return self._drop(worker, fill=Outcome.ENDED)
+        if now < work.hard_deadline:
+            # kill it only if it has really computed that long; else give it until the hard deadline
+            worker.process.kill(worker.serial, reply.cpu_s + self.timeout_s * self._share(work) * 0.95)
+            work.deadline, work.asked_to_die = work.hard_deadline, True
+            return None
+        reply.values.append(self._timeout(work))
+        return self._drop(worker)
+
+    def _timeout(self, work: _Assignment) -> TestValue:
+        text = f"no value within {self.timeout_s * self._share(work):g} s"
+        work.timed_out = True
+        return TestValue(Outcome.TIMEOUT, text=text)
+
+    def _drop(self, worker: _Worker, fill: Outcome | None = None) -> _Assignment | None:
+        """Kill the child, whatever it is doing."""
+        worker.process.kill(worker.serial, 0.0)
+        return self._release(worker, fill=fill)
+
+    def _release(self, worker: _Worker, fill: Outcome | None = None) -> _Assignment | None:
+        """Take the assignment from the worker, with all results so far; the child ends by itself or is killed."""
+        work = worker.work
+        if work is not None:
+            work.done.extend(work.reply.values)
+            if fill is not None:
+                work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
+        if worker.channel is not None:
+            self._selector.unregister(worker.channel)
+            worker.channel.close()
+        worker.channel, worker.work = None, None
+        return work
+
+    def _welcome(self, worker: _Worker) -> None:
+        """A fresh child reports; a worker that says nothing any more is replaced."""
+        child = worker.process.next_child()
+        if child is None:
+            self._replace(worker)
+            return
+        worker.serial, worker.channel = child
+        self._selector.register(worker.channel, selectors.EVENT_READ, (worker, False))
+
+    def _start(self) -> _Worker:
+        worker = _Worker(WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60))
+        self._selector.register(worker.process.control, selectors.EVENT_READ, (worker, True))
+        return worker
+
+    def _replace(self, worker: _Worker) -> None:
+        raise SandboxError(
+            "A worker of the sandbox has died, which no answer should be able to do. "
+            f"Its last words: {worker.process.last_words() or 'none'}"
+        )
+
+
+_CRASH = TestValue(Outcome.CRASH, text="the process ended")
+_NAMESPACES = frozenset({"user", "mount", "process", "network", "ipc", "host name", "cgroup"})

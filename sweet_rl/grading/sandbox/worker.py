@@ -1,0 +1,169 @@
+"""One warm worker process: started bare, isolated by itself, told to fork and to kill."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from sweet_rl.errors import SandboxError
+from sweet_rl.grading.sandbox.inside.zygote import LENGTH, REQUEST
+
+_START = (
+    "import socket, sys; sys.path.insert(0, {package!r}); import inside.zygote as zygote;"
+    "zygote.main(socket.socket(fileno={descriptor}), {settings!r})"
+)
+_START_TIMEOUT_S = 60.0
+
+
+def default_workers() -> int:
+    """One for each core that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_protection(layers: Collection[str], *, unsafe: bool) -> None:
+    """Refuse to run hostile code with too little around it.
+
+    Raises:
+        SandboxError: files, network or other processes are not out of reach, and `unsafe` is not set.
+    """
+    missing = [
+        what
+        for what, ways in (
+            ("files", {"mount", "Landlock"}),
+            ("the network", {"network", "seccomp"}),
+            ("other processes", {"process", "seccomp"}),
+        )
+        if ways.isdisjoint(layers)
+    ]
+    if missing and not unsafe:
+        raise SandboxError(
+            f"Answers cannot be kept away from {', '.join(missing)} here (active: {', '.join(layers)}). "
+            "On Linux, allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
+            "kernel.apparmor_restrict_unprivileged_userns=0), or use a kernel with Landlock (5.13 or newer). "
+            "--unsafe_no_sandbox runs the answers all the same: only for code that you trust."
+        )
+
+
+class WorkerProcess:
+    """The process, seen from outside.
+
+    Args:
+        memory_bytes: address space of each child.
+        cpu_s: computing time after which the kernel ends a child, whatever happens here.
+    """
+
+    def __init__(self, memory_bytes: int, cpu_s: int) -> None:
+        if not sys.platform.startswith("linux"):
+            raise SandboxError(
+                f"The sandbox needs Linux, this is {sys.platform}. Grade on a Linux machine or in a container."
+            )
+        self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        readable = readable_folders()
+        settings = {
+            "readable": readable,
+            "path": [path for path in import_path() if any(_is_below(path, folder) for folder in readable)],
+            "memory_bytes": memory_bytes,
+            "cpu_s": cpu_s,
+        }
+        code = _START.format(
+            package=str(Path(__file__).parent), descriptor=inner.fileno(), settings=settings
+        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-S", "-s", "-P", "-B", "-c", code],
+                env={"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                pass_fds=[inner.fileno()],
+            )
+        finally:
+            inner.close()
+
+    def layers(self) -> list[str]:
+        """The protection that is active inside; waits until the worker is up.
+
+        Raises:
+            SandboxError: it does not come up; carries what it said.
+        """
+        self.control.settimeout(_START_TIMEOUT_S)
+        try:
+            message = self.control.recv(4096)
+        except TimeoutError:
+            message = b""
+        self.control.settimeout(None)
+        if not message:
+            raise SandboxError(f"The sandbox does not start: {self.last_words() or 'it says nothing'}")
+        return [str(layer) for layer in marshal.loads(message)]  # noqa: S302 - sent before any answer ran
+
+    def next_child(self) -> tuple[int, socket.socket] | None:
+        """Number and channel of the child that is ready; None when the worker has died."""
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self.control, LENGTH.size, 1)
+        except OSError:
+            return None
+        if not message or not descriptors:
+            return None
+        (serial,) = LENGTH.unpack(message)
+        return serial, socket.socket(fileno=descriptors[0])
+
+    def kill(self, serial: int, cpu_s: float) -> None:
+        """Kill that child, if it is still there and has computed for `cpu_s`."""
+        with contextlib.suppress(OSError, struct.error):
+            self.control.send(REQUEST.pack(serial, cpu_s))
+
+    def last_words(self) -> str:
+        """The end of what the worker wrote to standard error."""
+        with contextlib.suppress(OSError, ValueError):
+            self._said.seek(0)
+            return self._said.read().decode("utf-8", "replace").strip()[-500:]
+        return ""
+
+    def close(self) -> None:
+        """End the worker and everything that it has forked."""
+        self.control.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+
+def import_path() -> list[str]:
+    """Where graded code may import from: the standard library and installed packages, nothing of the project."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    paths = [sysconfig.get_path(name) for name in names]
+    paths += [str(Path(path) / "lib-dynload") for path in paths[:2]]
+    return list(dict.fromkeys(path for path in paths if Path(path).is_dir()))
+
+
+def readable_folders() -> list[str]:
+    """The interpreter, its packages and the system's shared libraries: all that graded code may read."""
+    system = [path for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64") if Path(path).is_dir()]
+    shared = [str(sysconfig.get_config_var("LIBDIR") or "")]
+    folders = sorted({*system, *(os.path.realpath(path) for path in [*import_path(), *shared] if path)})
+    return _outermost([folder for folder in folders if Path(folder).is_dir()])
+
+
+def _outermost(folders: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    for folder in folders:
+        if not any(_is_below(folder, other) and not Path(other).is_symlink() for other in kept):
+            kept.append(folder)
+    return kept
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return os.path.realpath(path) == folder or os.path.realpath(path).startswith(folder + "/")

@@ -1,0 +1,235 @@
+"""An agent behind any OpenAI-compatible server; vLLM also tells its tokens and their log-probabilities.
+
+It asks in one of two ways. "completions": we render the prompt, and the string that is recorded is the one
+that the model reads. "chat": the server renders, and what is recorded is the messages sent. Retries are the
+client's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
+from sweet_rl.policies.chat import ChatFormat, PlainChat, TokenizerChat, with_system
+from sweet_rl.types import (
+    Completion,
+    Failure,
+    FinishReason,
+    Generation,
+    Json,
+    Observation,
+    StopReason,
+    derive_seed,
+)
+
+_CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|too long|too many tokens", re.IGNORECASE)
+_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+_SAMPLES_IN_FLIGHT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What the list of models tells about the server; `context` is in tokens."""
+
+    is_vllm: bool
+    context: int | None
+
+
+class OpenAIPolicy:
+    """An agent whose model is served by somebody.
+
+    Sampling is by temperature alone (spec §3.4): `top_p` is sent as 1, and vLLM is also told to leave aside
+    what the model's generation_config.json says.
+
+    The begin-of-text token (spec §11.1, item 17): a server adds one to a prompt *string*, and most chat
+    templates have written one already. With the tokenizer's chat format, vLLM is told to add nothing, and
+    another server gets such a prompt as token ids. With the plain format the server adds its own.
+
+    Args:
+        client: of the server; closed with the policy.
+        model: the name under which it is served.
+        system_prompt: the agent's rules, given verbatim before the dialogue; "" for none.
+        chat_format: how dialogues become prompts, for "completions"; default is the plain format.
+        api: "completions" or "chat".
+        temperature: 0 is greedy.
+        max_tokens: tokens of one turn at most (published: 1024).
+        seed: of the whole run; each turn is sent its own, which servers honour as they can.
+        server: "auto" looks at the server's list of models to see whether it is vLLM; "vllm" and "other" say
+            so without asking.
+        extra: further fields of every request, over ours where they have the same name.
+    """
+
+    def __init__(
+        self,
+        client: OpenAIClient,
+        model: str,
+        *,
+        system_prompt: str = "",
+        chat_format: ChatFormat | None = None,
+        api: Literal["completions", "chat"] = "completions",
+        temperature: float = 1.0,
+        max_tokens: int = 1024,
+        seed: int = 0,
+        server: Literal["auto", "vllm", "other"] = "auto",
+        extra: Mapping[str, Json] | None = None,
+    ) -> None:
+        if api not in {"completions", "chat"}:
+            raise UsageError(f"api must be completions or chat, got {api!r}.")
+        self.name = model
+        self._client = client
+        self._system_prompt = system_prompt
+        self._format = chat_format or PlainChat()
+        self._api = api
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+        self._seed = seed
+        self._extra = dict(extra or {})
+        self._server = None if server == "auto" else _Server(server == "vllm", None)
+        self._discovering = asyncio.Lock()
+        self._sampling = asyncio.Semaphore(_SAMPLES_IN_FLIGHT)
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn.
+
+        Raises:
+            EpisodeError: the dialogue no longer fits the model, or the request failed for good.
+            ServiceError: no server answers, or it refuses every request.
+            UsageError: vLLM does not serve this model.
+        """
+        messages = with_system(self._system_prompt, observation.messages)
+        if self._api == "completions":
+            prompt = self._format.render(messages)
+        else:
+            prompt = _canonical([{"role": message.role, "content": message.content} for message in messages])
+        seed = derive_seed(self._seed, observation.seed, observation.turn)
+        (completion,) = await self._complete(prompt, 1, seed)
+        return Generation(prompt, completion)
+
+    async def sample(
+        self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
+    ) -> list[list[Completion]]:
+        """`n` completions for each prompt, in order; prompts are what `act` records as `input`.
+
+        Args:
+            prompts: strings as rendered, or the messages as JSON for "chat".
+            n: completions for each.
+            seeds: one for each prompt. Default: made from the policy's seed and the prompt.
+
+        Raises:
+            EpisodeError, ServiceError, UsageError: as `act`.
+        """
+        if seeds is None:
+            seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
+
+        async def several(prompt: str, seed: int) -> list[Completion]:
+            async with self._sampling:
+                return await self._complete(prompt, n, seed)
+
+        tasks = [
+            asyncio.create_task(several(prompt, seed)) for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # when one has failed, nobody waits for the others
+                task.cancel()
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._client.close()
+
+    async def _complete(self, prompt: str, n: int, seed: int) -> list[Completion]:
+        server = await self._discover()
+        ask = self._ask_completions if self._api == "completions" else self._ask_chat
+        completions: list[Completion] = []
+        try:
+            while len(completions) < n:  # not every server gives as many as it is asked for
+                part = derive_seed(seed, len(completions)) if completions else seed
+                completions += await ask(server, prompt, n - len(completions), part)
+        except RequestFailed as error:
+            failure = error.failure
+            if failure.kind == "bad_request" and _CONTEXT_FULL.search(failure.detail):
+                raise EpisodeError(StopReason.CONTEXT_FULL, failure) from error
+            raise EpisodeError(StopReason.POLICY_FAILED, failure) from error
+        return completions[:n]
+
+    async def _ask_completions(self, server: _Server, prompt: str, n: int, seed: int) -> list[Completion]:
+        body = self._sampling_fields(server, seed) | {"prompt": prompt, "n": n}
+        ids: list[int] | None = None
+        if isinstance(self._format, TokenizerChat):
+            ids = self._format.encode(prompt)
+            if server.is_vllm:
+                body["add_special_tokens"] = False
+            elif self._format.writes_begin_token(prompt):
+                body["prompt"] = ids
+        if server.is_vllm:
+            body |= {"logprobs": 0, "return_token_ids": True}
+        if server.context is not None:  # a larger number would be refused instead of cut
+            body["max_tokens"] = max(1, min(self._max_tokens, server.context - len(ids or [])))
+        choices = await self._client.complete(body | self._extra)
+        return [_completion(choice) for choice in choices]
+
+    async def _ask_chat(self, server: _Server, prompt: str, _: int, seed: int) -> list[Completion]:
+        """One completion, whatever `n` is: the next request has another seed."""
+        body = self._sampling_fields(server, seed) | {"messages": json.loads(prompt)}
+        reply = await self._client.chat(body | self._extra)
+        if reply.content is None:
+            raise RequestFailed(Failure("empty_reply", "the server sent null instead of text"))
+        return [Completion(reply.content, finish_reason=_finish(reply.finish_reason))]
+
+    def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
+        fields: dict[str, Json] = {
+            "model": self.name,
+            "temperature": self._temperature,
+            "top_p": 1.0,
+            "max_tokens": self._max_tokens,
+            "seed": seed,
+        }
+        if server.is_vllm:
+            fields |= {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+        return fields
+
+    async def _discover(self) -> _Server:
+        """Look at the server once, before the first request."""
+        async with self._discovering:
+            if self._server is None:
+                models = await self._client.models()
+                is_vllm = any(model.get("owned_by") == "vllm" for model in models)
+                ours = next((model for model in models if model.get("id") == self.name), None)
+                if is_vllm and ours is None:
+                    offered = ", ".join(repr(model.get("id")) for model in models)
+                    raise UsageError(f"The vLLM server does not serve {self.name!r}, but {offered}.")
+                context = (ours or {}).get("max_model_len")
+                self._server = _Server(is_vllm, context if isinstance(context, int) else None)
+            return self._server
+
+
+def _completion(choice: Mapping[str, Json]) -> Completion:
+    """One choice of a text completion; tokens and log-probabilities where vLLM tells them.
+
+    Raises:
+        RequestFailed: it has no text.
+    """
+    text = choice.get("text")
+    if not isinstance(text, str):
+        raise RequestFailed(Failure("malformed_reply", f"the text of a choice is {type(text).__name__}"))
+    ids, logprobs = choice.get("token_ids"), (choice.get("logprobs") or {}).get("token_logprobs")
+    finish = _finish(choice.get("finish_reason"))
+    if not ids or not logprobs or len(ids) != len(logprobs):
+        return Completion(text, finish_reason=finish)
+    return Completion(text, tuple(ids), tuple(logprobs), finish)
+
+
+def _finish(reason: Json) -> FinishReason:
+    return _FINISH.get(reason, FinishReason.OTHER)
+
+
+def _canonical(messages: Sequence[Mapping[str, str]]) -> str:
+    """The same messages are always the same string."""
+    return json.dumps(messages, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,197 @@
+"""A simulation that is killed, interrupted or faulted loses at most the episodes in flight."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sweet_rl.users.server_process import start_server
+from tests.conftest import ROOT
+
+SCRIPT = ROOT / "scripts/simulate_interactions.py"
+
+
+def command(output, **flags):
+    base = {"input_path": "mini:test", "output_path": output, "env_model": "scripted", "batch_size": 8}
+    words = [sys.executable, str(SCRIPT)]
+    for name, value in (base | flags).items():
+        words += [f"--{name}", str(value)]
+    return words
+
+
+def run(output, **flags):
+    return subprocess.run(
+        command(output, **flags), capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def keys_of(path):
+    return [(row["task_id"], row["sample_index"]) for row in rows_of(path)]
+
+
+def test_fifty_kills_lose_and_double_nothing(tmp_path):
+    """kill -9 at random moments of one run, resumed each time; rows never vanish, and all come in the end."""
+    output = tmp_path / "out.jsonl"
+    flags = {"num_tasks": 150, "best_of_n": 4, "batch_size": 4, "max_steps": 6, "num_questions": 5}
+    moments = random.Random(0)
+    kills, before = 0, set()
+    while kills < 50:
+        process = subprocess.Popen(
+            [*command(output, **flags), "--to_continue", "--quiet"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        # half of the kills hit the start-up and the reading of the file, half come when rows are being written
+        size = output.stat().st_size if output.exists() else 0
+        if moments.random() < 0.6:
+            deadline = time.monotonic() + 30
+            while process.poll() is None and time.monotonic() < deadline:
+                if output.exists() and output.stat().st_size > size:
+                    break
+                time.sleep(0.001)
+            time.sleep(moments.random() * 0.02)
+        else:
+            time.sleep(moments.random() * 0.4)
+        process.kill()
+        _, errors = process.communicate()
+        assert process.returncode in {-signal.SIGKILL, 0}, errors.decode()
+        kills += process.returncode == -signal.SIGKILL
+        if not output.exists():
+            continue
+        whole = output.read_bytes()
+        lines = whole.split(b"\n")[:-1]
+        now = [(row["task_id"], row["sample_index"]) for row in map(json.loads, lines)]
+        assert len(now) == len(set(now))
+        assert before <= set(now)
+        before = set(now)
+        if process.returncode == 0:
+            output.unlink()  # it was complete before we hit fifty: begin a new one
+            before = set()
+    done = run(output, **flags, to_continue=True)
+    assert done.returncode == 0, done.stderr
+    keys = keys_of(output)
+    assert len(keys) == len(set(keys)) == 600
+    assert [sample for _, sample in keys] == [j for j in range(4) for _ in range(150)]
+    assert os.listdir(tmp_path) == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_cleanly_with_what_is_done(tmp_path, number):
+    output = tmp_path / "out.jsonl"
+    with start_server(latency_median_ms=30) as server:
+        flags = {"num_tasks": 300, "env_base_url": server.base_url}
+        process = subprocess.Popen(command(output, **flags), stderr=subprocess.PIPE, text=True)
+        while not output.exists() or output.stat().st_size == 0:
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "Traceback" not in errors
+        assert "the same command with --to_continue plays the rest" in errors
+        first = keys_of(output)
+        assert f"{len(first)} of 300 episodes" in errors
+    done = run(output, num_tasks=300, to_continue=True, env_base_url=server.base_url)
+    assert done.returncode == 1  # the server is gone by now
+    assert "No server answers" in done.stderr
+    assert set(first) <= set(keys_of(output))
+
+
+def test_a_run_is_continued_only_as_it_was_begun(tmp_path):
+    output = tmp_path / "out.jsonl"
+    assert run(output, num_tasks=3).returncode == 0
+    before = output.read_bytes()
+    again = run(output, num_tasks=3)
+    assert (again.returncode, "--to_continue" in again.stderr) == (1, True)
+    other = run(output, num_tasks=3, to_continue=True, seed=1)
+    assert (other.returncode, "seed was 0, is 1" in other.stderr) == (1, True)
+    assert output.read_bytes() == before
+    more = run(output, num_tasks=5, best_of_n=2, to_continue=True)
+    assert more.returncode == 0, more.stderr
+    assert len(set(keys_of(output))) == 10
+
+
+def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
+    """20 % of the requests fail in every way a server can; only two attempts, so that some fail for good."""
+    output = tmp_path / "out.jsonl"
+    with start_server(fault_rate=0.2, hang_s=20, seed=1) as server:
+        done = run(
+            output,
+            num_tasks=150,
+            best_of_n=2,
+            batch_size=64,
+            env_base_url=server.base_url,
+            request_timeout_s=1,
+            request_attempts=2,
+        )
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(output)
+    assert len(rows) == 300
+    assert {row["stop_reason"] for row in rows} == {"answered"}
+    failures = [failure for row in rows for failure in row.get("failures", [])]
+    kinds = {failure["kind"] for failure in failures}
+    assert kinds >= {"empty_reply", "timeout"}
+    assert kinds <= {"empty_reply", "timeout", "rate_limited", "server_error", "connection", "malformed_reply"}
+    for row in rows:
+        for failure in row.get("failures", []):
+            assert row["dialogue_history"][2 * failure["turn"] + 2]["content"] == "No response."
+            assert failure["attempts"] == (1 if failure["kind"] == "empty_reply" and "null" in failure["detail"] else 2)
+    assert "Failures, each recorded in its row:" in done.stdout
+
+
+def test_a_bad_request_is_answered_as_published(tmp_path):
+    output = tmp_path / "out.jsonl"
+    with start_server(fault_rate=1, faults="bad_request") as server:
+        done = run(output, num_tasks=2, env_base_url=server.base_url)
+    assert done.returncode == 0, done.stderr
+    for row in rows_of(output):
+        assert [m["content"] for m in row["dialogue_history"][2::2]] == ["No response."] * 3
+        assert {(f["kind"], f["status"], f["attempts"]) for f in row["failures"]} == {("bad_request", 400, 1)}
+
+
+def test_a_server_that_dies_ends_the_run_and_the_run_can_be_finished(tmp_path):
+    output = tmp_path / "out.jsonl"
+    with start_server(latency_median_ms=20) as server:
+        port = server.base_url.rsplit(":", 1)[1].split("/")[0]
+        flags = {"num_tasks": 200, "hostname": "127.0.0.1", "port": port, "request_attempts": 2}
+        process = subprocess.Popen(
+            command(output, **flags), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        while not output.exists() or output.stat().st_size == 0:
+            time.sleep(0.01)
+        server.process.kill()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"No server answers at http://127.0.0.1:{port}/v1 (2 attempts" in errors
+    assert "Traceback" not in errors
+    first = keys_of(output)
+    assert 0 < len(first) < 200
+    with start_server(port=int(port)):
+        done = run(output, **flags, to_continue=True)
+    assert done.returncode == 0, done.stderr
+    assert len(set(keys_of(output))) == 200
+
+
+def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path):
+    """A file-size limit of 200 kB stands in for the disk; the kernel's answer takes the same path."""
+    output = tmp_path / "out.jsonl"
+    words = ["bash", "-c", 'ulimit -f 200; trap "" XFSZ; exec "$@"', "bash"]
+    done = subprocess.run(
+        [*words, *command(output, num_tasks=300)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 1
+    assert "Cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
+    first = keys_of(output)
+    assert len(first) > 10
+    assert run(output, num_tasks=300, to_continue=True).returncode == 0
+    assert len(set(keys_of(output))) == 300
+    assert set(first) <= set(keys_of(output))

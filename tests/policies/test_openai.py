@@ -1,0 +1,207 @@
+"""What is sent to a server, what is made of its answers, and what becomes of its refusals."""
+
+import asyncio
+import json
+
+import pytest
+
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.openai_client import ChatReply, RequestFailed
+from sweet_rl.policies.chat import PlainChat, TokenizerChat
+from sweet_rl.policies.openai import OpenAIPolicy
+from sweet_rl.types import Failure, FinishReason, StopReason
+from tests.tiny_models import BEGIN, tiny_tokenizer
+
+VLLM = [{"id": "M", "owned_by": "vllm", "max_model_len": 64}]
+OTHER = [{"id": "M", "owned_by": "somebody"}]
+
+
+class Server:
+    """A client of nobody: remembers bodies, gives one prepared choice for each completion asked for."""
+
+    def __init__(self, models=OTHER, choice=None, chat=None, error=None, choices_at_most=99):
+        self.bodies, self.asked_for_models, self.closed = [], 0, False
+        self._models, self._error, self._choices_at_most = models, error, choices_at_most
+        self._choice = choice or {"text": "Fine.", "finish_reason": "stop", "logprobs": None}
+        self._chat = chat or ChatReply("Fine.", "stop")
+
+    async def complete(self, body):
+        self.bodies.append(body)
+        if self._error:
+            raise RequestFailed(self._error)
+        return [self._choice] * min(body["n"], self._choices_at_most)
+
+    async def chat(self, body):
+        self.bodies.append(body)
+        return self._chat
+
+    async def models(self):
+        self.asked_for_models += 1
+        await asyncio.sleep(0)
+        return self._models
+
+    async def close(self):
+        self.closed = True
+
+
+def act(client, *observations, **options):
+    async def main():
+        policy = OpenAIPolicy(client, "M", **options)
+        try:
+            return await asyncio.gather(*map(policy.act, observations))
+        finally:
+            await policy.close()
+
+    return asyncio.run(main())
+
+
+def test_the_string_that_is_sent_is_the_one_recorded(observe):
+    server = Server()
+    (generation,) = act(server, observe("Hi."), system_prompt="Rules.", temperature=0.7, max_tokens=9)
+    (body,) = server.bodies
+    assert body.pop("seed") >= 0
+    assert body == {
+        "model": "M",
+        "prompt": "### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n",
+        "temperature": 0.7,
+        "top_p": 1.0,
+        "max_tokens": 9,
+        "n": 1,
+    }
+    assert generation.input == body["prompt"]
+    assert generation.completion.text == "Fine."
+    assert generation.completion.token_ids is generation.completion.logprobs is None
+    assert server.closed
+
+
+def test_vllm_is_told_to_add_no_begin_token_and_asked_for_tokens(observe):
+    choice = {
+        "text": "Fine.",
+        "finish_reason": "length",
+        "token_ids": [5, 3],
+        "logprobs": {"token_logprobs": [-1.5, -0.5]},
+    }
+    server = Server(VLLM, choice)
+    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5)
+    (body,) = server.bodies
+    assert body["prompt"] == generation.input
+    assert body["prompt"].startswith(BEGIN)
+    assert body["add_special_tokens"] is False
+    assert (body["top_p"], body["top_k"], body["min_p"], body["repetition_penalty"]) == (1.0, 0, 0.0, 1.0)
+    assert (body["logprobs"], body["return_token_ids"]) == (0, True)
+    assert generation.completion.token_ids == (5, 3)
+    assert generation.completion.logprobs == (-1.5, -0.5)
+    assert generation.completion.finish_reason is FinishReason.LENGTH
+
+
+def test_another_server_gets_a_prompt_with_begin_token_as_token_ids(observe):
+    server = Server()
+    (generation,) = act(server, observe("Hi."), chat_format=TokenizerChat(tiny_tokenizer()))
+    prompt = server.bodies[0]["prompt"]
+    assert prompt == tiny_tokenizer()(generation.input, add_special_tokens=False)["input_ids"]
+    assert prompt.count(tiny_tokenizer().bos_token_id) == 1
+    server = Server()
+    without_begin = TokenizerChat(tiny_tokenizer("{{ messages[0].content }}"))
+    (generation,) = act(server, observe("Hi."), chat_format=without_begin)
+    assert server.bodies[0]["prompt"] == generation.input == "Hi."
+
+
+def test_vllm_adds_its_own_begin_token_to_the_plain_format(observe):
+    server = Server(VLLM)
+    act(server, observe("Hi."), chat_format=PlainChat())
+    assert "add_special_tokens" not in server.bodies[0]
+
+
+@pytest.mark.parametrize(("words", "expected"), [(1, 5), (45, 3), (99, 1)])
+def test_the_room_that_is_left_limits_the_turn(observe, words, expected):
+    """A context of 64 tokens, 16 of them the template's; beyond it vLLM says so itself."""
+    server = Server(VLLM)
+    (generation,) = act(
+        server, observe("ab" * words), chat_format=TokenizerChat(tiny_tokenizer()), max_tokens=5
+    )
+    used = len(tiny_tokenizer()(generation.input, add_special_tokens=False)["input_ids"])
+    assert server.bodies[0]["max_tokens"] == expected == max(1, min(5, 64 - used))
+
+
+def test_chat_sends_messages_and_records_them(observe):
+    server = Server(chat=ChatReply("Yes?", "length"))
+    (generation,) = act(server, observe("Hé."), api="chat", system_prompt="Rules.")
+    assert generation.input == '[{"content":"Rules.","role":"system"},{"content":"Hé.","role":"user"}]'
+    assert server.bodies[0]["messages"] == json.loads(generation.input)
+    assert "prompt" not in server.bodies[0]
+    assert generation.completion.text == "Yes?"
+    assert generation.completion.finish_reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize(
+    ("detail", "kind", "reason"),
+    [
+        ("This model's maximum context length is 512 tokens.", "bad_request", StopReason.CONTEXT_FULL),
+        ("the request exceeds the available context size", "bad_request", StopReason.CONTEXT_FULL),
+        ("temperature must be a number", "bad_request", StopReason.POLICY_FAILED),
+        ("maximum context length", "server_error", StopReason.POLICY_FAILED),
+    ],
+)
+def test_refusals(observe, detail, kind, reason):
+    failure = Failure(kind, detail, 400, attempts=3)
+    with pytest.raises(EpisodeError) as caught:
+        act(Server(error=failure), observe("Hi."))
+    assert caught.value.stop_reason is reason
+    assert caught.value.failure == failure
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"choice": {"text": None}}, "malformed_reply"),
+        ({"chat": ChatReply(None, "stop")}, "empty_reply"),
+    ],
+)
+def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe, options, kind):
+    with pytest.raises(EpisodeError) as caught:
+        act(Server(**options), observe("Hi."), api="chat" if "chat" in options else "completions")
+    assert caught.value.failure.kind == kind
+
+
+def test_the_server_is_looked_at_once_and_a_wrong_name_is_told(observe):
+    server = Server(VLLM)
+    act(server, observe("Hi."), observe("You."), observe("There."))
+    assert server.asked_for_models == 1
+    server = Server()
+    act(server, observe("Hi."), server="other")
+    assert server.asked_for_models == 0
+    with pytest.raises(UsageError, match="does not serve 'M', but 'other/name'"):
+        act(Server([{"id": "other/name", "owned_by": "vllm"}]), observe("Hi."))
+    with pytest.raises(UsageError, match="api must be"):
+        OpenAIPolicy(Server(), "M", api="complete")
+
+
+def test_every_turn_has_a_seed_of_its_own(observe):
+    server = Server()
+    act(server, observe("Hi."), observe("Hi.", seed=1), observe("Hi.", "What?", "That."), observe("Hi."))
+    seeds = [body["seed"] for body in server.bodies]
+    assert seeds[0] == seeds[3]
+    assert len(set(seeds)) == 3
+
+
+def test_extra_fields_have_the_last_word(observe):
+    server = Server()
+    act(server, observe("Hi."), extra={"max_tokens": 3, "stop": ["\n"]})
+    assert (server.bodies[0]["max_tokens"], server.bodies[0]["stop"]) == (3, ["\n"])
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+def test_sample_gives_as_many_as_asked_for_whatever_the_server_gives_at_once(api):
+    server = Server(choices_at_most=2)
+    prompts = ['[{"content":"a","role":"user"}]', '[{"content":"b","role":"user"}]']
+    sampled = asyncio.run(OpenAIPolicy(server, "M", api=api).sample(prompts, 3))
+    assert [len(completions) for completions in sampled] == [3, 3]
+    assert (
+        len({body["seed"] for body in server.bodies})
+        == len(server.bodies)
+        == (4 if api == "completions" else 6)
+    )
+    if api == "chat":
+        assert [body["messages"][0]["content"] for body in server.bodies].count("a") == 3
+    else:
+        assert sorted(body["n"] for body in server.bodies) == [1, 1, 3, 3]
