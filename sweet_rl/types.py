@@ -20,6 +20,9 @@ Role = Literal["system", "user", "assistant"]
 NO_ANSWER = "No answer"
 """What a trajectory holds when the agent never answered (spec §3.2)."""
 
+ANSWER_MARKER = "I WANT TO ANSWER:"
+"""What announces an answer (spec §3.2)."""
+
 NO_RESPONSE = "No response."
 """What the agent is told when the simulated human could not be asked (spec §3.2)."""
 

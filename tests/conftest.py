@@ -7,6 +7,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; torch would take all cores for each
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

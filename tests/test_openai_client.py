@@ -1,6 +1,7 @@
 """The client against a server that misbehaves, over real HTTP; no test here waits for a real back-off."""
 
 import asyncio
+import pickle
 import random
 import time
 from contextlib import asynccontextmanager
@@ -11,9 +12,14 @@ from aiohttp import web
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, base_url_from
+from sweet_rl.types import Failure
 
-OK = {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}], "usage": {"completion_tokens": 2}}
+OK = {
+    "choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}],
+    "usage": {"completion_tokens": 2},
+}
 KEY = "sk-very-secret"
+NOBODY = "http://127.0.0.1:9/v1"  # the discard port: the connection is refused
 
 
 @asynccontextmanager
@@ -24,15 +30,16 @@ async def serve(*answers):
     async def handle(request):
         answer = answers[min(len(asked), len(answers) - 1)]
         asked.append((request.headers.get("Authorization"), await request.json()))
-        return await answer(request) if callable(answer) else answer()
+        return await answer(request)
 
     async def models(request):
-        return web.json_response({"data": [{"id": "m"}]})
+        return web.json_response({"data": [{"id": "m"}, {"id": "n"}]})
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", handle)
+    app.router.add_post("/v1/completions", handle)
     app.router.add_get("/v1/models", models)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
@@ -68,8 +75,8 @@ async def drips(request):
         await asyncio.sleep(0.01)
 
 
-def ask(*answers, attempts=3, timeout_s=0.3, urls=None):
-    """One chat request; returns (reply or error, requests the server saw, waits between attempts, client)."""
+def ask(*answers, attempts=3, timeout_s=0.2, urls=lambda url: [url], times=1):
+    """Chat requests, one after the other; returns (last reply or error, requests seen, waits, counters)."""
     waits = []
 
     async def sleep(seconds):
@@ -78,25 +85,25 @@ def ask(*answers, attempts=3, timeout_s=0.3, urls=None):
     async def main():
         async with serve(*answers) as (url, asked):
             retry = RetryPolicy(attempts=attempts, timeout_s=timeout_s)
-            client = OpenAIClient(
-                urls(url) if urls else [url], api_key=KEY, retry=retry, sleep=sleep, jitter=random.Random(0)
-            )
+            client = OpenAIClient(urls(url), api_key=KEY, retry=retry, sleep=sleep, jitter=random.Random(0))
             try:
-                return await client.chat({"model": "m"}), asked, waits, client
+                for _ in range(times):
+                    result = await client.chat({"model": "m"})
             except (RequestFailed, ServiceError) as error:
-                return error, asked, waits, client
-            finally:
-                await client.close()
+                result = error
+            await client.close()
+            return result, asked, waits, client.stats
 
     return asyncio.run(main())
 
 
 def test_a_reply_is_counted_and_the_key_is_sent():
-    reply, asked, waits, client = ask(says())
-    assert reply.content == "hello"
+    reply, asked, waits, stats = ask(says())
+    assert (reply.content, reply.finish_reason) == ("hello", "stop")
     assert asked == [(f"Bearer {KEY}", {"model": "m"})]
     assert waits == []
-    assert (client.stats.requests, client.stats.completion_tokens) == (1, 2)
+    assert (stats.requests, stats.completion_tokens, stats.prompt_tokens) == (1, 2, 0)
+    assert 0 < stats.service_s < 5
 
 
 PASSING = {
@@ -111,10 +118,10 @@ PASSING = {
 
 @pytest.mark.parametrize("kind", PASSING)
 def test_what_can_pass_is_tried_again(kind):
-    reply, asked, waits, client = ask(PASSING[kind], PASSING[kind], says())
+    reply, asked, waits, stats = ask(PASSING[kind], PASSING[kind], says())
     assert reply.content == "hello"
-    assert len(asked) == 3
-    assert client.stats.retries == {kind: 2}
+    assert len(asked) == stats.requests == 3
+    assert stats.retries == {kind: 2}
     assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0
 
 
@@ -127,42 +134,67 @@ def test_what_does_not_pass_is_said_with_kind_and_attempts(kind):
     assert error.failure.detail
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "null", "[]", "{}", '{"choices": 1}', '{"choices": [1]}', '{"choices": [{"message": []}]}',
+        '{"choices": [{"message": {"content": 1}}]}', "[" * 100_000, "\ufffd",
+    ],
+)  # fmt: skip
+def test_nonsense_is_a_malformed_reply(body):
+    error, _, _, _ = ask(says(text=body), attempts=1)
+    assert error.failure.kind == "malformed_reply"
+    assert "the reply begins" in error.failure.detail
+    assert len(error.failure.detail) < 300
+
+
+@pytest.mark.parametrize("usage", [None, 3, {"prompt_tokens": "many", "completion_tokens": None}])
+def test_odd_usage_does_no_harm(usage):
+    reply, _, _, stats = ask(says(OK | {"usage": usage}))
+    assert reply.content == "hello"
+    assert (stats.prompt_tokens, stats.completion_tokens) == (0, 0)
+
+
 def test_a_slow_drip_ends():
     started = time.perf_counter()
     error, _, _, _ = ask(drips, attempts=1)
-    assert error.failure.kind == "timeout"
+    assert (error.failure.kind, error.failure.detail) == ("timeout", "no whole answer within 0.2 s")
     assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(400, "bad_request"), (413, "bad_request"), (422, "bad_request"), (418, "refused"), (302, "refused")]
+    ("status", "kind"),
+    [(400, "bad_request"), (413, "bad_request"), (422, "bad_request"), (403, "refused"), (302, "refused")],
 )
 def test_what_the_request_itself_causes_is_not_tried_again(status, kind):
-    async def first_good(request):
-        return web.json_response(OK)
+    error, asked, _, _ = ask(says(), says(status=status, body={"error": {"message": "no"}}), times=2)
+    assert error.failure == Failure(kind, "no", status, attempts=1)
+    assert len(asked) == 2
 
+
+def test_the_key_is_not_carried_to_where_a_server_points():
     async def main():
-        async with serve(first_good, says(status=status, body={"error": {"message": "no"}})) as (url, asked):
-            client = OpenAIClient([url])
-            await client.chat({})
-            with pytest.raises(RequestFailed) as caught:
-                await client.chat({})
-            await client.close()
-            return caught.value.failure, asked
+        async with serve(says()) as (elsewhere, asked):
+            moved = {"Location": f"{elsewhere}/chat/completions"}
+            async with serve(says(status=307, body={}, headers=moved)) as (url, _):
+                client = OpenAIClient([url], api_key=KEY)
+                with pytest.raises(ServiceError, match="refused 307"):
+                    await client.chat({})
+                await client.close()
+            return asked
 
-    failure, asked = asyncio.run(main())
-    assert (failure.kind, failure.status, failure.attempts, len(asked)) == (kind, status, 1, 2)
+    assert asyncio.run(main()) == []
 
 
-def test_an_empty_account_is_not_waited_for():
-    body = {"error": {"message": "You ran out", "code": "insufficient_quota"}}
-    error, asked, _, _ = ask(says(status=429, body=body))
-    assert isinstance(error, ServiceError)
+@pytest.mark.parametrize("message", [{"content": None}, {"role": "assistant"}])
+def test_null_content_is_an_answer_for_the_caller_to_judge(message):
+    reply, asked, _, _ = ask(says({"choices": [{"message": message}]}))
+    assert reply.content is None
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
-    ("value", "least"), [("7", 7), ("0.2", 0.25), (None, 0.25), ("soon", 0.25), ("9999", 60)]
+    ("value", "least"), [("7", 7), ("0.2", 0.25), (None, 0.25), ("soon", 0.25), ("-5", 0.25), ("9999", 60)]
 )
 def test_retry_after_is_honoured_within_reason(value, least):
     headers = {} if value is None else {"Retry-After": value}
@@ -176,30 +208,116 @@ def test_retry_after_may_be_a_date():
     assert 15 < waits[0] <= 20
 
 
+def test_waits_double_up_to_a_limit_and_are_repeatable():
+    retry = RetryPolicy(first_wait_s=1, max_wait_s=10)
+    waits = [retry.wait_s(failed, None, random.Random(7)) for failed in (1, 2, 3, 4, 5, 5000)]
+    assert [round(wait / waits[0], 6) for wait in waits] == [1, 2, 4, 8, 10, 10]
+    jitter = random.Random(0)
+    spread = [retry.wait_s(1, None, jitter) for _ in range(100)]
+    assert 0.5 <= min(spread) < 0.6
+    assert 0.9 < max(spread) <= 1
+    for flags in ({"attempts": 0}, {"timeout_s": 0}):
+        with pytest.raises(UsageError, match="at least 1 attempt"):
+            RetryPolicy(**flags)
+
+
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_server_that_refuses_from_the_start_ends_the_run(status):
     error, asked, _, _ = ask(says(status=status, body={"error": {"message": "who are you?"}}))
     assert isinstance(error, ServiceError)
-    assert "who are you?" in str(error)
-    assert str(status) in str(error)
-    assert KEY not in str(error)
+    assert f"refuses our requests (refused {status}: who are you?)" in str(error)
+    assert str(error).endswith("It offers m, n.")
     assert len(asked) == 1
+
+
+def test_listing_the_models_is_no_proof_of_being_accepted():
+    async def main():
+        async with serve(says(status=404, body={})) as (url, _):
+            client = OpenAIClient([url])
+            models = await client.models()
+            with pytest.raises(ServiceError):
+                await client.chat({})
+            await client.close()
+            return models
+
+    assert asyncio.run(main()) == [{"id": "m"}, {"id": "n"}]
+
+
+def test_a_server_without_models():
+    async def main():
+        async with serve(says()) as (url, _):
+            client = OpenAIClient([url + "/nowhere"])
+            with pytest.raises(ServiceError, match=r"/nowhere refuses our requests \(refused 404"):
+                await client.models()
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_an_empty_account_ends_the_run_at_any_time():
+    body = {"error": {"message": "You ran out", "code": "insufficient_quota"}}
+    error, asked, _, _ = ask(says(), says(status=429, body=body), times=2)
+    assert isinstance(error, ServiceError)
+    assert "used up (quota 429: You ran out)" in str(error)
+    assert len(asked) == 2
 
 
 def test_a_dead_server_ends_the_run_with_a_clear_message():
-    error, _, waits, _ = ask(says(), urls=lambda url: ["http://127.0.0.1:9/v1"])
+    error, _, waits, stats = ask(says(), urls=lambda url: [NOBODY])
     assert isinstance(error, ServiceError)
-    assert "No server answers at http://127.0.0.1:9/v1 (3 attempts" in str(error)
+    assert str(error).startswith(f"No server answers at {NOBODY} (3 attempts; the last one: connection: ")
     assert "--to_continue" in str(error)
-    assert KEY not in str(error)
     assert len(waits) == 2
+    assert stats.retries == {"connection": 2}
 
 
-def test_another_endpoint_takes_over():
-    reply, asked, _, client = ask(says(), urls=lambda url: ["http://127.0.0.1:9/v1", url])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says(status=400, body={"error": {"message": f"your key {KEY} is odd"}}),
+        says(status=500, text="x" * 285 + f"Bearer {KEY}"),  # would be cut in the middle of the key
+        says(text=f"not JSON: {KEY}"),
+        says(status=401, body={"error": {"message": f"wrong key {KEY}"}}),
+    ],
+)
+def test_the_key_is_never_repeated(answer):
+    error, _, _, _ = ask(answer, attempts=1)
+    assert "[key]" in str(error) or "[ke" in str(error)
+    assert KEY[:9] not in str(error)
+
+
+def test_keys_come_from_files_with_line_ends():
+    async def main():
+        async with serve(says()) as (url, asked):
+            for key in (" abc\n", None, ""):
+                client = OpenAIClient([url], api_key=key)
+                await client.chat({})
+                await client.close()
+            return [authorization for authorization, _ in asked]
+
+    assert asyncio.run(main()) == ["Bearer abc", "Bearer EMPTY", "Bearer EMPTY"]
+    with pytest.raises(UsageError, match="API key") as caught:
+        OpenAIClient([NOBODY], api_key="ab\nSet-Cookie: c")
+    assert "ab" not in str(caught.value).split()
+
+
+def test_another_endpoint_takes_over_and_the_dead_one_rests():
+    reply, asked, _, stats = ask(says(), urls=lambda url: [NOBODY, url], times=5)
     assert reply.content == "hello"
-    assert len(asked) == 1
-    assert client.stats.retries == {"connection": 1}
+    assert len(asked) == 5
+    assert stats.retries == {"connection": 1}
+
+
+def test_every_endpoint_is_tried_before_one_is_tried_again():
+    async def main():
+        bad = says(status=500, body={})
+        async with serve(bad) as (a, at_a), serve(bad) as (b, at_b), serve(bad, says()) as (c, at_c):
+            client = OpenAIClient([a, b, c], retry=RetryPolicy(attempts=6, first_wait_s=0))
+            await client.chat({})
+            await client.close()
+            return len(at_a), len(at_b), len(at_c)
+
+    assert asyncio.run(main()) == (2, 2, 2)
 
 
 def test_endpoints_share_the_load():
@@ -217,25 +335,36 @@ def test_endpoints_share_the_load():
     assert asyncio.run(main()) == (5, 5)
 
 
-def test_null_content_is_an_answer_for_the_caller_to_judge():
-    reply, asked, _, _ = ask(says({"choices": [{"message": {"content": None}}]}))
-    assert reply.content is None
-    assert len(asked) == 1
-
-
-def test_models():
+def test_completions_are_raw_choices():
     async def main():
-        async with serve(says()) as (url, _):
+        async with serve(says({"choices": [{"text": "a", "token_ids": [1]}, {"text": "b"}]})) as (url, _):
             client = OpenAIClient([url])
-            models = await client.models()
+            choices = await client.complete({"prompt": "p", "n": 2})
             await client.close()
-            return models
+            return choices
 
-    assert asyncio.run(main()) == [{"id": "m"}]
+    assert asyncio.run(main()) == [{"text": "a", "token_ids": [1]}, {"text": "b"}]
 
 
 def test_base_urls():
     assert base_url_from("gpu-3", 8000) == ["http://gpu-3:8000/v1"]
     assert base_url_from("x", 1, "https://a/v1/, http://b:2/v1") == ["https://a/v1", "http://b:2/v1"]
+
+
+@pytest.mark.parametrize(
+    "url", ["a:8000", "http://", "http://a:b/v1", "ftp://a/v1", "http://http://a:1/v1", "http://a,"]
+)
+def test_what_is_not_a_base_url(url):
     with pytest.raises(UsageError, match="looks like http"):
-        base_url_from("x", 1, "a:8000")
+        base_url_from("x", 1, url)
+
+
+def test_a_key_in_a_base_url_is_not_repeated():
+    with pytest.raises(UsageError) as caught:
+        base_url_from("x", 1, "http://me:secret@host/v1")
+    assert "secret" not in str(caught.value)
+
+
+def test_failures_travel_between_processes():
+    error = RequestFailed(Failure("timeout", "late", attempts=4))
+    assert pickle.loads(pickle.dumps(error)).failure == error.failure

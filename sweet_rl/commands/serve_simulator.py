@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sweet_rl.users.faults import DEFAULT_FAULTS
+
 
 def serve_simulator(
     *,
@@ -10,7 +12,7 @@ def serve_simulator(
     latency_median_ms: float = 0.0,
     latency_sigma: float = 1.0,
     fault_rate: float = 0.0,
-    faults: str = "rate_limit,server_error,reset,timeout,slow_drip,malformed_json,empty_choices,null_content",
+    faults: str = ",".join(DEFAULT_FAULTS),
     hang_s: float = 60.0,
     seed: int = 0,
     quiet: bool = False,

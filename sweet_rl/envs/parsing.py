@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-ANSWER_MARKER: Final = "I WANT TO ANSWER:"
+from sweet_rl.types import ANSWER_MARKER
+
 OUTPUT_MARKER: Final = "OUTPUT:"
 
 _MARKER_AT_LINE_START = re.compile(rf"^[ \t]*{re.escape(ANSWER_MARKER)}", re.MULTILINE)

@@ -83,7 +83,7 @@ class CodeGrader:
         # what the word filter or a fence rule has set to zero is read again, leniently, to be counted
         again = [
             lenient_code(trajectory.answer or "")
-            if score.value == 0 and trajectory.answer and lenient_code(trajectory.answer) != code
+            if score.value == 0 and trajectory.answer and _reads_otherwise(trajectory.answer, code)
             else None
             for trajectory, code, score in zip(trajectories, codes, strict, strict=True)
         ]
@@ -234,6 +234,11 @@ def _published_score(trajectory: Trajectory, values: Sequence[TestValue] | None)
     if ended is not None:
         return Score(None, note=f"would have ended the published run ({ended.text or 'crash'})")
     return Score(sum(value.outcome is Outcome.PASSED for value in values) / len(values))
+
+
+def _reads_otherwise(answer: str, code: str | None) -> bool:
+    """Whether the lenient reading gives other code than the published rules (None: the word filter)."""
+    return code is None or lenient_code(answer) != code.strip("\n")
 
 
 def _why_nothing(trajectory: Trajectory) -> str:

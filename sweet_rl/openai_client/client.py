@@ -88,9 +88,7 @@ class OpenAIClient:
         self._endpoints = [_Endpoint(url.rstrip("/")) for url in base_urls]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
-            raise UsageError(
-                "The API key holds characters that no key has; check where it comes from."
-            )
+            raise UsageError("The API key holds characters that no key has; check where it comes from.")
         self._retry = retry or RetryPolicy()
         self._max_connections = max_connections
         self._sleep = sleep
@@ -198,7 +196,8 @@ class OpenAIClient:
                 "timeout", f"no whole answer within {self._retry.timeout_s:g} s", can_pass=True
             ) from None
         except (aiohttp.ClientError, OSError) as error:
-            detail = str(error) or type(error).__name__
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+            detail = str(cause) or type(cause).__name__
             raise AttemptFailed("connection", detail, can_pass=True) from error
         finally:
             endpoint.outstanding -= 1

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.chat import PlainChat, with_system
 from sweet_rl.policies.questions import MAX_QUESTIONS, plan_questions, stub
-from sweet_rl.types import Completion, FinishReason, Generation, Observation
-
-ANSWER_MARKER = "I WANT TO ANSWER:"
-"""What announces an answer (spec §3.2)."""
+from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
 
 
 class _ScriptedPolicy:

@@ -116,9 +116,8 @@ class TransformersPolicy:
         return [completions[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     async def close(self) -> None:
-        """Stop computing and let go of the model."""
+        """Stop computing."""
         await self._batcher.close()
-        self._model = None
 
     def _make_engine(self) -> Any:
         """The decoder, with memory trouble turned into words."""

@@ -30,7 +30,7 @@ class Fault(StrEnum):
     SLOW_DRIP = "slow_drip"
     """The body comes a byte at a time over `hang_s`."""
     MALFORMED_JSON = "malformed_json"
-    """A 200 whose body is cut off."""
+    """A 200 whose body stops half-way."""
     EMPTY_CHOICES = "empty_choices"
     """A 200 without a choice."""
     NULL_CONTENT = "null_content"
@@ -51,6 +51,9 @@ class Weather:
         faults: what may happen, all alike.
         hang_s: how long a hanging request is held.
         seed: where the draws come from.
+
+    Raises:
+        UsageError: a value that makes no sense; names the flag.
     """
 
     latency_median_ms: float = 0.0
@@ -63,6 +66,8 @@ class Weather:
     def __post_init__(self) -> None:
         if not 0 <= self.fault_rate <= 1:
             raise UsageError(f"--fault_rate is a share from 0 to 1, got {self.fault_rate}.")
+        if self.fault_rate and not self.faults:
+            raise UsageError("--fault_rate is above 0, but --faults names none.")
         if self.latency_median_ms < 0 or self.latency_sigma < 0 or self.hang_s < 0:
             raise UsageError("--latency_median_ms, --latency_sigma and --hang_s must not be negative.")
 

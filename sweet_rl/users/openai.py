@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
-from sweet_rl.prompts.simulator import simulator_prompt
+from sweet_rl.prompts import simulator_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, UserContext, UserReply
 
 SYSTEM_PROMPT: Final = "You are a helpful assistant."
@@ -17,7 +17,7 @@ class OpenAIUser:
     Args:
         client: connections to the servers; closed with the user.
         model: the servers' name for the model.
-        prompt_template: with the placeholders of `sweet_rl.prompts.simulator.PLACEHOLDERS`.
+        prompt_template: with the placeholders of `sweet_rl.prompts.PLACEHOLDERS`.
         temperature: 0 as published.
         max_tokens: of the reply; what the agent sees of it is cut by the world.
         system_prompt: the system message.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sweet_rl.errors import ServiceError, StorageError
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.users.faults import Weather
 
 _READY = "Serving scripted, echo at "
@@ -22,7 +22,7 @@ async def serve(weather: Weather, host: str, port: int, *, quiet: bool = False) 
     """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
 
     Raises:
-        StorageError: the address cannot be used.
+        UsageError: the address cannot be used.
     """
     from aiohttp import web  # noqa: PLC0415 - the parent of a server process needs none of it
 
@@ -31,15 +31,21 @@ async def serve(weather: Weather, host: str, port: int, *, quiet: bool = False) 
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    runner = web.AppRunner(SimulatorServer(weather).application(), access_log=None, shutdown_timeout=0.5)
+    runner = web.AppRunner(
+        SimulatorServer(weather).application(),
+        access_log=None,
+        handler_cancellation=True,  # a client that has gone away is served no longer
+        shutdown_timeout=0.5,
+    )
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
         try:
             await site.start()
-        except OSError as error:
-            raise StorageError(
-                f"Cannot listen at {host}:{port}: {error.strerror}. Choose another --port (0: any)."
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(
+                f"Cannot listen at {host}:{port} ({reason}). Choose another --port (0 for any) or --host."
             ) from error
         if not quiet:
             actual = runner.addresses[0][1]

@@ -25,9 +25,7 @@ def command(output, **flags):
 
 
 def run(output, **flags):
-    return subprocess.run(
-        command(output, **flags), capture_output=True, text=True, timeout=100, check=False
-    )
+    return subprocess.run(command(output, **flags), capture_output=True, text=True, timeout=100, check=False)
 
 
 def rows_of(path):
@@ -139,11 +137,20 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     failures = [failure for row in rows for failure in row.get("failures", [])]
     kinds = {failure["kind"] for failure in failures}
     assert kinds >= {"empty_reply", "timeout"}
-    assert kinds <= {"empty_reply", "timeout", "rate_limited", "server_error", "connection", "malformed_reply"}
+    assert kinds <= {
+        "empty_reply",
+        "timeout",
+        "rate_limited",
+        "server_error",
+        "connection",
+        "malformed_reply",
+    }
     for row in rows:
         for failure in row.get("failures", []):
             assert row["dialogue_history"][2 * failure["turn"] + 2]["content"] == "No response."
-            assert failure["attempts"] == (1 if failure["kind"] == "empty_reply" and "null" in failure["detail"] else 2)
+            assert failure["attempts"] == (
+                1 if failure["kind"] == "empty_reply" and "null" in failure["detail"] else 2
+            )
     assert "Failures, each recorded in its row:" in done.stdout
 
 

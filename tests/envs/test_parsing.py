@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet_rl.envs.parsing import ANSWER_MARKER, OUTPUT_MARKER, parse_published, parse_strict
+from sweet_rl.envs.parsing import OUTPUT_MARKER, parse_published, parse_strict
+from sweet_rl.types import ANSWER_MARKER
 
 A, O = ANSWER_MARKER, OUTPUT_MARKER
 

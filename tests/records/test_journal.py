@@ -89,9 +89,7 @@ def _take_lock(path, rounds, counter):
 def test_two_processes_never_hold_the_lock_at_once(tmp_path):
     context = multiprocessing.get_context("spawn")
     counter = context.Value("i", 0, lock=False)
-    processes = [
-        context.Process(target=_take_lock, args=(tmp_path / "f", 200, counter)) for _ in range(2)
-    ]
+    processes = [context.Process(target=_take_lock, args=(tmp_path / "f", 200, counter)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:

@@ -135,7 +135,9 @@ def test_a_wrong_field_is_named(tmp_path, path, value, field):
 def test_a_missing_field_is_named(tmp_path, field):
     file = tmp_path / "tasks.jsonl"
     file.write_text(json.dumps({key: value for key, value in TASK.items() if key != field}))
-    with pytest.raises(DataError, match=rf"tasks.jsonl, line 1: field '{field}' must be a string, got 'nothing'"):
+    with pytest.raises(
+        DataError, match=rf"tasks.jsonl, line 1: field '{field}' must be a string, got 'nothing'"
+    ):
         load_tasks_file(file)
 
 

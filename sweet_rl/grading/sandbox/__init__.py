@@ -1,6 +1,6 @@
 """Running code that nobody vouches for: each answer in a process of its own that can do nothing but compute.
 
-`pool` is this side: warm workers, deadlines, results. `inside` is the other side.
+`pool` is this side: warm workers, deadlines, results. `guest` is the other side.
 """
 
 from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, TestValue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import marshal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from sweet_rl.grading.sandbox.inside.zygote import LENGTH, RESULT
+from sweet_rl.grading.sandbox.guest.zygote import LENGTH, RESULT
 
 MAX_VALUE_BYTES = 64
 MAX_TEXT_BYTES = 16 * 2**10
@@ -29,6 +30,11 @@ class Outcome(StrEnum):
 
 
 _SENT = tuple(Outcome)
+_SENT_BY = {
+    "fixed": frozenset({Outcome.VALUE, Outcome.ERROR, Outcome.MEMORY, Outcome.NOT_PLAIN}),
+    "published": frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.TIMEOUT, Outcome.ENDED}),
+}
+"""What a child may say. That its own test has passed is not for an answer to say, except in the published way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,11 @@ class Job:
         """Number of tests, all programs together."""
         return sum(len(program.expressions) for program in self.programs)
 
+    def end_of_program(self, test: int) -> int:
+        """Number of the first test that no longer belongs to the same program as this one."""
+        ends = itertools.accumulate(len(program.expressions) for program in self.programs)
+        return next(end for end in ends if test < end)
+
 
 @dataclass(frozen=True, slots=True)
 class TestValue:
@@ -102,6 +113,7 @@ class Reply:
 
     first: int
     size: int
+    kind: Literal["fixed", "published"] = "fixed"
     values: list[TestValue] = field(default_factory=list)
     cpu_s: float = 0.0
     _rest: bytes = b""
@@ -128,7 +140,8 @@ class Reply:
             if (
                 number != expected
                 or number >= self.size
-                or outcome >= len(_SENT) - 1
+                or outcome >= len(_SENT)
+                or _SENT[outcome] not in _SENT_BY[self.kind]
                 or value_size > MAX_VALUE_BYTES
                 or text_size > MAX_TEXT_BYTES
             ):

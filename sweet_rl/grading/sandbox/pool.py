@@ -22,10 +22,13 @@ from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, def
 AFTER_A_TIMEOUT = 1 / 20
 """Share of the time limit that is left for an answer's remaining tests once one has used all of it."""
 
-_WALL = 1.5  # wall-clock seconds for each second of computing: a busy machine must not fail answers
+_ASLEEP_AFTER = 1.5  # of the time limit: when a test that is not computing has to be done
+_COMPUTING = 1 / 20  # of the time limit: who has computed that long is not asleep but waits for a core
+_STARVED = 10.0  # of the time limit: when a test has to be done, however busy the machine is
 _BURST = 0.1  # of the time limit: how long a burst may take
 _PUBLISHED_WALL = 3.0  # of the time limit: the published alarm rings inside, this is for what swallows it
 _LOOKAHEAD = 256  # jobs begun before the oldest unfinished one
+_MAX_DEATHS = 10  # of workers, which only the machine can cause
 
 
 @dataclass(slots=True)
@@ -36,11 +39,11 @@ class _Assignment:
     job: Job
     done: list[TestValue] = field(default_factory=list)
     one_by_one: bool = False
-    timed_out: bool = False
+    hurried_until: int = 0  # tests before this number get less time: one of their program has used up its own
     asked_to_die: bool = False
     reply: Reply = field(default_factory=lambda: Reply(0, 0))
     deadline: float = 0.0
-    hard_deadline: float = 0.0
+    started: float = 0.0
 
 
 @dataclass(slots=True)
@@ -56,7 +59,8 @@ class Sandbox:
 
     Args:
         workers: processes side by side; default one for each core.
-        timeout_s: seconds of computing for one test, definition included; half as long again by the clock.
+        timeout_s: seconds of computing for one test, definition included; half as long again by the clock for a
+            test that does not compute. A busy machine does not make a test fail, unless it takes 10 times as long.
         memory_mb: address space of one child.
         unsafe_no_sandbox: run even where the kernel offers too little protection.
 
@@ -76,6 +80,7 @@ class Sandbox:
         self._memory_bytes = memory_mb * 2**20
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
+        self._deaths = 0
         try:
             for _ in range(workers or default_workers()):
                 self._workers.append(self._start())
@@ -149,7 +154,7 @@ class Sandbox:
         finally:
             for worker in self._workers:  # the caller has had enough: what still runs is of no use
                 if worker.work is not None:
-                    self._drop(worker)
+                    self._release(worker)
 
     def _wait(self) -> list[_Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
@@ -160,8 +165,13 @@ class Sandbox:
         for key, _ in self._selector.select(wait):
             worker, is_control = key.data
             if is_control:
-                self._welcome(worker)
-            elif worker.channel is key.fileobj and (work := self._hear(worker)):
+                if worker.channel is None:  # else its child has ended just now, and what it said comes first
+                    self._welcome(worker)
+            elif worker.channel is not key.fileobj:
+                continue  # let go of in this very round
+            elif worker.work is None:
+                self._release(worker)  # a child that has died before it was given anything
+            elif work := self._hear(worker):
                 released.append(work)
         now = time.monotonic()
         for worker in self._workers:
@@ -172,7 +182,7 @@ class Sandbox:
     def _give(self, worker: _Worker, work: _Assignment) -> None:
         """Send the rest of a job to a fresh child."""
         first = len(work.done)
-        work.reply = Reply(first, work.job.size)
+        work.reply = Reply(first, work.job.size, work.job.kind)
         worker.work = work
         message = work.job.message(
             first=first, one_by_one=work.one_by_one, timeout_s=self.timeout_s * self._share(work)
@@ -185,7 +195,8 @@ class Sandbox:
         self._set_deadline(work)
 
     def _share(self, work: _Assignment) -> float:
-        return AFTER_A_TIMEOUT if work.timed_out else 1.0
+        next_test = len(work.done) + len(work.reply.values)
+        return AFTER_A_TIMEOUT if next_test < work.hurried_until else 1.0
 
     def _set_deadline(self, work: _Assignment) -> None:
         now = time.monotonic()
@@ -196,8 +207,7 @@ class Sandbox:
             work.deadline = now + self.timeout_s * _PUBLISHED_WALL
         else:
             work.deadline = now + limit
-        work.hard_deadline = now + limit * _WALL
-        work.asked_to_die = False
+        work.started, work.asked_to_die = now, False
 
     def _hear(self, worker: _Worker) -> _Assignment | None:
         """Read what a child says; return its assignment when it has said everything, or nothing any more."""
@@ -225,42 +235,40 @@ class Sandbox:
         return None
 
     def _late(self, worker: _Worker, now: float) -> _Assignment | None:
-        """A test (or a burst) has reached its deadline: by the clock, which is not yet by its own computing."""
+        """A test (or a burst) has reached its deadline by the clock, which is not yet by its own computing."""
         if worker.work is None:
             return None
         work, reply = worker.work, worker.work.reply
         if not work.one_by_one:
             work.one_by_one = True
-            return self._drop(worker)
+            return self._release(worker)
         if work.job.kind == "published":
             reply.values.append(TestValue(Outcome.ENDED, text="hang"))
-            return self._drop(worker, fill=Outcome.ENDED)
-        if now < work.hard_deadline:
-            # kill it only if it has really computed that long; else give it until the hard deadline
-            worker.process.kill(worker.serial, reply.cpu_s + self.timeout_s * self._share(work) * 0.95)
-            work.deadline, work.asked_to_die = work.hard_deadline, True
-            return None
-        reply.values.append(self._timeout(work))
-        return self._drop(worker)
+            return self._release(worker, fill=Outcome.ENDED)
+        limit, waited = self.timeout_s * self._share(work), now - work.started
+        if waited >= limit * _STARVED:
+            reply.values.append(self._timeout(work))
+            return self._release(worker)
+        awake = limit * _COMPUTING if waited >= limit * _ASLEEP_AFTER else 0.0
+        worker.process.kill(worker.serial, most_s=reply.cpu_s + limit * 0.95, least_s=reply.cpu_s + awake)
+        work.asked_to_die = True
+        work.deadline = now + limit * (_ASLEEP_AFTER - 1)
+        return None
 
     def _timeout(self, work: _Assignment) -> TestValue:
         text = f"no value within {self.timeout_s * self._share(work):g} s"
-        work.timed_out = True
+        work.hurried_until = work.job.end_of_program(len(work.done) + len(work.reply.values))
         return TestValue(Outcome.TIMEOUT, text=text)
 
-    def _drop(self, worker: _Worker, fill: Outcome | None = None) -> _Assignment | None:
-        """Kill the child, whatever it is doing."""
-        worker.process.kill(worker.serial, 0.0)
-        return self._release(worker, fill=fill)
-
     def _release(self, worker: _Worker, fill: Outcome | None = None) -> _Assignment | None:
-        """Take the assignment from the worker, with all results so far; the child ends by itself or is killed."""
+        """Take the assignment from the worker, with all results so far; the child is killed if it does not end."""
         work = worker.work
         if work is not None:
             work.done.extend(work.reply.values)
             if fill is not None:
                 work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
         if worker.channel is not None:
+            worker.process.kill(worker.serial)  # also one that has sent all its results: it may stay on
             self._selector.unregister(worker.channel)
             worker.channel.close()
         worker.channel, worker.work = None, None
@@ -276,15 +284,35 @@ class Sandbox:
         self._selector.register(worker.channel, selectors.EVENT_READ, (worker, False))
 
     def _start(self) -> _Worker:
-        worker = _Worker(WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60))
+        worker = _Worker(self._start_process())
         self._selector.register(worker.process.control, selectors.EVENT_READ, (worker, True))
         return worker
 
+    def _start_process(self) -> WorkerProcess:
+        return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
+
     def _replace(self, worker: _Worker) -> None:
-        raise SandboxError(
-            "A worker of the sandbox has died, which no answer should be able to do. "
-            f"Its last words: {worker.process.last_words() or 'none'}"
-        )
+        """Put a new process in the place of one that has died, which the machine can cause and no answer should.
+
+        Raises:
+            SandboxError: it happens again and again, or the new one is less protected.
+        """
+        self._deaths += 1
+        if self._deaths > _MAX_DEATHS:
+            raise SandboxError(
+                f"{self._deaths} workers of the sandbox have died, which no answer should be able to cause: is the "
+                f"machine out of memory? The last one's words: {worker.process.last_words() or 'none'}"
+            )
+        self._selector.unregister(worker.process.control)
+        worker.process.close()
+        worker.process = self._start_process()
+        self._selector.register(worker.process.control, selectors.EVENT_READ, (worker, True))
+        layers = worker.process.layers()
+        if tuple(layers) != self.layers:
+            raise SandboxError(
+                f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "
+                "Has somebody changed the machine's settings? Start again."
+            )
 
 
 _CRASH = TestValue(Outcome.CRASH, text="the process ended")

@@ -15,10 +15,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import SandboxError
-from sweet_rl.grading.sandbox.inside.zygote import LENGTH, REQUEST
+from sweet_rl.grading.sandbox.guest.zygote import LENGTH, REQUEST
 
 _START = (
-    "import socket, sys; sys.path.insert(0, {package!r}); import inside.zygote as zygote;"
+    "import socket, sys; sys.path.insert(0, {package!r}); import guest.zygote as zygote;"
     "zygote.main(socket.socket(fileno={descriptor}), {settings!r})"
 )
 _START_TIMEOUT_S = 60.0
@@ -71,17 +71,22 @@ class WorkerProcess:
         readable = readable_folders()
         settings = {
             "readable": readable,
+            # its mini benchmark generates tasks with their answers
+            "hidden": [str(Path(__file__).resolve().parents[2])],
             "path": [path for path in import_path() if any(_is_below(path, folder) for folder in readable)],
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
         }
-        code = _START.format(
-            package=str(Path(__file__).parent), descriptor=inner.fileno(), settings=settings
-        )
+        code = _START.format(package=str(Path(__file__).parent), descriptor=inner.fileno(), settings=settings)
         try:
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-S", "-s", "-P", "-B", "-c", code],
-                env={"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                env={
+                    "PYTHONHASHSEED": "0",
+                    "LD_BIND_NOW": "1",
+                    "OPENBLAS_NUM_THREADS": "1",
+                    "OMP_NUM_THREADS": "1",
+                },
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -118,10 +123,10 @@ class WorkerProcess:
         (serial,) = LENGTH.unpack(message)
         return serial, socket.socket(fileno=descriptors[0])
 
-    def kill(self, serial: int, cpu_s: float) -> None:
-        """Kill that child, if it is still there and has computed for `cpu_s`."""
+    def kill(self, serial: int, *, most_s: float = 0.0, least_s: float = 0.0) -> None:
+        """Kill that child, if it is still there and has computed for `most_s` or more, or for less than `least_s`."""
         with contextlib.suppress(OSError, struct.error):
-            self.control.send(REQUEST.pack(serial, cpu_s))
+            self.control.send(REQUEST.pack(serial, most_s, least_s))
 
     def last_words(self) -> str:
         """The end of what the worker wrote to standard error."""

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import random
 
 import pytest
 
-from sweet_rl.openai_client import ChatReply, RequestFailed
+from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, RetryPolicy
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
+from sweet_rl.users.faults import Fault, Weather
 from sweet_rl.users.openai import OpenAIUser
+from tests.users.serving import serving
 
 
 class RecordingClient:
@@ -31,8 +35,6 @@ def test_every_published_request_is_ours_to_the_letter(shared):
     calls = 0
     for case, want in zip(cases, json.loads((folder / "expected.json").read_text()), strict=True):
         history = [Message(m["role"], m["content"]) for m in want["dialogue_history"]]
-        if "raises" in want:  # the golden stops at the moment of the exception, before the turn is recorded
-            history = [Message("user", case["problem_description"]), Message("assistant", case["agent_responses"][0])]
         for number, published in enumerate(want["simulator_calls"]):
             client = RecordingClient()
             user = OpenAIUser(client, "simulator-model", prompt_template=template)
@@ -60,3 +62,41 @@ def test_replies(outcome, text, kind):
     reply = asyncio.run(user.reply(UserContext("p", "h", ())))
     assert reply.text == text
     assert (reply.failure and reply.failure.kind) == kind
+
+
+async def replies_in(weather, *, count, attempts):
+    """Ask for `count` replies at once; returns them and the client's counters."""
+
+    async def sleep(_):
+        pass
+
+    context = UserContext("p", "def f(): return 1", (Message("user", "p"), Message("assistant", "q?")))
+    async with serving(weather) as url:
+        retry = RetryPolicy(attempts=attempts, timeout_s=0.5)
+        client = OpenAIClient([url], retry=retry, sleep=sleep, jitter=random.Random(0))
+        user = OpenAIUser(client, "scripted", prompt_template=load_prompt("human_simulator_code_prompt"))
+        replies = await asyncio.gather(*(user.reply(context) for _ in range(count)))
+        await user.close()
+        return replies, client.stats
+
+
+def test_faults_are_ridden_out_or_recorded():
+    replies, stats = asyncio.run(replies_in(Weather(fault_rate=0.2, hang_s=2), count=200, attempts=4))
+    kinds = {"connection", "timeout", "rate_limited", "server_error", "malformed_reply", "empty_reply"}
+    assert set(stats.retries) == kinds
+    assert stats.requests == 200 + stats.retries.total()
+    lost = [reply for reply in replies if reply.failure]
+    assert {reply.failure.kind for reply in lost} <= kinds
+    assert {reply.text for reply in lost} == {NO_RESPONSE}  # null content is not asked for again
+    assert 0 < len(lost) < 20
+    assert all(reply.text != NO_RESPONSE for reply in replies if not reply.failure)
+
+
+def test_without_further_attempts_every_failure_is_recorded_with_its_kind():
+    weather = Weather(fault_rate=1, faults=(Fault.BAD_REQUEST, Fault.RATE_LIMIT), seed=1)
+    replies, _ = asyncio.run(replies_in(weather, count=20, attempts=1))
+    assert {reply.text for reply in replies} == {NO_RESPONSE}
+    assert {(reply.failure.kind, reply.failure.status) for reply in replies} == {
+        ("bad_request", 400),
+        ("rate_limited", 429),
+    }

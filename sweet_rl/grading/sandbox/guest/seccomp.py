@@ -11,6 +11,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 from . import libc
 
@@ -44,13 +45,18 @@ _ALLOWED = {  # name: (number on x86_64, number on aarch64)
     "getrandom": (318, 278), "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
 
+_WORKERS_OWN = {
+    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211), "pidfd_open": (434, 434), "prctl": (157, 167),
+}  # fmt: skip
+
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the table, and what the kernel calls the architecture."""
 
 _X32 = 0x40000000
 """Numbers from here on are the calls of x86's other ABI, by which a filter could be walked around."""
 
-_CLONE_THREAD = 0x10000
+_CLONE = (56, 220)
+_CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020080
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _HARMLESS_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Terminal attributes (isatty), window size, bytes to read, blocking or not, closed on exec or not."""
@@ -63,8 +69,20 @@ _EPERM, _ENOSYS, _EACCES = (0x00050000 | number for number in (errno.EPERM, errn
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
 
-def prepare() -> Callable[[], None]:
-    """Build the filter for this machine; the function returned puts the calling process under it for good.
+class Filters(NamedTuple):
+    """Two filters, each put over the calling process, for good, by calling it.
+
+    The long one holds for the worker and is inherited by every child; what only the worker needs (to fork, to
+    wait, to kill, to hand over channels) is taken from a child by the short one. Loading a filter costs the
+    kernel time in proportion to its length, and a child lives for a millisecond.
+    """
+
+    restrict_worker: Callable[[], None]
+    restrict_child: Callable[[], None]
+
+
+def prepare() -> Filters:
+    """Build the filters for this machine.
 
     Raises:
         OSError: there is no table for this machine, or the kernel has no seccomp.
@@ -72,18 +90,24 @@ def prepare() -> Callable[[], None]:
     machine = os.uname().machine
     if os.uname().sysname != "Linux" or machine not in _MACHINES:
         raise OSError(f"seccomp: no list of system calls for {os.uname().sysname} on {machine}")
-    program = b"".join(struct.pack("=HBBI", *instruction) for instruction in _program(*_MACHINES[machine]))
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
+    column, architecture = _MACHINES[machine]
+    return Filters(_loader(_long_program(column, architecture)), _loader(_short_program(column)))
+
+
+def _loader(program: list[_Instruction]) -> Callable[[], None]:
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
     kept_alive = buffer, ctypes.create_string_buffer(header, len(header))
 
-    def restrict() -> None:
+    def load() -> None:
         libc.prctl(libc.PR_SET_SECCOMP, 2, kept_alive[1])
 
-    return restrict
+    return load
 
 
-def _program(column: int, architecture: int) -> list[_Instruction]:
+def _long_program(column: int, architecture: int) -> list[_Instruction]:
+    """Allow what an answer may do and what the worker needs; nothing else."""
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
@@ -96,11 +120,20 @@ def _program(column: int, architecture: int) -> list[_Instruction]:
         number = numbers[column]
         if number is not None:
             program += [(_EQUAL, 0, len(check), number), *check]
-    for numbers in _ALLOWED.values():
+    for numbers in (*_ALLOWED.values(), *_WORKERS_OWN.values()):
         number = numbers[column]
         if number is not None:
             program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
     return [*program, (_RETURN, 0, 0, _EPERM)]
+
+
+def _short_program(column: int) -> list[_Instruction]:
+    """Take back the worker's own calls; no new processes, only threads."""
+    program = [(_LOAD, 0, 0, _NUMBER)]
+    for numbers in _WORKERS_OWN.values():
+        program += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, _EPERM)]
+    clone = [_argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, _EPERM)]
+    return [*program, (_EQUAL, 0, len(clone), _CLONE[column]), *clone, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _checked_calls() -> list[tuple[tuple[int | None, int | None], list[_Instruction]]]:
@@ -109,7 +142,7 @@ def _checked_calls() -> list[tuple[tuple[int | None, int | None], list[_Instruct
     read_only = (_RETURN, 0, 0, _EACCES)
     ioctls = [(_EQUAL, len(_HARMLESS_IOCTLS) - at, 0, code) for at, code in enumerate(_HARMLESS_IOCTLS)]
     return [
-        ((56, 220), [_argument(0), (_ANY_BIT, 0, 1, _CLONE_THREAD), allow, refuse]),  # clone
+        (_CLONE, [_argument(0), (_ANY_BIT, 1, 0, _CLONE_NAMESPACES), allow, refuse]),
         ((435, 435), [(_RETURN, 0, 0, _ENOSYS)]),  # clone3: libc then uses clone, whose flags can be read
         ((2, None), [_argument(1), (_ANY_BIT, 1, 0, _WRITING), allow, read_only]),  # open
         ((257, 56), [_argument(2), (_ANY_BIT, 1, 0, _WRITING), allow, read_only]),  # openat

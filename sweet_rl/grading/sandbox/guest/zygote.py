@@ -3,8 +3,9 @@
 The zygote never sees a job: the child reads it from a channel of its own, so that no later child can find it in
 inherited memory. The zygote only forks, kills on request, and cleans up.
 
-Messages: the zygote sends `(serial)` with the channel of a new child attached; it is sent `(serial, cpu_s)`: kill
-that child if it has computed for `cpu_s`. Child and outside speak as `read_job` and `_send` show.
+Messages: the zygote sends `(serial)` with the channel of a new child attached; it is sent
+`(serial, most_s, least_s)`: kill that child if it has computed for `most_s` or more, or for less than `least_s`.
+Child and outside speak as `_read_job` and `_pack` show.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from . import isolation, seccomp
 from .programs import ENDED, Result, run_fixed, run_published
 
-REQUEST = struct.Struct("<Id")
+REQUEST = struct.Struct("<Idd")
 RESULT = struct.Struct("<IBdII")
 LENGTH = struct.Struct("<I")
+
+_BURST_CPU_S = 0.02
+"""Results are held back for so long, so that a quick job sends one message."""
 
 
 def main(control: socket.socket, settings: dict[str, Any]) -> None:
@@ -35,32 +38,34 @@ def main(control: socket.socket, settings: dict[str, Any]) -> None:
 
     Args:
         control: a datagram-like socket pair end to the process outside.
-        settings: "readable" folders, "memory_bytes", "path" for imports.
+        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "path" for imports.
     """
+    user = isolation.unused_user()
     layers = isolation.enter_namespaces()
     inner = os.fork() if "process" in layers else 0
     if inner:  # outside the new process namespace: wait for it to end
         control.close()
         os.waitpid(inner, 0)
         os._exit(0)
-    isolation.die_with_parent()
     os.setsid()
-    hidden = "mount" in layers and isolation.hide_file_system(settings["readable"])
+    hidden = "mount" in layers and isolation.hide_file_system(settings["readable"], settings["hidden"])
     if not hidden:
         layers = [layer for layer in layers if layer != "mount"]
-    isolation.drop_privileges()
+    isolation.drop_privileges(user, settings["readable"] if not hidden else ())
+    isolation.die_with_parent()  # a change of user would have made the kernel forget it
     if isolation.restrict_files(settings["readable"]):
         layers.append("Landlock")
-    restrict_calls: Callable[[], None] = lambda: None
-    with suppress(OSError):
-        restrict_calls = seccomp.prepare()
-        layers.append("seccomp")
     isolation.hide_memory()
+    filters: seccomp.Filters | None = None
+    with suppress(OSError):
+        filters = seccomp.prepare()
+        filters.restrict_worker()
+        layers.append("seccomp")
     sys.path[:] = settings["path"]
     gc.collect()
     gc.freeze()
     control.send(marshal.dumps([*layers, "rlimits"]))
-    _Zygote(control, settings, restrict_calls, alone="process" in layers).serve()
+    _Zygote(control, settings, filters, alone="process" in layers).serve()
 
 
 class _Zygote:
@@ -68,11 +73,11 @@ class _Zygote:
         self,
         control: socket.socket,
         settings: dict[str, Any],
-        restrict_calls: Callable[[], None],
+        filters: seccomp.Filters | None,
         *,
         alone: bool,
     ) -> None:
-        self._control, self._settings, self._restrict_calls = control, settings, restrict_calls
+        self._control, self._settings, self._filters = control, settings, filters
         self._alone = alone  # process 1 of its own namespace: may kill everybody else
         self._serial = 0
 
@@ -84,7 +89,7 @@ class _Zygote:
             if child == 0:
                 self._control.close()
                 outer.close()
-                _be_child(inner, self._settings, self._restrict_calls)
+                _be_child(inner, self._settings, self._filters)
             inner.close()
             socket.send_fds(self._control, [LENGTH.pack(self._serial)], [outer.fileno()])
             outer.close()
@@ -105,8 +110,8 @@ class _Zygote:
                 if not request:
                     os.kill(child, signal.SIGKILL)
                     os._exit(0)
-                serial, cpu_s = REQUEST.unpack(request)
-                if serial == self._serial and _cpu_seconds(child) >= cpu_s:
+                serial, most_s, least_s = REQUEST.unpack(request)
+                if serial == self._serial and not least_s <= _cpu_seconds(child) < most_s:
                     os.kill(child, signal.SIGKILL)
         finally:
             os.close(ended)
@@ -134,14 +139,15 @@ def _cpu_seconds(process: int) -> float:
         return 0.0
 
 
-def _be_child(
-    channel: socket.socket, settings: dict[str, Any], restrict_calls: Callable[[], None]
-) -> None:
+def _be_child(channel: socket.socket, settings: dict[str, Any], filters: seccomp.Filters | None) -> None:
     """Lock the door, read one job, run it, end. Never returns."""
     status = 1
     try:
+        isolation.die_with_parent()
+        os.dup2(1, 2)  # the worker's own complaints go to a file, an answer's go nowhere
         isolation.limit_resources(settings["memory_bytes"], settings["cpu_s"])
-        restrict_calls()
+        if filters is not None:
+            filters.restrict_child()
         _run(channel, _read_job(channel))
         status = 0
     finally:
@@ -166,10 +172,10 @@ def _receive(channel: socket.socket, length: int) -> bytes:
 
 
 def _run(channel: socket.socket, job: dict[str, Any]) -> None:
-    """All programs of the job from test number `first` on; results one by one, or all at once at the end."""
+    """All programs of the job from test number `first` on; results all at once, once slow or asked one by one."""
     number, first, waiting = 0, job["first"], []
     now = time.process_time
-    send = channel.sendall
+    send, one_by_one = channel.sendall, job["one_by_one"]
     for program in job["programs"]:
         expressions = program["expressions"]
         count = len(expressions)
@@ -181,11 +187,10 @@ def _run(channel: socket.socket, job: dict[str, Any]) -> None:
                 program["reference"], program["source"], expressions, job["timeout_s"], skip
             )
         for offset, result in enumerate(results, start=number + skip):
-            message = _pack(offset, result, now())
-            if job["one_by_one"]:
-                send(message)
-            else:
-                waiting.append(message)
+            waiting.append(_pack(offset, result, now()))
+            if one_by_one or now() > _BURST_CPU_S:
+                send(b"".join(waiting))
+                waiting.clear()
             if result.outcome == ENDED:
                 break
         number += count

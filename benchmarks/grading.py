@@ -1,0 +1,138 @@
+"""Sandboxed grading against the published unprotected loop, on ColBench tasks answered by their references.
+
+The published evaluation (spec §4.1) runs everything in its own process: for each test it executes reference
+and answer, evaluates the test's expression, and cuts an answer off with a one-second alarm. It is written
+afresh here. Both sides grade the same answers; the second round hides endless loops among them.
+
+Run: python benchmarks/grading.py [--tasks backend_tasks.jsonl] [--loops 0.02]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from _machine import machine_line
+
+from sweet_rl.grading.code import CodeGrader
+from sweet_rl.grading.extraction import forbidden_word, published_code
+from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.tasks import load_tasks
+from sweet_rl.types import Task, Trajectory
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOP = "def {name}(*args, **kwargs):\n    while True:\n        pass\n"
+
+
+def published_value(code: str, expression: str) -> Any:
+    """Definition and expression with separate globals and locals; any exception is None."""
+    own: dict[str, Any] = {}
+    try:
+        exec(code, globals(), own)
+        return eval(expression, globals(), own)
+    except Exception:
+        return None
+
+
+def ring(*_: object) -> None:
+    """What the alarm does inside the answer."""
+    raise TimeoutError
+
+
+def published_correctness(task: Task, answer: str) -> float:
+    """The published grade of one answer, in this process."""
+    if forbidden_word(answer) is not None:
+        return 0.0
+    code = published_code(answer)
+    passed = 0
+    for expression in task.test_cases.values():
+        wanted = published_value(task.ground_truth, expression)
+        signal.signal(signal.SIGALRM, ring)
+        signal.alarm(1)
+        got = published_value(code, expression)
+        signal.alarm(0)
+        with contextlib.suppress(ValueError):
+            passed += wanted is not None and bool(wanted == got)
+    return passed / len(task.test_cases)
+
+
+def published_loop(trajectories: Sequence[Trajectory]) -> list[float]:
+    """Grade one after the other; what the answers print is thrown away."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return [published_correctness(t.task, t.answer or "") for t in trajectories]
+
+
+def ours(trajectories: Sequence[Trajectory]) -> list[float]:
+    """Grade in the sandbox, its start and end included."""
+    with Sandbox() as sandbox:
+        return [score.value or 0.0 for score in CodeGrader(sandbox).grade(trajectories)]
+
+
+def timed(
+    side: Callable[[Sequence[Trajectory]], list[float]], trajectories: Sequence[Trajectory]
+) -> tuple[float, float]:
+    """Seconds, and the mean grade as a check that both sides graded the same."""
+    started = time.perf_counter()
+    grades = side(trajectories)
+    return time.perf_counter() - started, sum(grades) / len(grades)
+
+
+def with_loops(trajectories: Sequence[Trajectory], share: float) -> list[Trajectory]:
+    """The same, with a share of the answers replaced by endless loops."""
+    chosen = set(random.Random(0).sample(range(len(trajectories)), round(share * len(trajectories))))
+    return [
+        Trajectory(t.task, (), LOOP.format(name=next(iter(t.task.test_cases.values())).split("(")[0]))
+        if index in chosen
+        else t
+        for index, t in enumerate(trajectories)
+    ]
+
+
+def default_tasks() -> str:
+    """The real tasks where they are at hand, else the embedded ones, said aloud."""
+    shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
+    path = shared / "data/colbench/backend_tasks_500.jsonl"
+    if path.exists():
+        return str(path)
+    print("No ColBench file at hand (--tasks, or SWEET_RL_SHARED): measuring on mini:test instead.")
+    return "mini:test"
+
+
+def main() -> None:
+    """Measure both sides in turn, several times, and print medians of seconds and ratios."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", default=None)
+    parser.add_argument("--loops", type=float, default=0.02)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    tasks = load_tasks(arguments.tasks or default_tasks(), limit=500)
+    plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
+    print(
+        f"{machine_line()}\n{len(tasks)} answers of {sum(len(t.test_cases) for t in tasks) / len(tasks):.0f} tests\n"
+    )
+    print(f"{'':<26}{'side':<22}{'seconds':>9}{'answers/s':>11}{'mean grade':>12}{'ratio':>8}")
+    looping = with_loops(plain, arguments.loops)
+    for label, answers, rounds in (
+        ("references", plain, arguments.rounds),
+        (f"{arguments.loops:.0%} loop for ever", looping, 1),
+    ):
+        pairs = [(timed(published_loop, answers), timed(ours, answers)) for _ in range(rounds)]
+        pairs.sort(key=lambda pair: pair[0][0] / pair[1][0])
+        published, own = pairs[len(pairs) // 2]
+        for side, (seconds, grade) in (("published, unprotected", published), ("sweet_rl, sandboxed", own)):
+            ratio = f"{published[0] / own[0]:>8.2f}" if side.startswith("sweet") else ""
+            print(f"{label:<26}{side:<22}{seconds:>9.2f}{len(answers) / seconds:>11.0f}{grade:>12.3f}{ratio}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Hostile and odd answers: each gets its right score, none gets out, and the next answer is graded as ever."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.grading.code import CodeGrader
+from sweet_rl.grading.extraction import forbidden_word
+from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.types import Task, Trajectory
+from tests.conftest import ROOT
+from tests.grading.hostile_answers import ATTACKS, DOUBLE, Case
+from tests.grading.odd_answers import ODD
+
+SECRET = "sesame-" + "opens-nothing"
+GOOD = Case("good", DOUBLE, 1.0)
+
+
+class Ground:
+    """Where the attacks go: a sandbox, and what they must not reach."""
+
+    def __init__(self, folder: Path) -> None:
+        os.environ["SWEET_RL_CANARY"] = SECRET
+        self.file = folder / "secret.txt"
+        self.file.write_text(SECRET)
+        folder.chmod(0o755)
+        self.file.chmod(0o666)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        self.sandbox = Sandbox(workers=1, timeout_s=0.3)
+
+    def grade(self, *cases: Case):
+        return list(CodeGrader(self.sandbox).grade([self._trajectory(case) for case in cases]))
+
+    def _trajectory(self, case: Case) -> Trajectory:
+        answer = case.answer
+        for word, meaning in {
+            "@FILE@": self.file,
+            "@SECRET@": SECRET,
+            "@PORT@": self.listener.getsockname()[1],
+            "@PROJECT@": ROOT,
+        }.items():
+            answer = answer.replace(word, str(meaning))
+        tests = {f"test{index}": test for index, test in enumerate(case.tests)}
+        task = Task(case.name, "", case.reference, case.reference, tests, {})
+        return Trajectory(task, (), answer)
+
+    def connections(self) -> int:
+        try:
+            self.listener.accept()
+        except BlockingIOError:
+            return 0
+        return 1
+
+    def close(self) -> None:
+        self.sandbox.close()
+        self.listener.close()
+        os.environ.pop("SWEET_RL_CANARY", None)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    ground = Ground(tmp_path_factory.mktemp("ground"))
+    yield ground
+    ground.close()
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in [*ATTACKS, *ODD]])
+def test_right_score_and_the_grader_survives(ground, case):
+    score, after = ground.grade(case, GOOD)
+    outcomes = [(test.outcome, test.got, test.detail) for test in score.tests]
+    assert score.value == case.score, outcomes
+    if case.outcome:
+        assert outcomes[0][0] == case.outcome, outcomes
+    assert after.value == 1.0
+    assert ground.file.read_text() == SECRET
+    assert ground.connections() == 0
+
+
+def test_there_are_at_least_sixty_and_none_is_stopped_by_its_words():
+    assert len({case.name for case in [*ATTACKS, *ODD]}) == len([*ATTACKS, *ODD]) >= 60
+    assert [case.name for case in [*ATTACKS, *ODD] if forbidden_word(case.answer)] == []
+
+
+def test_nothing_is_left_behind(ground):
+    """No process, no mount, no file: neither while the workers wait for more, nor after they have ended."""
+    left_by = {case.name: case for case in ATTACKS}
+    names = [
+        "fork bomb that goes on",
+        "threads that do not end",
+        "swallows everything",
+        "sends values, and stays",
+    ]
+    mounts = Path("/proc/self/mounts").read_text()
+    files = set(Path("/tmp").glob("left-behind*"))
+    before = _descendants(os.getpid())
+    with Sandbox(workers=1, timeout_s=0.2) as sandbox:
+        ground.sandbox, kept = sandbox, ground.sandbox
+        try:
+            ground.grade(GOOD)
+            waiting = len(_descendants(os.getpid()) - before)
+            ground.grade(*(left_by[name] for name in names), GOOD)
+            assert len(_descendants(os.getpid()) - before) <= waiting
+        finally:
+            ground.sandbox = kept
+    assert _descendants(os.getpid()) <= before
+    assert Path("/proc/self/mounts").read_text() == mounts
+    assert set(Path("/tmp").glob("left-behind*")) == files
+
+
+def test_a_reference_that_loops_costs_its_neighbours_no_time(ground):
+    """References share a child, but not the patience: the second one computes for longer than what is left of it."""
+    loops = Case(
+        "loops", DOUBLE, 0.0, reference="def level(x):\n    while True:\n        pass\n", tests=("level(1)",)
+    )
+    slow = "def level(x):\n    import time\n    start = time.process_time()\n    while time.process_time() < start + 0.1:\n        pass\n    return x\n"
+    first, second = ground.grade(loops, Case("slow", slow, 1.0, reference=slow))
+    assert [test.outcome for test in first.tests] == ["reference_none"]
+    assert second.value == 1.0, second.tests
+
+
+def test_numpy_works_where_it_is_installed():
+    pytest.importorskip("numpy")
+    answer = "import numpy as np\ndef level(x):\n    return np.sum(np.array([x, x]))\n"
+    task = Task("numpy", "", DOUBLE, DOUBLE, {"test1": "level(2)", "test2": "level(3)"}, {})
+    with Sandbox(workers=1, timeout_s=10) as sandbox:
+        (score,) = CodeGrader(sandbox).grade([Trajectory(task, (), answer)])
+    assert score.value == 1.0, score.tests
+
+
+def _descendants(process: int) -> set[int]:
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(stat.parent.name)] = int(fields[1])
+    found, grown = {process}, True
+    while grown:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        found |= more
+        grown = bool(more)
+    return found - {process}

@@ -1,0 +1,364 @@
+"""The sandbox itself: its walls for every kind of user, its clock, its workers' lives and deaths, what it leaves."""
+
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.errors import SandboxError
+from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
+from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTHING = "pass"
+LOOP = "def f(x):\n    while True:\n        pass\n"
+SLEEP = "import time\ndef f(x):\n    time.sleep(x)\n    return x\n"
+COMPUTE = """
+import time
+def f(seconds):
+    while time.process_time() < seconds:
+        pass
+    return "done"
+"""
+FORBIDDEN = ["open('/etc/passwd').read()", "open('/proc/self/environ').read()", "open('/tmp/left', 'w')"]
+
+# What an ordinary user, or a user of a machine without namespaces, runs: prints layers and outcomes as JSON.
+PROBE = f"""
+import json, sys
+from sweet_rl.errors import SandboxError
+from sweet_rl.grading.sandbox import Job, Program, Sandbox
+source = "import math\\ndef f(x):\\n    return math.sqrt(x)\\n"
+tests = ["f(9)", "__import__('re').sub('a', 'b', 'aa')", *{FORBIDDEN!r}, "__import__('socket').socket()"]
+try:
+    with Sandbox(workers=2) as sandbox:
+        (values,) = sandbox.run([Job("fixed", [Program(source, tests)])])
+        print(json.dumps([sandbox.layers, [value.outcome for value in values]]))
+except SandboxError as error:
+    print(json.dumps([None, str(error)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(workers=2, timeout_s=0.4) as sandbox:
+        yield sandbox
+
+
+def run(sandbox, source, *expressions):
+    """Values of one program's tests."""
+    (values,) = sandbox.run([Job("fixed", [Program(source, expressions)])])
+    return values
+
+
+def outcomes(values):
+    return [value.outcome for value in values]
+
+
+def test_all_layers_are_named_and_active(sandbox):
+    assert {"Landlock", "seccomp"} & set(sandbox.layers)
+    assert "namespaces" in sandbox.protection or "Landlock" in sandbox.protection
+    assert outcomes(run(sandbox, NOTHING, *FORBIDDEN)) == [Outcome.ERROR] * 3
+
+
+def _probe(*prefix, python=sys.executable, package=ROOT, check=True):
+    done = subprocess.run(
+        [*prefix, python, "-c", PROBE],
+        cwd="/",
+        env={"PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def _python_for_everybody(*prefix):
+    """An interpreter that another user may start (ours may live in somebody's home)."""
+    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        if not Path(python).exists():
+            continue
+        code = "import sys; sys.exit(sys.version_info < (3, 11))"
+        if subprocess.run([*prefix, python, "-c", code], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become somebody else"
+)
+def test_an_ordinary_user_is_protected_too():
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    python = _python_for_everybody(*nobody)
+    if python is None:
+        pytest.skip("no Python 3.11 that another user may start")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        shutil.copytree(
+            ROOT / "sweet_rl", Path(folder, "sweet_rl"), ignore=shutil.ignore_patterns("__pycache__")
+        )
+        layers, found = _probe(*nobody, python=python, package=folder)
+    if layers is None:
+        assert (
+            "user namespaces" in found
+        )  # this machine lets nobody have any: refused, and told how to repair
+    else:
+        assert found == ["value"] * 2 + ["error"] * 4
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_without_namespaces_landlock_keeps_the_files():
+    no_more = "for n in user mnt pid net ipc uts cgroup; do echo 0 > /proc/sys/user/max_${n}_namespaces; done"
+    prefix = ("unshare", "--user", "--map-root-user", "sh", "-ec", f'{no_more}; exec "$0" "$@"')
+    answer = _probe(*prefix, check=False)
+    if answer is None:
+        pytest.skip("user namespaces are switched off here")
+    layers, found = answer
+    if layers is None:
+        assert "files" in found  # a kernel without Landlock: refused
+    else:
+        assert layers == ["Landlock", "seccomp", "rlimits"]
+        assert found == ["value"] * 2 + ["error"] * 4
+
+
+@pytest.mark.parametrize(
+    ("layers", "missing"),
+    [
+        (["rlimits"], "files, the network, other processes"),
+        (["seccomp", "rlimits"], "files"),
+        (["Landlock", "rlimits"], "the network, other processes"),
+        (["mount", "network", "rlimits"], "other processes"),
+    ],
+)
+def test_too_little_protection_is_refused(layers, missing):
+    with pytest.raises(SandboxError, match=f"kept away from {missing} here") as caught:
+        check_protection(layers, unsafe=False)
+    assert "--unsafe_no_sandbox" in str(caught.value)
+    check_protection(layers, unsafe=True)
+
+
+@pytest.mark.parametrize("layers", [["Landlock", "seccomp"], ["mount", "network", "process"]])
+def test_enough_protection_is_accepted(layers):
+    check_protection(layers, unsafe=False)
+
+
+def test_a_refused_sandbox_leaves_no_process(monkeypatch):
+    before = _descendants(os.getpid())
+    monkeypatch.setattr(WorkerProcess, "layers", lambda self: ["rlimits"])
+    with pytest.raises(SandboxError):
+        Sandbox(workers=2)
+    assert _gone(_descendants(os.getpid()) - before)
+
+
+def test_a_hanging_test_costs_its_time_once_and_the_others_count(sandbox):
+    source = "def f(x):\n    while x < 8:\n        pass\n    return x\n"
+    started = time.monotonic()
+    values = run(sandbox, source, *(f"f({n})" for n in range(10)))
+    assert outcomes(values) == [Outcome.TIMEOUT] * 8 + [Outcome.VALUE] * 2
+    assert "0.4 s" in values[0].text
+    assert "0.02 s" in values[1].text
+    assert time.monotonic() - started < 0.4 * 8 / 2
+
+
+def test_sleep_is_not_computing_but_takes_time_too(sandbox):
+    started = time.monotonic()
+    assert outcomes(run(sandbox, SLEEP, "f(0.2)", "f(60)", "f(0)")) == [
+        Outcome.VALUE,
+        Outcome.TIMEOUT,
+        Outcome.VALUE,
+    ]
+    assert time.monotonic() - started < 0.4 * 5
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs to choose its cores")
+def test_a_starved_machine_fails_no_answer():
+    """Six answers that need two thirds of the limit share one core with each other: four times the limit each."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with Sandbox(workers=6, timeout_s=0.3) as sandbox:
+            busy = [Job("fixed", [Program(COMPUTE, ["f(0.2)"])])] * 6
+            values = [value for (value,) in sandbox.run(busy)]
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert [value.text for value in values] == ["'done'"] * 6
+
+
+def test_results_come_in_the_order_of_the_jobs(sandbox):
+    source = "import time\ndef f(n):\n    time.sleep(0.01 * (n % 3 == 0))\n    return n\n"
+    jobs = (Job("fixed", [Program(source, [f"f({n})", "f(0)"])]) for n in range(300))
+    assert [values[0].text for values in sandbox.run(jobs)] == [str(n) for n in range(300)]
+
+
+def test_programs_of_one_job_come_one_after_the_other(sandbox):
+    programs = [Program(f"x = {n}", ["x", "x + 1"] * n) for n in range(4)]
+    (values,) = sandbox.run([Job("fixed", programs)])
+    assert [value.text for value in values] == ["1", "2", *["2", "3"] * 2, *["3", "4"] * 3]
+
+
+def test_a_caller_that_stops_listening_leaves_the_sandbox_usable(sandbox):
+    endless = sandbox.run(Job("fixed", [Program(source, ["f(1)"])]) for source in ["f = abs", *[LOOP] * 50])
+    assert next(endless)[0].text == "1"
+    endless.close()
+    assert run(sandbox, "f = abs", "f(-2)")[0].text == "2"
+
+
+def test_large_jobs_and_odd_texts_pass_the_wall(sandbox):
+    source = "x = '" + "y" * 3_000_000 + "'"
+    assert run(sandbox, source, "len(x)")[0].text == "3000000"
+    assert outcomes(run(sandbox, "x = '\ud800'", "x", "1")) == [Outcome.ERROR] * 2
+    assert outcomes(run(sandbox, "x = '\0'", "x")) == [Outcome.ERROR]
+    (value,) = run(sandbox, NOTHING, "'é…' * 10**6")
+    assert value.outcome is Outcome.VALUE
+    assert len(value.text) < 20_000
+
+
+def test_every_test_gets_a_fresh_definition_and_every_job_a_fresh_process(sandbox):
+    source = "import builtins\nif hasattr(builtins, 'mark'): raise SystemExit\nx = []\ndef f():\n    x.append(1)\n    return len(x)\n"
+    assert [value.text for value in run(sandbox, source, "f()", "f()")] == ["1", "1"]
+    run(sandbox, "import builtins\nbuiltins.mark = 1", "1")
+    assert run(sandbox, source, "f()")[0].text == "1"
+
+
+def test_an_answer_finds_nothing_of_earlier_jobs_in_its_memory():
+    secret = "the_reference_returns_4711"
+    search = """
+import gc, sys
+def f(prefix):
+    frames, found = [sys._getframe()], 0
+    while frames[-1].f_back:
+        frames.append(frames[-1].f_back)
+    texts = [repr(frame.f_locals) for frame in frames] + [repr(o)[:10**5] for o in gc.get_objects()]
+    return sum(prefix + "_returns_4711" in text for text in texts)
+"""
+    with Sandbox(workers=1, timeout_s=5) as sandbox:
+        run(sandbox, f"def f(x):\n    '''{secret}'''\n    return 1\n", "f(1)")
+        assert run(sandbox, search, "f('the_reference')")[0].text == "0"
+
+
+def test_threads_of_an_answer_work(sandbox):
+    source = """
+from concurrent.futures import ThreadPoolExecutor
+def f(n):
+    with ThreadPoolExecutor(n) as pool:
+        return sum(pool.map(abs, range(n)))
+"""
+    assert run(sandbox, source, "f(8)")[0].text == "28"
+
+
+def test_numpy_works_where_it_is_installed():
+    pytest.importorskip("numpy")
+    with Sandbox(workers=1, timeout_s=10) as sandbox:
+        source = "import numpy as np\ndef f(n):\n    return np.dot(np.arange(n), np.ones(n))\n"
+        assert run(sandbox, source, "f(4)")[0].text == "6.0"
+
+
+def test_a_worker_that_the_machine_has_killed_is_replaced():
+    with Sandbox(workers=2, timeout_s=5) as sandbox:
+        for process in _descendants(os.getpid()):
+            if process not in _children(os.getpid()):  # the workers' insides
+                os.kill(process, signal.SIGKILL)
+        jobs = [Job("fixed", [Program("f = abs", [f"f({n})"])]) for n in range(20)]
+        assert [values[0].text for values in sandbox.run(jobs)] == [str(n) for n in range(20)]
+
+
+def test_workers_that_die_again_and_again_are_not_replaced_for_ever(monkeypatch):
+    with Sandbox(workers=1) as sandbox:
+        monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
+        with pytest.raises(SandboxError, match="have died"):
+            run(sandbox, NOTHING, "1")
+
+
+def test_a_worker_with_less_protection_does_not_replace_another(monkeypatch):
+    with Sandbox(workers=1) as sandbox:
+        monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
+        monkeypatch.setattr(WorkerProcess, "layers", lambda self: ["rlimits"])
+        with pytest.raises(SandboxError, match="changed the machine's settings"):
+            run(sandbox, NOTHING, "1")
+
+
+def test_nothing_is_left_behind():
+    before = _state()
+    with Sandbox(workers=2, timeout_s=0.1) as sandbox:
+        run(sandbox, LOOP, "f(1)")
+        run(sandbox, "import os\nos._exit(3)", "1")
+    gc.collect()
+    assert _state() == before
+
+
+def test_nothing_is_left_when_we_are_killed(tmp_path):
+    script = f"""
+        import os, sys
+        from sweet_rl.grading.sandbox import Job, Program, Sandbox
+        sandbox = Sandbox(workers=2, timeout_s=60)
+        jobs = [Job("fixed", [Program({LOOP!r}, ["f(1)"])]), Job("fixed", [Program({SLEEP!r}, ["f(60)"])])]
+        print("ready", flush=True)
+        list(sandbox.run(jobs))
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as us:
+        assert us.stdout.readline() == "ready\n"
+        _wait_until(lambda: any(_cpu_ticks(process) > 20 for process in _descendants(us.pid)))
+        processes = _descendants(us.pid)
+        us.kill()
+    assert len(processes) >= 4
+    assert _gone(processes)
+
+
+def _children(process):
+    tasks = Path(f"/proc/{process}/task")
+    try:
+        files = [task / "children" for task in tasks.iterdir()]
+        return {int(child) for file in files for child in file.read_text().split()}
+    except OSError:
+        return set()
+
+
+def _descendants(process):
+    found = set()
+    for child in _children(process):
+        found |= {child} | _descendants(child)
+    return found
+
+
+def _alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _cpu_ticks(process):
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11])
+    except OSError:
+        return 0
+
+
+def _wait_until(condition, timeout_s=20):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _gone(processes):
+    return _wait_until(lambda: not any(map(_alive, processes)), timeout_s=5)
+
+
+def _state():
+    """What a sandbox could leave in our process and on the machine."""
+    mounts = Path("/proc/self/mountinfo").read_text().count("\n")
+    return len(os.listdir("/proc/self/fd")), _descendants(os.getpid()), mounts
