@@ -117,9 +117,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tasks = load_tasks(arguments.tasks or default_tasks(), limit=500)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
-    print(
-        f"{machine_line()}\n{len(tasks)} answers of {sum(len(t.test_cases) for t in tasks) / len(tasks):.0f} tests\n"
-    )
+    print(f"{machine_line()}\n{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests\n")
     print(f"{'':<26}{'side':<22}{'seconds':>9}{'answers/s':>11}{'mean grade':>12}{'ratio':>8}")
     looping = with_loops(plain, arguments.loops)
     for label, answers, rounds in (

@@ -2,8 +2,11 @@
 
 Both sides play the same episodes with the same number of questions against the simulator server of this
 project, whose replies take log-normal time. The published loop (spec §3.3) is written afresh here: slices of
-`concurrency` episodes, rounds in which every episode waits for the slowest, a thread and a connection for each.
-The bound is what no loop can beat: the server's total service time divided by the concurrency.
+`concurrency` episodes, rounds in which all wait for the slowest, a thread and a connection for each episode.
+
+The bound is what no loop can beat: the server's total service time divided by the concurrency. How near a
+loop can come to it depends on when the rare very slow replies happen to fall; the same draws are therefore
+also played by a perfect client in a simulation ("perfect loop"): what is over that is ours.
 
 Run: python benchmarks/rollout.py [--episodes 1024] [--concurrency 64]
 """
@@ -11,8 +14,12 @@ Run: python benchmarks/rollout.py [--episodes 1024] [--concurrency 64]
 from __future__ import annotations
 
 import argparse
+import heapq
 import http.client
+import itertools
 import json
+import os
+import re
 import resource
 import subprocess
 import sys
@@ -31,6 +38,7 @@ from sweet_rl.prompts import load_prompt
 from sweet_rl.prompts.simulator import simulator_prompt
 from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Message, Task, UserContext
+from sweet_rl.users.faults import Weather
 from sweet_rl.users.server_process import start_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,7 +102,7 @@ def scripted_response(episode: LockStepEpisode) -> str:
 
 
 def lock_step(tasks: list[Task], base_url: str, concurrency: int, output: Path) -> int:
-    """The published loop: reset all, then rounds of agent on the whole batch and a thread for each episode."""
+    """The published loop: rounds of the agent on the whole batch and a thread for each episode."""
     template = load_prompt("human_simulator_code_prompt.txt")
     parts = urlsplit(base_url)
     address = (parts.hostname or "127.0.0.1", parts.port or 80)
@@ -128,7 +136,7 @@ def measure_lock_step(
 
 
 def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder: Path) -> Measured:
-    """Play the same tasks with scripts/simulate_interactions.py as a whole process, start-up included."""
+    """Play the same tasks with scripts/simulate_interactions.py: its own clock, all its CPU time."""
     with start_server(**latency) as server:
         command = [sys.executable, str(ROOT / "scripts/simulate_interactions.py")]
         flags = {
@@ -144,12 +152,14 @@ def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder
         }
         for flag, value in flags.items():
             command += [f"--{flag}", str(value)]
-        started = time.perf_counter()
-        process = subprocess.Popen([*command, "--quiet"], stdout=subprocess.DEVNULL)
-        _, status, usage = os_wait4(process.pid)
-        wall = time.perf_counter() - started
-        if status:
+        with (folder / "said").open("w+") as said:
+            process = subprocess.Popen([*command, "--quiet"], stdout=said)
+            _, status, usage = os.wait4(process.pid, 0)
+            said.seek(0)
+            match = re.search(r"turns in ([0-9.]+) s", said.read())
+        if status or match is None:
             sys.exit(f"simulate_interactions.py ended with status {status}")
+        wall = float(match.group(1))
         turns = sum(
             message["role"] == "assistant"
             for line in (folder / "ours.jsonl").read_text().splitlines()
@@ -158,11 +168,25 @@ def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder
         return Measured(wall, usage.ru_utime + usage.ru_stime, service_seconds(server.base_url), turns)
 
 
-def os_wait4(pid: int) -> tuple[int, int, resource.struct_rusage]:
-    """Wait for one child and return what the kernel counted for it."""
-    import os  # noqa: PLC0415
-
-    return os.wait4(pid, 0)
+def perfect_over_bound(episodes: int, concurrency: int, latency: dict[str, float]) -> float:
+    """How far over the bound a client without any cost of its own ends, with the same draws."""
+    weather = Weather(
+        latency_median_ms=latency["latency_median_ms"], latency_sigma=latency["latency_sigma"], seed=0
+    )
+    draws = (weather.draw(number)[0] for number in itertools.count())
+    pending = [(0.0, place, 0) for place in range(concurrency)]  # when, whose, replies so far
+    total, begun, end = 0.0, concurrency, 0.0
+    while pending:
+        now, place, replies = heapq.heappop(pending)
+        end = max(end, now)
+        if replies == MAX_STEPS - 1:
+            if begun == episodes:
+                continue
+            begun, replies = begun + 1, 0
+        seconds = next(draws)
+        total += seconds
+        heapq.heappush(pending, (now + seconds, place, replies + 1))
+    return end / (total / concurrency) - 1
 
 
 def cpu_since(before: resource.struct_rusage, who: int) -> float:
@@ -200,8 +224,8 @@ def main() -> None:
         ours = measure_ours(arguments.episodes, arguments.concurrency, latency, folder)
         published = measure_lock_step(tasks, arguments.concurrency, latency, folder)
     print(
-        f"\n{arguments.episodes} episodes of up to {MAX_STEPS} turns, {arguments.concurrency} at a time, replies "
-        f"log-normal (median {arguments.latency_median_ms:g} ms, sigma {arguments.latency_sigma:g})\n"
+        f"\n{arguments.episodes} episodes of up to {MAX_STEPS} turns, {arguments.concurrency} at a time, "
+        f"replies log-normal (median {arguments.latency_median_ms:g} ms, sigma {arguments.latency_sigma:g})\n"
     )
     print(f"{'':<22}{'wall s':>9}{'bound s':>9}{'over bound':>12}{'turns/s':>9}{'client CPU ms/turn':>20}")
     for label, side in (("published lock-step", published), ("sweet_rl", ours)):
@@ -210,6 +234,8 @@ def main() -> None:
             f"{label:<22}{side.wall_s:>9.1f}{bound:>9.1f}{100 * (side.wall_s / bound - 1):>11.1f}%"
             f"{side.turns / side.wall_s:>9.1f}{1000 * side.cpu_s / side.turns:>20.2f}"
         )
+    perfect = perfect_over_bound(arguments.episodes, arguments.concurrency, latency)
+    print(f"{'perfect loop':<22}{'':>18}{100 * perfect:>11.1f}%")
     print(f"\nsweet_rl is {published.wall_s / ours.wall_s:.1f} times as fast as the published loop.")
 
 

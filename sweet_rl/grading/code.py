@@ -1,8 +1,8 @@
 """Answers to grades: the share of hidden tests whose value equals the reference's (spec §4.1, §11.2).
 
-Two ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared in our
-process. `published`: as the original does it, defects included, to compare with its numbers. Both run in the
-sandbox only.
+Two ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared in
+our process. `published`: as the original does it, defects included, to compare with its numbers. Both run in
+the sandbox only.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def strict_code(answer: str | None) -> str | None:
 def constant_answer(task: Task, outputs: Sequence[ReferenceValue]) -> str:
     """The answer that passes most tests without looking at its arguments.
 
-    It returns the most frequent output of the reference (of equally frequent ones the first), or None where no
-    output can be written as an expression.
+    It returns the most frequent output of the reference (of equally frequent ones the first), or None where
+    no output can be written as an expression.
     """
     text = "None"
     for fingerprint, _ in _frequencies(outputs).most_common():

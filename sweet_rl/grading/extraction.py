@@ -35,7 +35,7 @@ def forbidden_word(answer: str) -> str | None:
 def published_code(answer: str) -> str:
     """What the published rules take for the code: the first python fence, else the first fence, else all."""
     if _PYTHON_FENCE in answer:
-        answer = answer.split(_PYTHON_FENCE)[1].split(_FENCE)[0]
+        answer = answer.split(_PYTHON_FENCE)[1].split(_FENCE, 1)[0]
     if _FENCE in answer:
         answer = answer.split(_FENCE)[1]
     return answer

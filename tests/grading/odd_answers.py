@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.grading.hostile_answers import DOUBLE, Case, code
+from tests.grading.hostile_case import DOUBLE, Case, code
 
 
 def value(name: str, expected: str, got: str, score: float, outcome: str | None = None) -> Case:

@@ -148,7 +148,7 @@ def test_equal_values_of_other_types_have_equal_fingerprints():
 
 def test_different_values_have_different_fingerprints():
     values = [
-        None, "", "N", "None", "1", b"1", 1, 1.5, 1j, [], (), {}, "[]", b"", range(0), [1], [[1]], (1,), {1: 2},
+        None, "", "N", "\ud800", "?", "None", "1", b"1", 1, 1.5, 1j, [], (), {}, "[]", b"", range(0), [1], [[1]], (1,), {1: 2},
         0.1, Decimal("0.1"), Fraction(1, 10), ["a", "b"], ["ab"], ["a,b"], ["a", ["b"]], [["a"], "b"], {(1, 2)},
         collections.deque(), collections.deque([1]), range(2), [0, 1], dt.date(2020, 1, 1),
         dt.datetime.min, dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.timedelta(1), dt.time(0),

@@ -11,10 +11,14 @@ from sweet_rl.grading.extraction import forbidden_word
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
 from tests.conftest import ROOT
-from tests.grading.hostile_answers import ATTACKS, DOUBLE, Case
+from tests.grading.escapes import ESCAPES
+from tests.grading.exhaustion import EXHAUSTION
+from tests.grading.forgeries import FORGERIES
+from tests.grading.hostile_case import DOUBLE, Case
 from tests.grading.odd_answers import ODD
 
 SECRET = "sesame-" + "opens-nothing"
+CASES = [*ESCAPES, *EXHAUSTION, *FORGERIES, *ODD]
 GOOD = Case("good", DOUBLE, 1.0)
 
 
@@ -67,7 +71,7 @@ def ground(tmp_path_factory):
     ground.close()
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in [*ATTACKS, *ODD]])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
 def test_right_score_and_the_grader_survives(ground, case):
     score, after = ground.grade(case, GOOD)
     outcomes = [(test.outcome, test.got, test.detail) for test in score.tests]
@@ -80,13 +84,13 @@ def test_right_score_and_the_grader_survives(ground, case):
 
 
 def test_there_are_at_least_sixty_and_none_is_stopped_by_its_words():
-    assert len({case.name for case in [*ATTACKS, *ODD]}) == len([*ATTACKS, *ODD]) >= 60
-    assert [case.name for case in [*ATTACKS, *ODD] if forbidden_word(case.answer)] == []
+    assert len({case.name for case in CASES}) == len(CASES) >= 60
+    assert [case.name for case in CASES if forbidden_word(case.answer)] == []
 
 
 def test_nothing_is_left_behind(ground):
     """No process, no mount, no file: neither while the workers wait for more, nor after they have ended."""
-    left_by = {case.name: case for case in ATTACKS}
+    left_by = {case.name: case for case in CASES}
     names = [
         "fork bomb that goes on",
         "threads that do not end",

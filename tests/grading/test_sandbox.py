@@ -1,5 +1,6 @@
 """The sandbox itself: its walls for every kind of user, its clock, its workers' lives and deaths, what it leaves."""
 
+import contextlib
 import gc
 import json
 import os
@@ -16,6 +17,7 @@ import pytest
 
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
+from sweet_rl.grading.sandbox.guest import isolation
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +68,18 @@ def outcomes(values):
 def test_all_layers_are_named_and_active(sandbox):
     assert {"Landlock", "seccomp"} & set(sandbox.layers)
     assert "namespaces" in sandbox.protection or "Landlock" in sandbox.protection
-    assert outcomes(run(sandbox, NOTHING, *FORBIDDEN)) == [Outcome.ERROR] * 3
+    values = run(sandbox, NOTHING, *FORBIDDEN)
+    assert outcomes(values) == [Outcome.ERROR] * 3
+    if shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"]).returncode == 0:
+        assert "mount" in sandbox.layers
+        assert "FileNotFoundError" in values[0].text  # it is not only out of reach: it is not there
+
+
+def test_folders_of_one_user_are_told_from_those_of_all(tmp_path):
+    tmp_path.chmod(0o755)
+    Path(tmp_path, "inner").mkdir(mode=0o700)
+    assert isolation._open_to_all("/usr/lib")
+    assert not isolation._open_to_all(f"{tmp_path}/inner")
 
 
 def _probe(*prefix, python=sys.executable, package=ROOT, check=True):
@@ -87,7 +100,9 @@ def _python_for_everybody(*prefix):
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         if not Path(python).exists():
             continue
-        code = "import sys; sys.exit(sys.version_info < (3, 11))"
+        code = (
+            "import os, sys; sys.exit(sys.version_info < (3, 11) or not os.access(sys.executable, os.X_OK))"
+        )
         if subprocess.run([*prefix, python, "-c", code], capture_output=True).returncode == 0:
             return python
     return None
@@ -102,7 +117,7 @@ def test_an_ordinary_user_is_protected_too():
     if python is None:
         pytest.skip("no Python 3.11 that another user may start")
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
+        Path(folder).chmod(0o755)
         shutil.copytree(
             ROOT / "sweet_rl", Path(folder, "sweet_rl"), ignore=shutil.ignore_patterns("__pycache__")
         )
@@ -194,7 +209,7 @@ def test_a_starved_machine_fails_no_answer():
 
 
 def test_results_come_in_the_order_of_the_jobs(sandbox):
-    source = "import time\ndef f(n):\n    time.sleep(0.01 * (n % 3 == 0))\n    return n\n"
+    source = "import time\ndef f(n):\n    time.sleep(0.01 * (n % 7 == 0))\n    return n\n"
     jobs = (Job("fixed", [Program(source, [f"f({n})", "f(0)"])]) for n in range(300))
     assert [values[0].text for values in sandbox.run(jobs)] == [str(n) for n in range(300)]
 
@@ -210,6 +225,16 @@ def test_a_caller_that_stops_listening_leaves_the_sandbox_usable(sandbox):
     assert next(endless)[0].text == "1"
     endless.close()
     assert run(sandbox, "f = abs", "f(-2)")[0].text == "2"
+    used = sum(map(_cpu_ticks, _descendants(os.getpid())))
+    time.sleep(0.2)
+    assert (
+        sum(map(_cpu_ticks, _descendants(os.getpid()))) - used < 5
+    )  # of a hundred a second: no loop goes on
+
+
+def test_the_order_of_a_set_is_the_same_in_every_worker(sandbox):
+    jobs = [Job("fixed", [Program(NOTHING, ["list({'a', 'b', 'c', 'd', 'e', 'f'})"])])] * 20
+    assert len({values[0].fingerprint for values in sandbox.run(jobs)}) == 1
 
 
 def test_large_jobs_and_odd_texts_pass_the_wall(sandbox):
@@ -264,8 +289,8 @@ def test_numpy_works_where_it_is_installed():
 
 def test_a_worker_that_the_machine_has_killed_is_replaced():
     with Sandbox(workers=2, timeout_s=5) as sandbox:
-        for process in _descendants(os.getpid()):
-            if process not in _children(os.getpid()):  # the workers' insides
+        for process in _descendants(os.getpid()) - _children(os.getpid()):  # the workers' insides
+            with contextlib.suppress(ProcessLookupError):  # it has gone with the one before it
                 os.kill(process, signal.SIGKILL)
         jobs = [Job("fixed", [Program("f = abs", [f"f({n})"])]) for n in range(20)]
         assert [values[0].text for values in sandbox.run(jobs)] == [str(n) for n in range(20)]

@@ -34,7 +34,7 @@ _SENT_BY = {
     "fixed": frozenset({Outcome.VALUE, Outcome.ERROR, Outcome.MEMORY, Outcome.NOT_PLAIN}),
     "published": frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.TIMEOUT, Outcome.ENDED}),
 }
-"""What a child may say. That its own test has passed is not for an answer to say, except in the published way."""
+"""What a child may say. That its test has passed is not for an answer to say, except in the published way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,7 @@ class Sandbox:
         return TestValue(Outcome.TIMEOUT, text=text)
 
     def _release(self, worker: _Worker, fill: Outcome | None = None) -> _Assignment | None:
-        """Take the assignment from the worker, with all results so far; the child is killed if it does not end."""
+        """Take the assignment from the worker, with all results so far; kill the child if it does not end."""
         work = worker.work
         if work is not None:
             work.done.extend(work.reply.values)

@@ -105,6 +105,8 @@ _POLITE = re.compile(
     r"(?: me| us| know)?|do you (?:know|have)|would you like|tell me|i'?d like to know)\s*",
     re.IGNORECASE,
 )
+_OPEN = re.compile(r"\bor\b|\b(which|what|how|when|where|who|why)\b", re.IGNORECASE)
+"""A choice or an open question in it wants more than a yes or a no."""
 _POLAR = re.compile(
     r"^(?:is|are|does|do|did|should|can|could|will|would|has|have|must|may|whether|if|am i|i assume"
     r"|i'll assume|so)\b|, (?:right|correct)\?$",
@@ -141,7 +143,7 @@ def _understand(sentence: str) -> Question:
         triggers=triggers,
         numbers=numbers_in(sentence),
         texts=quotes_in(sentence),
-        polar=bool(_POLAR.search(_POLITE.sub("", sentence))) and not re.search(r"\bor\b", sentence),
+        polar=bool(_POLAR.search(_POLITE.sub("", sentence))) and not _OPEN.search(sentence),
         edge=bool(_EDGE.search(sentence)),
     )
 

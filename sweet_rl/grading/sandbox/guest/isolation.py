@@ -55,7 +55,7 @@ def enter_namespaces() -> list[str]:
 
 
 def hide_file_system(readable: list[str], hidden: list[str]) -> bool:
-    """Swap the root for an empty read-only one that holds the readable folders, the hidden ones in them emptied.
+    """Swap the root for a read-only one that holds nothing but the readable folders, without the hidden ones.
 
     Needs a mount namespace. Returns False where the kernel refuses; Landlock works all the same then.
     """

@@ -1,4 +1,4 @@
-"""Values as objects of built-in types only, so that a test which compares them runs no code of an answer's."""
+"""Values as objects of built-in types only: a test that compares them then runs no code of an answer's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .canonical import NotPlainData, fingerprint
-
 
 MODULE = "answer"
 """What an answer has for `__name__`, and its classes for `__module__`."""

@@ -1,7 +1,7 @@
 """Running one program: definition, tests, values. In the fixed way and in the published one.
 
-This is the code beside which hostile code runs, in a process of its own that is thrown away afterwards. It may be
-patched, killed or lied to by that code; all it can achieve is a wrong value for its own tests.
+This is the code beside which hostile code runs, in a process of its own that is thrown away afterwards. It
+may be patched, killed or lied to by that code; all it can achieve is a wrong value for its own tests.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import builtins
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
@@ -38,8 +39,8 @@ class Result(NamedTuple):
 def run_fixed(source: str, expressions: list[str], own_names: set[str], first: int) -> Iterator[Result]:
     """Run the definition afresh for each test in one namespace, and evaluate the test's expression.
 
-    `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not run.
-    Builtins that the answer has redefined or patched do not reach the expression, except the names in
+    `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
+    run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
     `own_names`, which the reference defines too.
     """
     try:
@@ -66,7 +67,7 @@ def run_fixed(source: str, expressions: list[str], own_names: set[str], first: i
 
 
 def _compile_test(expression: str) -> CodeType:
-    """The expression, with what it compares reduced to plain data first: no `__eq__` of an answer's has a say."""
+    """The expression, what it compares reduced to plain data first: no `__eq__` of an answer's has a say."""
     expression = expression.lstrip(" \t")
     if not any(sign in expression for sign in _COMPARISONS):
         return compile(expression, "<test>", "eval", dont_inherit=True)
@@ -75,10 +76,11 @@ def _compile_test(expression: str) -> CodeType:
     tree = ast.parse(expression, "<test>", "eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
-            node.left, *node.comparators = (
+            operands: list[ast.expr] = [
                 ast.Call(ast.Name(_PLAIN, ast.Load()), [operand], [])
                 for operand in (node.left, *node.comparators)
-            )
+            ]
+            node.left, node.comparators = operands[0], operands[1:]
     return compile(ast.fix_missing_locations(tree), "<test>", "eval", dont_inherit=True)
 
 
@@ -96,7 +98,7 @@ def run_published(
         wanted = _published_value(shared, reference, expression)
         alarm = _Alarm(limit)
         try:
-            got = alarm.guard(lambda e=expression: _published_value(shared, answer, e))
+            got = alarm.guard(partial(_published_value, shared, answer, expression))
             try:
                 passed = wanted is not None and bool(wanted == got)
             except ValueError:

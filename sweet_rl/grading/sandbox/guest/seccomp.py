@@ -1,7 +1,7 @@
 """The system calls an answer may make: reading, computing, waiting, threads. All others fail with EPERM.
 
 A list of what is allowed rather than of what is not, so that a call that a later kernel adds is refused.
-No call on it creates, changes or removes a file, starts a process, reaches another one, or leaves the machine.
+No call on it creates, changes or removes a file, starts a process, reaches another or leaves the machine.
 """
 
 from __future__ import annotations

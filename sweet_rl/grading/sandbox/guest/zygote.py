@@ -103,7 +103,7 @@ class _Zygote:
         ended = os.pidfd_open(child)
         try:
             while True:
-                ready, _, _ = select.select([ended, self._control], [], [])
+                ready, _, _ = select.select([ended, self._control.fileno()], [], [])
                 if ended in ready:
                     return
                 request = self._control.recv(REQUEST.size)
