@@ -1,0 +1,196 @@
+"""evaluate_code as a person runs it: rewards saved, missing ones only, both pair files, a report (spec §4)."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.records import locked
+from tests.conftest import ROOT
+
+
+def evaluate(path, *flags):
+    command = [sys.executable, str(ROOT / "scripts/evaluate_code.py"), str(path), "--quiet", *map(str, flags)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def make_row(answer, *, task="t", expressions=("f(1)", "f(2)"), **more):
+    return {
+        "task": {
+            "problem_description": task,
+            "ground_truth": "def f(x): return x * 2",
+            "test_cases": {f"test{i}": e for i, e in enumerate(expressions, start=1)},
+        },
+        "dialogue_history": [
+            {"role": "user", "content": task},
+            {"role": "assistant", "content": answer or "", "input": "prompt:", "output": answer or ""},
+        ],
+        "answer": answer,
+        "theirs": {"kept": True},
+    } | more
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_rows(rows):
+        path = tmp_path / "runs.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write_rows
+
+
+RIGHT, HALF, WRONG = "def f(x): return x + x", "def f(x): return 2", "def f(x): return 7"
+
+
+def test_the_golden_run_rewards_saved_and_both_pair_files(shared, tmp_path):
+    """The original loses the rewards and writes one file of the two (spec §11.2, items 38 and 41)."""
+    golden = shared / "goldens/sweet_rl/b_pairs"
+    path = tmp_path / "k3.jsonl"
+    shutil.copy(golden / "trajectories_k3.jsonl", path)
+    plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
+    done = evaluate(
+        path, "--k", 3, "--preference_path", plain, "--ground_truth_preference_path", critic
+    )
+    assert done.returncode == 0, done.stderr
+    expected = json.loads((golden / "expected.json").read_text())
+    assert [row["reward"] for row in rows_of(path)] == expected["rewards_row_order"]
+    assert plain.read_text() == (golden / "expected_preferences.jsonl").read_text()
+    assert critic.read_text() == (golden / "expected_ground_truth_preferences.jsonl").read_text()
+    for before, after in zip(rows_of(golden / "trajectories_k3.jsonl"), rows_of(path), strict=True):
+        assert before.items() <= after.items()
+    summary = expected["summary"]["plain"]
+    report = json.loads((tmp_path / "k3.report.json").read_text())
+    assert (report["trajectories"], report["tasks"], report["k"]) == (36, 12, 3)
+    for way in ("fixed", "published"):
+        column = report["columns"][way]
+        assert column["tests_passed"]["mean"] == pytest.approx(summary["mean_correctness"])
+        assert column["success"]["mean"] == pytest.approx(summary["fraction_fully_correct"])
+        assert column["best_of_k_tests_passed"]["mean"] == pytest.approx(summary["best_of_k_mean"])
+        best = summary["best_of_k_fraction_fully_correct"]
+        assert column["best_of_k_success"]["mean"] == pytest.approx(best)
+
+
+def test_given_rewards_are_trusted(shared, tmp_path):
+    golden = shared / "goldens/sweet_rl/b_pairs"
+    path = tmp_path / "given.jsonl"
+    shutil.copy(golden / "trajectories_k3_with_given_reward.jsonl", path)
+    pairs = tmp_path / "pairs.jsonl"
+    done = evaluate(path, "--k", 3, "--preference_path", pairs)
+    assert done.returncode == 0, done.stderr
+    assert pairs.read_text() == (golden / "expected_preferences_given_reward.jsonl").read_text()
+    assert path.read_bytes() == (golden / "trajectories_k3_with_given_reward.jsonl").read_bytes()
+    assert "36  rows with a stored reward of unknown grading" in done.stdout
+
+
+def test_missing_rewards_only(write):
+    path = write([make_row(RIGHT, reward=0.25), make_row(HALF, task="u")])
+    assert evaluate(path).returncode == 0
+    first, second = rows_of(path)
+    assert (first["reward"], "grades" in first) == (0.25, False)
+    assert (second["reward"], second["grades"]) == (0.5, {"fixed": 0.5, "published": 0.5})
+    assert second["theirs"] == {"kept": True}
+    assert [test["outcome"] for test in second["test_results"]] == ["passed", "failed"]
+    assert (second["test_results"][1]["expected"], second["test_results"][1]["got"]) == ("4", "2")
+    done = evaluate(path, "--reevaluate")
+    assert done.returncode == 0
+    assert [row["reward"] for row in rows_of(path)] == [1.0, 0.5]
+
+
+def test_the_other_grade_is_at_hand(write):
+    helper = "def g(x): return 2 * x\ndef f(x): return g(x)"
+    path = write([make_row(helper)])
+    assert evaluate(path).returncode == 0
+    assert rows_of(path)[0]["reward"] == 1.0
+    assert evaluate(path, "--grading", "published").returncode == 0
+    (row,) = rows_of(path)
+    assert (row["reward"], row["grades"]) == (0.0, {"fixed": 1.0, "published": 0.0})
+
+
+def test_the_table_tells_what_a_reader_should_know(write):
+    path = write(
+        [
+            make_row(RIGHT),
+            make_row("# sudoku\n" + RIGHT, task="u"),
+            make_row("def f(x):\n    raise SystemExit", task="v"),
+            make_row("No answer", task="w", failures=[{"kind": "timeout"}]),
+        ]
+    )
+    done = evaluate(path)
+    assert done.returncode == 0, done.stderr
+    assert "4 trajectories, 4 tasks, k = 1" in done.stdout
+    assert "1  answers that only the word filter or a fence rule set to zero" in done.stdout
+    assert "1  answers that would have ended the published evaluation" in done.stdout
+    assert "1  dialogues without an answer" in done.stdout
+    assert "1  dialogues with a failed request" in done.stdout
+    assert "Answers ran under: " in done.stdout
+    report = json.loads(path.with_suffix(".report.json").read_text())
+    assert report["columns"]["fixed"]["success"]["mean"] == 0.25
+    assert report["columns"]["constant answer"]["tests_passed"]["mean"] == 0.5
+    assert report["columns"]["published"]["not_graded"] == 1
+
+
+def test_a_dialogue_that_does_not_end_with_the_agent_is_in_no_pair(write, tmp_path):
+    broken = make_row("No answer")
+    broken["dialogue_history"] = broken["dialogue_history"][:1]
+    path = write([make_row(RIGHT), make_row(WRONG), broken])
+    pairs = tmp_path / "pairs.jsonl"
+    done = evaluate(path, "--k", 3, "--preference_path", pairs)
+    assert done.returncode == 0, done.stderr
+    assert rows_of(pairs) == [{"chosen": "prompt:" + RIGHT, "rejected": "prompt:" + WRONG}]
+    assert "1 dialogues that do not end with an agent turn are in no pair" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--k", "2"], "--k"),
+        (["--k", "0"], "--k must be at least 1"),
+        (["--grading", "strict"], "--grading must be fixed or published"),
+        (["--timeout_s", "0"], "must be positive"),
+    ],
+)
+def test_wrong_flags_change_nothing(write, flags, message):
+    path = write([make_row(RIGHT)])
+    before = path.read_bytes()
+    done = evaluate(path, *flags)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_files_that_cannot_be_graded(tmp_path, write):
+    missing = evaluate(tmp_path / "nothing.jsonl")
+    assert (missing.returncode, "There is no file" in missing.stderr) == (1, True)
+    path = write([make_row(RIGHT), {"task": 3}])
+    wrong = evaluate(path)
+    assert wrong.returncode == 1
+    assert "line 2: field 'task' must be the task object, got 3" in wrong.stderr
+    path = write([make_row(RIGHT)])
+    with locked(path):
+        busy = evaluate(path)
+    assert (busy.returncode, "Another run is writing" in busy.stderr) == (1, True)
+
+
+def test_the_demo_runs_from_nothing(tmp_path):
+    command = [sys.executable, str(ROOT / "scripts/demo.py"), "--output_dir", str(tmp_path / "demo")]
+    done = subprocess.run(
+        [*command, "--num_tasks", "3", "--best_of_n", "1"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.split("success %\n")[-1].splitlines()
+    assert table[0].split() == ["oracle", "100.0", "100.0"]
+    assert table[1].split() == ["questioner", "0.0", "0.0"]
+    assert table[2].split()[0] == "constant"
+    assert "delivery" in (tmp_path / "demo/questioner.html").read_text()
