@@ -9,12 +9,13 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweet_rl.grading.sandbox.guest.canonical import MAX_SHORT, NotPlainData, fingerprint
 from sweet_rl.grading.sandbox.guest.literal import CUT, literal
 
+UNHURRIED = settings(deadline=None)  # a busy machine is no failure
 ZONES = st.integers(-12, 12).map(lambda hours: dt.timezone(dt.timedelta(hours=hours))) | st.none()
 SMALL = st.integers(-2, 2)
 NUMBERS = st.one_of(
@@ -160,6 +161,7 @@ def test_different_values_have_different_fingerprints():
             assert (fingerprint(value) == fingerprint(other)) == (value == other), (value, other)
 
 
+@UNHURRIED
 @given(st.lists(VALUES, min_size=2, max_size=5))
 def test_fingerprints_are_equal_exactly_when_values_are(values):
     for value in values:
@@ -168,6 +170,7 @@ def test_fingerprints_are_equal_exactly_when_values_are(values):
             assert (fingerprint(value) == fingerprint(other)) == bool(value == other), (value, other)
 
 
+@UNHURRIED
 @given(st.lists(NUMBERS, min_size=2, max_size=6))
 def test_numbers_compare_across_types(values):
     for value in values:
@@ -175,6 +178,7 @@ def test_numbers_compare_across_types(values):
             assert (fingerprint(value) == fingerprint(other)) == bool(value == other), (value, other)
 
 
+@UNHURRIED
 @given(VALUES)
 def test_fingerprints_are_short(value):
     assert len(fingerprint(value)) <= MAX_SHORT
@@ -211,12 +215,14 @@ def test_numpy_scalars_are_numbers_and_arrays_are_not_data():
             fingerprint(value)
 
 
+@UNHURRIED
 @given(VALUES)
 def test_literals_evaluate_to_equal_values(value):
     text = literal(value, limit=10**6)
     assert eval(text, dict(EVALUATED_WITH)) == value, text
 
 
+@UNHURRIED
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
                     lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
 def test_literals_of_built_in_data_are_literals(value):
