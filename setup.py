@@ -1,1 +1,3 @@
-from setuptools import setup; setup()  # all settings are in pyproject.toml
+from setuptools import setup
+
+setup()  # all settings are in pyproject.toml

@@ -55,9 +55,7 @@ def test_the_golden_run_rewards_saved_and_both_pair_files(shared, tmp_path):
     path = tmp_path / "k3.jsonl"
     shutil.copy(golden / "trajectories_k3.jsonl", path)
     plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
-    done = evaluate(
-        path, "--k", 3, "--preference_path", plain, "--ground_truth_preference_path", critic
-    )
+    done = evaluate(path, "--k", 3, "--preference_path", plain, "--ground_truth_preference_path", critic)
     assert done.returncode == 0, done.stderr
     expected = json.loads((golden / "expected.json").read_text())
     assert [row["reward"] for row in rows_of(path)] == expected["rewards_row_order"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import marshal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from types import CodeType
 from typing import Literal
 
+from sweet_rl.grading.sandbox.guest.programs import PLAIN
 from sweet_rl.grading.sandbox.guest.zygote import LENGTH, RESULT
 
 MAX_VALUE_BYTES = 64
@@ -16,7 +20,7 @@ MAX_TEXT_BYTES = 16 * 2**10
 
 
 class Outcome(StrEnum):
-    """What came of one test. The first eight are sent from inside, in this order; the rest are seen from here."""
+    """What came of one test. The first eight are sent from inside, in this order; we see the rest."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -54,6 +58,37 @@ class Program:
     reference: str = ""
 
 
+_COMPARISONS = ("==", "!=", "<", ">", " in ", " is ")
+
+
+@lru_cache(maxsize=100_000)
+def _compiled(expression: str, plain: bool) -> CodeType | str:
+    """A test's code, compiled once for its reference and all answers; the text where that is not possible.
+
+    With `plain`, what the expression compares is reduced to plain data first (`guest.plain`), so that no
+    `__eq__` of an answer's has a say.
+    """
+    expression = expression.lstrip(" \t")
+    try:
+        if plain and any(sign in expression for sign in _COMPARISONS):
+            tree = _with_plain_comparisons(ast.parse(expression, "<test>", "eval"))
+            return compile(tree, "<test>", "eval", dont_inherit=True)
+        return compile(expression, "<test>", "eval", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return expression
+
+
+def _with_plain_comparisons(tree: ast.Expression) -> ast.Expression:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            operands: list[ast.expr] = [
+                ast.Call(ast.Name(PLAIN, ast.Load()), [operand], [])
+                for operand in (node.left, *node.comparators)
+            ]
+            node.left, node.comparators = operands[0], operands[1:]
+    return ast.fix_missing_locations(tree)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What one child process does. Only programs that may know of each other belong in one job."""
@@ -73,7 +108,9 @@ class Job:
                     {
                         "source": program.source,
                         "reference": program.reference,
-                        "expressions": list(program.expressions),
+                        "expressions": [
+                            _compiled(expression, self.kind == "fixed") for expression in program.expressions
+                        ],
                         "own_names": set(program.own_names),
                     }
                     for program in self.programs
@@ -95,7 +132,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class TestValue:
-    """One test's result: `fingerprint` for `Outcome.VALUE`, and text to show (a literal, or what went wrong)."""
+    """One test's result: `fingerprint` for `Outcome.VALUE`, and text (a literal, or what went wrong)."""
 
     __test__ = False  # not a pytest class
 
@@ -108,7 +145,7 @@ class TestValue:
 class Reply:
     """What a child has said so far. It is not to be trusted with more than its own results.
 
-    `cpu_s` is what it claims to have computed until its last result; a lie buys it no time beyond the wall clock.
+    `cpu_s` is what it claims to have computed until its last result; a lie buys it no time.
     """
 
     first: int

@@ -1,11 +1,12 @@
 """This side of the sandbox: warm workers, one job each at a time, a clock over every test.
 
 A job is first run in a burst: all results in one message. Where that takes longer than a moment, its child is
-killed and the job is run again one test at a time, so that it is known which test hangs, and the others count.
+killed and the job is run again one test at a time, so that it is known which test hangs; the others count.
 """
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import time
@@ -28,6 +29,7 @@ _STARVED = 10.0  # of the time limit: when a test has to be done, however busy t
 _BURST = 0.1  # of the time limit: how long a burst may take
 _PUBLISHED_WALL = 3.0  # of the time limit: the published alarm rings inside, this is for what swallows it
 _LOOKAHEAD = 256  # jobs begun before the oldest unfinished one
+_GOODBYE_S = 0.05  # for a child to end that has sent all its results: the next one waits for that
 _MAX_DEATHS = 10  # of workers, which only the machine can cause
 
 
@@ -41,9 +43,51 @@ class _Assignment:
     one_by_one: bool = False
     hurried_until: int = 0  # tests before this number get less time: one of their program has used up its own
     asked_to_die: bool = False
+    delivered: bool = False
     reply: Reply = field(default_factory=lambda: Reply(0, 0))
     deadline: float = 0.0
     started: float = 0.0
+
+
+class _Queue:
+    """Jobs on their way through the workers, and their results in the order of the jobs."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._jobs = enumerate(jobs)
+        self._unfinished: deque[_Assignment] = deque()
+        self._finished: dict[int, list[TestValue]] = {}
+        self._begun = self._yielded = 0
+        self._exhausted = False
+
+    def next(self) -> _Assignment | None:
+        """What a free worker should do: first what another child has left undone."""
+        if self._unfinished:
+            return self._unfinished.popleft()
+        if self._exhausted or self._begun - self._yielded >= _LOOKAHEAD:
+            return None
+        number, job = next(self._jobs, (-1, None))
+        if job is None:
+            self._exhausted = True
+            return None
+        self._begun += 1
+        return _Assignment(number, job)
+
+    def take_back(self, work: _Assignment) -> None:
+        """A child is through with this one: with all of its tests, or not."""
+        if len(work.done) == work.job.size:
+            self._finished[work.number] = work.done
+        else:
+            self._unfinished.append(work)
+
+    def results(self) -> Iterator[list[TestValue]]:
+        """The results that are next in order and known."""
+        while self._yielded in self._finished:
+            self._yielded += 1
+            yield self._finished.pop(self._yielded - 1)
+
+    def is_done(self) -> bool:
+        """Whether every job has been begun and its results have been taken."""
+        return self._exhausted and self._yielded == self._begun
 
 
 @dataclass(slots=True)
@@ -52,6 +96,7 @@ class _Worker:
     channel: socket.socket | None = None
     serial: int = 0
     work: _Assignment | None = None
+    overdue: float = math.inf  # when the child that was let go must have made way for the next one
 
 
 class Sandbox:
@@ -59,8 +104,8 @@ class Sandbox:
 
     Args:
         workers: processes side by side; default one for each core.
-        timeout_s: seconds of computing for one test, definition included; half as long again by the clock for a
-            test that does not compute. A busy machine does not make a test fail, unless it takes 10 times as long.
+        timeout_s: seconds of computing for one test, definition included; half as long again by the clock for
+            a test that does not compute. A busy machine fails no test that is done within 10 times the limit.
         memory_mb: address space of one child.
         unsafe_no_sandbox: run even where the kernel offers too little protection.
 
@@ -121,36 +166,18 @@ class Sandbox:
         Raises:
             SandboxError: a worker does not come up any more.
         """
-        numbered = enumerate(jobs)
-        retry: deque[_Assignment] = deque()
-        finished: dict[int, list[TestValue]] = {}
-        next_out = 0
-        exhausted = False
-        running = 0
+        queue = _Queue(jobs)
         try:
             while True:
                 for worker in self._workers:
-                    if worker.channel is None or worker.work is not None:
-                        continue
-                    work = retry.popleft() if retry else None
-                    if work is None and not exhausted and next_out + _LOOKAHEAD > running + len(finished):
-                        number, job = next(numbered, (-1, None))
-                        exhausted = job is None
-                        if job is not None:
-                            work = _Assignment(number, job)
-                            running += 1
-                    if work is not None:
+                    ready = worker.channel is not None and worker.work is None
+                    if ready and (work := queue.next()) is not None:
                         self._give(worker, work)
-                while next_out in finished:
-                    yield finished.pop(next_out)
-                    next_out += 1
-                if exhausted and next_out == running:
+                yield from queue.results()
+                if queue.is_done():
                     return
                 for work in self._wait():
-                    if len(work.done) == work.job.size:
-                        finished[work.number] = work.done
-                    else:
-                        retry.append(work)
+                    queue.take_back(work)
         finally:
             for worker in self._workers:  # the caller has had enough: what still runs is of no use
                 if worker.work is not None:
@@ -159,8 +186,8 @@ class Sandbox:
     def _wait(self) -> list[_Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
         now = time.monotonic()
-        deadlines = [worker.work.deadline for worker in self._workers if worker.work is not None]
-        wait = max(0.0, min(deadlines) - now) if deadlines else 1.0
+        deadlines = [worker.work.deadline if worker.work else worker.overdue for worker in self._workers]
+        wait = max(0.0, min(1.0, min(deadlines) - now))
         released = []
         for key, _ in self._selector.select(wait):
             worker, is_control = key.data
@@ -177,6 +204,9 @@ class Sandbox:
         for worker in self._workers:
             if worker.work is not None and now >= worker.work.deadline and (work := self._late(worker, now)):
                 released.append(work)
+            elif now >= worker.overdue:
+                worker.process.kill(worker.serial)  # it has said all there is to say, and stays on
+                worker.overdue = math.inf
         return released
 
     def _give(self, worker: _Worker, work: _Assignment) -> None:
@@ -190,8 +220,9 @@ class Sandbox:
         try:
             if worker.channel is not None:
                 worker.channel.sendall(message)
-        except OSError:
-            pass  # the child has died already: its silence is noticed by `_hear`
+            work.delivered = True
+        except OSError:  # the child has died already; `_hear` notices its silence
+            work.delivered = False
         self._set_deadline(work)
 
     def _share(self, work: _Assignment) -> float:
@@ -225,6 +256,8 @@ class Sandbox:
         if len(work.done) + len(reply.values) == work.job.size or ended:
             return self._release(worker, fill=Outcome.ENDED if ended else None)
         if broken:
+            if not work.delivered or worker.process.has_died():  # not the answer's doing: once more
+                return self._release(worker)
             if not work.one_by_one and not reply.values:
                 work.one_by_one = True  # which test it was is not known yet
                 return self._release(worker)
@@ -235,7 +268,7 @@ class Sandbox:
         return None
 
     def _late(self, worker: _Worker, now: float) -> _Assignment | None:
-        """A test (or a burst) has reached its deadline by the clock, which is not yet by its own computing."""
+        """A test (or a burst) has reached its deadline by the clock; by its own computing perhaps not."""
         if worker.work is None:
             return None
         work, reply = worker.work, worker.work.reply
@@ -268,7 +301,10 @@ class Sandbox:
             if fill is not None:
                 work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
         if worker.channel is not None:
-            worker.process.kill(worker.serial)  # also one that has sent all its results: it may stay on
+            finished = work is not None and fill is None and len(work.done) == work.job.size
+            if not finished:
+                worker.process.kill(worker.serial)
+            worker.overdue = time.monotonic() + _GOODBYE_S
             self._selector.unregister(worker.channel)
             worker.channel.close()
         worker.channel, worker.work = None, None
@@ -281,6 +317,7 @@ class Sandbox:
             self._replace(worker)
             return
         worker.serial, worker.channel = child
+        worker.overdue = math.inf
         self._selector.register(worker.channel, selectors.EVENT_READ, (worker, False))
 
     def _start(self) -> _Worker:
@@ -292,7 +329,7 @@ class Sandbox:
         return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
 
     def _replace(self, worker: _Worker) -> None:
-        """Put a new process in the place of one that has died, which the machine can cause and no answer should.
+        """Put a new process in the place of one that has died, which no answer should be able to cause.
 
         Raises:
             SandboxError: it happens again and again, or the new one is less protected.
@@ -300,8 +337,8 @@ class Sandbox:
         self._deaths += 1
         if self._deaths > _MAX_DEATHS:
             raise SandboxError(
-                f"{self._deaths} workers of the sandbox have died, which no answer should be able to cause: is the "
-                f"machine out of memory? The last one's words: {worker.process.last_words() or 'none'}"
+                f"{self._deaths} workers of the sandbox have died, which no answer can cause: is "
+                f"the machine out of memory? The last one's words: {worker.process.last_words() or 'none'}"
             )
         self._selector.unregister(worker.process.control)
         worker.process.close()

@@ -64,7 +64,7 @@ class WorkerProcess:
     def __init__(self, memory_bytes: int, cpu_s: int) -> None:
         if not sys.platform.startswith("linux"):
             raise SandboxError(
-                f"The sandbox needs Linux, this is {sys.platform}. Grade on a Linux machine or in a container."
+                f"The sandbox needs Linux, this is {sys.platform}. Grade on Linux, or in a container."
             )
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
@@ -124,9 +124,18 @@ class WorkerProcess:
         return serial, socket.socket(fileno=descriptors[0])
 
     def kill(self, serial: int, *, most_s: float = 0.0, least_s: float = 0.0) -> None:
-        """Kill that child, if it is still there and has computed for `most_s` or more, or for less than `least_s`."""
+        """Kill that child if it has computed for `most_s` or more, or for less than `least_s`."""
         with contextlib.suppress(OSError, struct.error):
             self.control.send(REQUEST.pack(serial, most_s, least_s))
+
+    def has_died(self) -> bool:
+        """Whether nothing more can come from it."""
+        try:
+            return not self.control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def last_words(self) -> str:
         """The end of what the worker wrote to standard error."""
@@ -147,7 +156,7 @@ class WorkerProcess:
 
 
 def import_path() -> list[str]:
-    """Where graded code may import from: the standard library and installed packages, nothing of the project."""
+    """Where graded code may import from: the standard library and installed packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     paths = [sysconfig.get_path(name) for name in names]
     paths += [str(Path(path) / "lib-dynload") for path in paths[:2]]

@@ -97,7 +97,7 @@ def _make_read_only(mounts: list[str]) -> None:
 
 
 def unused_user() -> int:
-    """A user number that nobody else has, other workers included: limits that count by user are this worker's own.
+    """A user number that no one else has, so that limits which count by user are this worker's own.
 
     To be called before a process namespace is entered, where process numbers are no longer the machine's.
     """

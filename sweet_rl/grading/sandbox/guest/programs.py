@@ -24,8 +24,11 @@ PASSED, FAILED, VALUE, ERROR, MEMORY, NOT_PLAIN, TIMEOUT, ENDED = range(8)
 _BUILTINS = dict(vars(builtins))
 """As they were before any answer could touch them."""
 
-_PLAIN = "_plain_"
-_COMPARISONS = ("==", "!=", "<", ">", " in ", " is ")
+PLAIN = "_plain_"
+"""What a compiled test calls `plain` (`sweet_rl.grading.sandbox.jobs`)."""
+
+Test = CodeType | str
+"""An expression, compiled; as text where it cannot be compiled, so that evaluating it says why."""
 
 
 class Result(NamedTuple):
@@ -36,7 +39,7 @@ class Result(NamedTuple):
     text: str = ""
 
 
-def run_fixed(source: str, expressions: list[str], own_names: set[str], first: int) -> Iterator[Result]:
+def run_fixed(source: str, expressions: list[Test], own_names: set[str], first: int) -> Iterator[Result]:
     """Run the definition afresh for each test in one namespace, and evaluate the test's expression.
 
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
@@ -51,41 +54,22 @@ def run_fixed(source: str, expressions: list[str], own_names: set[str], first: i
         return
     for expression in expressions[first:]:
         try:
-            test = _compile_test(expression)
             module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses and pickle look classes up there
             namespace = vars(module)
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
             scope = {
                 name: value for name, value in namespace.items() if name not in _BUILTINS or name in own_names
             }
-            scope |= {"__builtins__": _BUILTINS, _PLAIN: plain}
-            yield _describe(eval(test, scope))  # noqa: S307 - likewise
+            scope |= {"__builtins__": _BUILTINS, PLAIN: plain}
+            yield _describe(eval(expression, scope))  # noqa: S307 - likewise
         except NotPlainData as error:
             yield Result(NOT_PLAIN, text=str(error)[:200])
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too
             yield _error(error)
 
 
-def _compile_test(expression: str) -> CodeType:
-    """The expression, what it compares reduced to plain data first: no `__eq__` of an answer's has a say."""
-    expression = expression.lstrip(" \t")
-    if not any(sign in expression for sign in _COMPARISONS):
-        return compile(expression, "<test>", "eval", dont_inherit=True)
-    import ast  # noqa: PLC0415 - few tests compare, and every page of a worker costs time in every fork
-
-    tree = ast.parse(expression, "<test>", "eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare):
-            operands: list[ast.expr] = [
-                ast.Call(ast.Name(_PLAIN, ast.Load()), [operand], [])
-                for operand in (node.left, *node.comparators)
-            ]
-            node.left, node.comparators = operands[0], operands[1:]
-    return compile(ast.fix_missing_locations(tree), "<test>", "eval", dont_inherit=True)
-
-
 def run_published(
-    reference: str, answer: str, expressions: list[str], timeout_s: float, first: int
+    reference: str, answer: str, expressions: list[Test], timeout_s: float, first: int
 ) -> Iterator[Result]:
     """The published evaluation of one answer (spec §4.1), defects included, in the sandbox all the same.
 
@@ -111,7 +95,7 @@ def run_published(
         yield Result(PASSED if passed else TIMEOUT if alarm.rang else FAILED)
 
 
-def _published_value(shared: dict[str, Any], code: str, expression: str) -> Any:
+def _published_value(shared: dict[str, Any], code: str, expression: Test) -> Any:
     own: dict[str, Any] = {}
     try:
         exec(code, shared, own)  # noqa: S102

@@ -46,7 +46,8 @@ _ALLOWED = {  # name: (number on x86_64, number on aarch64)
 }  # fmt: skip
 
 _WORKERS_OWN = {
-    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211), "pidfd_open": (434, 434), "prctl": (157, 167),
+    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211), "pidfd_open": (434, 434),
+    "prctl": (157, 167),
 }  # fmt: skip
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}

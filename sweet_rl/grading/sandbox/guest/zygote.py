@@ -1,10 +1,11 @@
 """The warm process that forks a child for each job, and the child.
 
-The zygote never sees a job: the child reads it from a channel of its own, so that no later child can find it in
-inherited memory. The zygote only forks, kills on request, and cleans up.
+The zygote never sees a job: the child reads it from a channel of its own, so that no later child can find it
+in inherited memory. The zygote only forks, kills on request, and cleans up.
 
 Messages: the zygote sends `(serial)` with the channel of a new child attached; it is sent
-`(serial, most_s, least_s)`: kill that child if it has computed for `most_s` or more, or for less than `least_s`.
+`(serial, most_s, least_s)`: kill that child if it has computed for `most_s` or more, or for less than
+`least_s`.
 Child and outside speak as `_read_job` and `_pack` show.
 """
 
@@ -118,10 +119,8 @@ class _Zygote:
 
     def _clean_up(self, child: int) -> None:
         if self._alone:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         os.waitpid(child, 0)
         while self._alone:
             try:
@@ -172,7 +171,7 @@ def _receive(channel: socket.socket, length: int) -> bytes:
 
 
 def _run(channel: socket.socket, job: dict[str, Any]) -> None:
-    """All programs of the job from test number `first` on; results all at once, once slow or asked one by one."""
+    """All programs of the job from test number `first` on; results all at once, or one by one when slow."""
     number, first, waiting = 0, job["first"], []
     now = time.process_time
     send, one_by_one = channel.sendall, job["one_by_one"]
