@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sweet_rl.errors import UsageError
-from sweet_rl.grading.code import CodeGrader, Grades, constant_floor, reference_outputs
+from sweet_rl.grading.code import CodeGrader, Grades, constant_floor
 from sweet_rl.grading.report import Report, summarise
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.grouping import group_by_task
@@ -56,9 +56,10 @@ def run(
         if not trajectories:
             raise UsageError(f"{saved_path!r} holds no trajectories.")
         groups = group_by_task(trajectories, k, path=saved_path)
-        _grade(saved_path, rows, trajectories, sandbox, grading=grading, reevaluate=reevaluate, quiet=quiet)
+        grader = CodeGrader(sandbox)
+        _grade(saved_path, rows, trajectories, grader, grading=grading, reevaluate=reevaluate, quiet=quiet)
     rewards = [float(row["reward"]) for row in rows]
-    report = _report(rows, trajectories, groups, sandbox, k=k)
+    report = _report(rows, trajectories, groups, grader, k=k, protection=sandbox.protection)
     print(report.to_text(saved_path))
     target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
     content = {"saved_path": saved_path, "grading": grading} | report.to_json()
@@ -71,7 +72,7 @@ def _grade(
     saved_path: str,
     rows: list[dict[str, Json]],
     trajectories: Sequence[Trajectory],
-    sandbox: Sandbox,
+    grader: CodeGrader,
     *,
     grading: str,
     reevaluate: bool,
@@ -86,7 +87,6 @@ def _grade(
             missing.append(index)
         elif known is not None and row.get("reward") != known:  # graded before, the other way
             row["reward"], changed = known, True
-    grader = CodeGrader(sandbox)
     graded = grader.grade_both(trajectories[index] for index in missing)
     saved = time.monotonic()
     for index, grades in tqdm(
@@ -123,9 +123,10 @@ def _report(
     rows: Sequence[Mapping[str, Json]],
     trajectories: Sequence[Trajectory],
     groups: Sequence[Sequence[int]],
-    sandbox: Sandbox,
+    grader: CodeGrader,
     *,
     k: int,
+    protection: str,
 ) -> Report:
     columns = {"reward": summarise([row["reward"] for row in rows], groups)}
     if all("grades" in row for row in rows):
@@ -133,10 +134,10 @@ def _report(
             way: summarise([row["grades"].get(way) for row in rows], groups) for way in ("fixed", "published")
         }
     tasks = [trajectories[group[0]].task for group in groups]
-    outputs = reference_outputs(tasks, sandbox)
+    outputs = grader.reference_outputs(tasks)
     floor = [constant_floor(outputs[task.task_id]) for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    return Report(len(rows), len(groups), k, columns, _counts(rows), str(sandbox.protection))
+    return Report(len(rows), len(groups), k, columns, _counts(rows), protection)
 
 
 def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:

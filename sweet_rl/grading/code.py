@@ -23,6 +23,8 @@ from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 ReferenceValue = TestValue
 """What the reference function gives for one test."""
 
+_Key = tuple[str, tuple[str, ...]]
+
 _CHUNK = 1024  # trajectories whose jobs are in the pool together
 _BATCH = 16  # reference programs that share a child: they come from the task file, not from a model
 _SHOWN = 300  # characters of a value in a row
@@ -51,7 +53,7 @@ class CodeGrader:
     def __init__(self, sandbox: Sandbox, *, grading: Literal["fixed", "published"] = "fixed") -> None:
         self._sandbox = sandbox
         self._grading = grading
-        self._references: dict[str, list[ReferenceValue]] = {}
+        self._references: dict[_Key, list[ReferenceValue]] = {}
 
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:
         """One score for each trajectory, in order."""
@@ -65,24 +67,29 @@ class CodeGrader:
                 yield Grades(fixed, published)
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
-        """What the reference functions give for their tests, by `task_id`; computed once for each task."""
+        """What the reference functions give for their tests, by `task_id`; each function run once."""
+        return {task.task_id: self._references[_key(task)] for task in self._know(tasks)}
+
+    def _know(self, tasks: Iterable[Task]) -> list[Task]:
+        """Run the references that have not been run yet, many to a child."""
         tasks = list(tasks)
-        missing = list({t.task_id: t for t in tasks if t.task_id not in self._references}.values())
+        missing = list({_key(task): task for task in tasks if _key(task) not in self._references}.values())
         batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
-        jobs = (Job("fixed", [_reference_program(task) for task in batch]) for batch in batches)
+        jobs = (Job("fixed", [_program(task, task.ground_truth) for task in batch]) for batch in batches)
         for batch, values in zip(batches, self._sandbox.run(jobs), strict=True):
             remaining = iter(values)
             for task in batch:
-                self._references[task.task_id] = list(itertools.islice(remaining, len(task.test_cases)))
-        return {task.task_id: self._references[task.task_id] for task in tasks}
+                self._references[_key(task)] = list(itertools.islice(remaining, len(task.test_cases)))
+        return tasks
 
     def _fixed(self, trajectories: Sequence[Trajectory]) -> Iterator[Score]:
-        references = self.reference_outputs(trajectory.task for trajectory in trajectories)
+        tasks = self._know(trajectory.task for trajectory in trajectories)
+        references = [self._references[_key(task)] for task in tasks]
         codes = [strict_code(trajectory.answer) for trajectory in trajectories]
         values = self._run_answers(trajectories, codes)
         strict = [
-            _score(trajectory.task, references[trajectory.task.task_id], value)
-            for trajectory, value in zip(trajectories, values, strict=True)
+            _score(task, reference, value)
+            for task, reference, value in zip(tasks, references, values, strict=True)
         ]
         # what the word filter or a fence rule has set to zero is read again, leniently, to be counted
         again = [
@@ -92,13 +99,12 @@ class CodeGrader:
             for trajectory, code, score in zip(trajectories, codes, strict, strict=True)
         ]
         lenient = self._run_answers(trajectories, again)
-        for trajectory, score, code, value in zip(trajectories, strict, again, lenient, strict=True):
+        for index, (trajectory, score) in enumerate(zip(trajectories, strict, strict=True)):
             details: dict[str, Json] = {}
             if word := forbidden_word(trajectory.answer or ""):
                 details["filtered_by"] = word
-            if code is not None:
-                reference = references[trajectory.task.task_id]
-                details["lenient"] = _score(trajectory.task, reference, value).value
+            if again[index] is not None:
+                details["lenient"] = _score(trajectory.task, references[index], lenient[index]).value
             yield Score(score.value, score.tests, _why_nothing(trajectory), details)
 
     def _run_answers(
@@ -128,6 +134,11 @@ class CodeGrader:
         results = self._sandbox.run(jobs)
         for trajectory, code in zip(trajectories, codes, strict=True):
             yield _published_score(trajectory, None if code is None else next(results))
+
+
+def _key(task: Task) -> _Key:
+    """What a task's reference values depend on; two files may use one `task_id` for different functions."""
+    return task.ground_truth, tuple(task.test_cases.values())
 
 
 def reference_outputs(tasks: Iterable[Task], sandbox: Sandbox) -> dict[str, list[ReferenceValue]]:
@@ -183,10 +194,6 @@ def _is_expression(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return not text.endswith("…")
-
-
-def _reference_program(task: Task) -> Program:
-    return _program(task, task.ground_truth)
 
 
 def _program(task: Task, source: str, reference: str = "") -> Program:

@@ -166,6 +166,8 @@ class Sandbox:
         Raises:
             SandboxError: a worker does not come up any more.
         """
+        if any(worker.work is not None for worker in self._workers):
+            raise RuntimeError("this sandbox is running other jobs: take all their results first")
         queue = _Queue(jobs)
         try:
             while True:
