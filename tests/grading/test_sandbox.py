@@ -291,7 +291,7 @@ def test_a_worker_that_the_machine_has_killed_is_replaced():
     others = _descendants(os.getpid())
     with Sandbox(workers=2, timeout_s=5) as sandbox:
         insides = _descendants(os.getpid()) - others - _children(os.getpid())
-        for process in insides:
+        for process in sorted(insides):  # a parent first, or it would start another child
             with contextlib.suppress(ProcessLookupError):  # it has gone with the one before it
                 os.kill(process, signal.SIGKILL)
         assert _gone(insides)

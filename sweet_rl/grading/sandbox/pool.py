@@ -345,6 +345,7 @@ class Sandbox:
         self._selector.unregister(worker.process.control)
         worker.process.close()
         worker.process = self._start_process()
+        worker.serial, worker.overdue = 0, math.inf  # the new one counts its children from 1 again
         self._selector.register(worker.process.control, selectors.EVENT_READ, (worker, True))
         layers = worker.process.layers()
         if tuple(layers) != self.layers:
