@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 
+from sweet_rl.grading.extraction import published_code
 from sweet_rl.types import AgentTurn, Failure, Json, Message, TestResult, Trajectory
 
 SUMMARY_LENGTH = 180
@@ -58,7 +59,7 @@ def make_row(trajectory: Trajectory) -> dict[str, Json]:
         "description": task.problem_description,
         "messages": _messages(trajectory.dialogue_history),
         "answer": trajectory.answer,
-        "code": None if trajectory.answer is None else strip_fences(trajectory.answer).strip("\n"),
+        "code": None if trajectory.answer is None else published_code(trajectory.answer).strip("\n"),
         "hidden": task.ground_truth.strip("\n"),
         "tests": _tests(trajectory),
         "reward": trajectory.reward,
@@ -83,15 +84,6 @@ def searchable_text(trajectory: Trajectory) -> str:
             parts.append(message.output)
     parts.append(trajectory.answer or "")
     return "\n".join(parts).lower()
-
-
-def strip_fences(answer: str) -> str:
-    """The code in an answer, by the published fence rule: what is shown is what was run (spec §4.1)."""
-    if "```python" in answer:
-        answer = answer.split("```python", 1)[1].split("```", 1)[0]
-    if "```" in answer:
-        answer = answer.split("```")[1]
-    return answer
 
 
 def _summary(description: str) -> str:

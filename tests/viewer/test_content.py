@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from sweet_rl.grading.extraction import published_code
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.content import make_index, make_row, searchable_text, strip_fences
+from sweet_rl.viewer.content import make_index, make_row, searchable_text
 from tests.viewer.samples import PUBLISHED, SHIPPING, dialogue, row
 
 
@@ -82,7 +83,7 @@ def test_row_keeps_an_indented_first_line():
     ],
 )
 def test_fences_go_by_the_published_rule(answer, code):
-    assert strip_fences(answer) == code
+    assert published_code(answer) == code
 
 
 def test_tests_are_results_where_graded_and_expressions_where_not(trajectories):
