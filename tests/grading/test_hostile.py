@@ -100,19 +100,18 @@ def test_nothing_is_left_behind(ground):
     ]
     mounts = Path("/proc/self/mounts").read_text()
     files = set(Path("/tmp").glob("left-behind*"))
-    before = _descendants(os.getpid())
     with Sandbox(workers=1, timeout_s=0.2) as sandbox:
         ground.sandbox, kept = sandbox, ground.sandbox
         try:
-            waiting = 3  # a launcher, the worker, and a child that is ready for the next answer
             ground.grade(*(left_by[name] for name in names), GOOD)
-            deadline = time.monotonic() + 5  # a child that is being replaced counts twice for a moment
-            while len(_descendants(os.getpid()) - before) > waiting and time.monotonic() < deadline:
+            launcher = sandbox._workers[0].process._process.pid
+            deadline = time.monotonic() + 5
+            while len(_descendants(launcher)) > 2 and time.monotonic() < deadline:
                 time.sleep(0.02)
-            assert len(_descendants(os.getpid()) - before) <= waiting
+            assert len(_descendants(launcher)) <= 2  # the worker, and a child ready for the next answer
         finally:
             ground.sandbox = kept
-    assert _descendants(os.getpid()) <= before
+    assert not _descendants(launcher)
     assert Path("/proc/self/mounts").read_text() == mounts
     assert set(Path("/tmp").glob("left-behind*")) == files
 
