@@ -67,7 +67,6 @@ def run(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> None:
         journal.rows.clear()
         stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
         outcome = Outcome()
-        started = time.perf_counter()
         try:
             if todo.todo:
                 asyncio.run(_simulate(flags, agent, user, tasks, todo, journal, settings, stats, outcome))
@@ -80,7 +79,7 @@ def run(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> None:
             )
             raise KeyboardInterrupt from None
         finish(flags.output_path, todo)
-    _summarise(flags, len(episodes), stats, outcome, time.perf_counter() - started)
+    _summarise(flags, len(episodes), stats, outcome)
 
 
 class Outcome:
@@ -89,6 +88,7 @@ class Outcome:
     def __init__(self) -> None:
         self.stop_reasons: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.seconds = 0.0
 
     def add(self, trajectory: Trajectory) -> None:
         """Count one finished episode."""
@@ -123,6 +123,7 @@ async def _simulate(
         user = await make_user(user_flags, concurrency=flags.concurrency)
         policy = await make_policy(agent, tasks, concurrency=flags.concurrency)
         chosen_user = user
+        started = time.perf_counter()
         await rollout(
             run_.todo,
             make_env=lambda: BackendEnv(
@@ -143,6 +144,7 @@ async def _simulate(
             stats=stats,
             on_progress=bar.update,
         )
+        outcome.seconds = time.perf_counter() - started
     finally:
         await journal.flush()
         bar.close()
@@ -196,16 +198,15 @@ def _settings(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> dic
     }
 
 
-def _summarise(
-    flags: SimulationFlags, total: int, stats: RolloutStats, outcome: Outcome, seconds: float
-) -> None:
+def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome: Outcome) -> None:
     if not outcome.stop_reasons:
         print(f"{flags.output_path} is complete: {total} episodes, nothing was left to do.")
         return
     reasons = ", ".join(f"{count} {reason}" for reason, count in outcome.stop_reasons.most_common())
     print(
         f"{total} episodes are in {flags.output_path}. This run: {sum(outcome.stop_reasons.values())} "
-        f"episodes ({reasons}), {stats.turns} turns in {seconds:.1f} s ({stats.turns / seconds:.1f} turns/s)."
+        f"episodes ({reasons}), {stats.turns} turns in {outcome.seconds:.1f} s "
+        f"({stats.turns / outcome.seconds:.1f} turns/s)."
     )
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in outcome.failures.most_common())

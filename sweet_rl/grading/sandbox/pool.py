@@ -20,13 +20,13 @@ from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox.jobs import Job, Outcome, Reply, TestValue
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, default_workers
 
-AFTER_A_TIMEOUT = 1 / 20
+AFTER_A_TIMEOUT = 1 / 30
 """Share of the time limit that is left for an answer's remaining tests once one has used all of it."""
 
 _ASLEEP_AFTER = 1.5  # of the time limit: when a test that is not computing has to be done
 _COMPUTING = 1 / 20  # of the time limit: who has computed that long is not asleep but waits for a core
 _STARVED = 10.0  # of the time limit: when a test has to be done, however busy the machine is
-_BURST = 0.1  # of the time limit: how long a burst may take
+_BURST = 0.05  # of the time limit: how long a burst may take
 _PUBLISHED_WALL = 3.0  # of the time limit: the published alarm rings inside, this is for what swallows it
 _LOOKAHEAD = 256  # jobs begun before the oldest unfinished one
 _GOODBYE_S = 0.05  # for a child to end that has sent all its results: the next one waits for that
@@ -291,7 +291,7 @@ class Sandbox:
         return None
 
     def _timeout(self, work: _Assignment) -> TestValue:
-        text = f"no value within {self.timeout_s * self._share(work):g} s"
+        text = f"no value within {self.timeout_s * self._share(work):.3g} s"
         work.hurried_until = work.job.end_of_program(len(work.done) + len(work.reply.values))
         return TestValue(Outcome.TIMEOUT, text=text)
 

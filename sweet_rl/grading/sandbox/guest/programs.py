@@ -74,7 +74,7 @@ def run_published(
     """The published evaluation of one answer (spec §4.1), defects included, in the sandbox all the same.
 
     Definition and call run with separate globals and locals; the comparison is the values' own `==`. After a
-    time-out the answer's remaining tests get a twentieth of the time (the published run spends it in full).
+    time-out the answer's remaining tests get a thirtieth of the time (the published run spends it in full).
     """
     shared: dict[str, Any] = {"__name__": "published", "__builtins__": builtins, "signal": signal}
     limit = timeout_s
@@ -91,7 +91,7 @@ def run_published(
             yield Result(ENDED, text=type(error).__name__)
             return
         if alarm.rang:
-            limit = timeout_s / 20
+            limit = timeout_s / 30
         yield Result(PASSED if passed else TIMEOUT if alarm.rang else FAILED)
 
 
