@@ -9,6 +9,7 @@ import ast
 import random
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 ABOUT_FUNCTION: Final[tuple[tuple[str, ...], ...]] = (
@@ -77,6 +78,7 @@ class Signature:
     parameters: tuple[str, ...]
 
 
+@lru_cache(maxsize=4096)  # asked again in every turn of an episode
 def read_signature(description: str) -> Signature | None:
     """The last `def …` of a description, or None when there is none.
 
@@ -109,7 +111,8 @@ def stub(description: str) -> str:
     return f"{header}:\n    return None\n"
 
 
-def plan_questions(description: str, seed: int) -> list[str]:
+@lru_cache(maxsize=4096)
+def plan_questions(description: str, seed: int) -> tuple[str, ...]:
     """At least `MAX_QUESTIONS` different questions, every second one on a parameter while there are any.
 
     Order and wording are the seed's: the same description and seed give the same list.
@@ -124,4 +127,4 @@ def plan_questions(description: str, seed: int) -> list[str]:
         questions.append(question)
         if parameters:
             questions.append(rng.choice(ABOUT_PARAMETER).format(name=parameters.pop()))
-    return questions
+    return tuple(questions)
