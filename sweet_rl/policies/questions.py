@@ -6,6 +6,7 @@ For `sweet_rl.policies.scripted.QuestionerPolicy`; knows nothing of hidden infor
 from __future__ import annotations
 
 import ast
+import keyword
 import random
 import re
 from dataclasses import dataclass
@@ -100,8 +101,10 @@ def read_signature(description: str) -> Signature | None:
             names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
             return Signature(header, tuple(argument.arg for argument in names))
     rest = description[found.end() :].split(",")
-    parameters = tuple(match["name"] for part in rest if (match := _IDENTIFIER.match(part)))
-    return Signature(f"def {found['name']}({', '.join(parameters)})", parameters)
+    named = (match["name"] for part in rest if (match := _IDENTIFIER.match(part)))
+    parameters = tuple(dict.fromkeys(name for name in named if not keyword.iskeyword(name)))
+    function_name = "solution" if keyword.iskeyword(found["name"]) else found["name"]
+    return Signature(f"def {function_name}({', '.join(parameters)})", parameters)
 
 
 def stub(description: str) -> str:
