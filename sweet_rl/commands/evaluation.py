@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
-from sweet_rl.types import Json, Trajectory
+from sweet_rl.types import NO_ANSWER, Json, Trajectory
 
 SAVE_EVERY_S = 60.0
 """A long evaluation is saved that often; what is saved is not graded again."""
@@ -153,7 +153,7 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
         "answers that would have ended the published evaluation": sum(
             "grades" in row and row["grades"].get("published") is None for row in rows
         ),
-        "dialogues without an answer": sum(row.get("answer") in {None, "No answer"} for row in rows),
+        "dialogues without an answer": sum(row.get("answer") in {None, NO_ANSWER} for row in rows),
         "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
     }
 
@@ -166,14 +166,11 @@ def _write_pairs(
 ) -> None:
     usable = [trajectory.last_turn is not None for trajectory in trajectories]
     pairs = trajectory_pairs(rewards, groups, usable)
+    remark = "" if pairs else "(no task has a right answer beside a worse one) "
     for with_ground_truth, path in paths.items():
         if path is not None:
             replace_rows(path, pair_rows(trajectories, pairs, with_ground_truth=with_ground_truth))
-            print(f"{len(pairs)} pairs {_from(pairs)}are in {path}")
+            print(f"{len(pairs)} pairs {remark}are in {path}")
     skipped = usable.count(False)
     if skipped and any(paths.values()):
         print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
-
-
-def _from(pairs: Iterable[object]) -> str:
-    return "" if list(pairs) else "(no task has a right answer beside a worse one) "

@@ -18,6 +18,7 @@ from typing import Literal
 
 from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
+from sweet_rl.grading.sandbox.guest.literal import CUT
 from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 
 ReferenceValue = TestValue
@@ -193,7 +194,7 @@ def _is_expression(text: str) -> bool:
         ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return not text.endswith("…")
+    return not text.endswith(CUT)
 
 
 def _program(task: Task, source: str, reference: str = "") -> Program:
@@ -257,7 +258,7 @@ def _why_nothing(trajectory: Trajectory) -> str:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + CUT
 
 
 def _chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
