@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from sweet_rl.chat import PlainChat
 from sweet_rl.envs.backend import BackendEnv
 from sweet_rl.openai_client import OpenAIClient
-from sweet_rl.policies.chat import PlainChat
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy
 from sweet_rl.prompts import load_prompt

@@ -149,7 +149,7 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
     system_prompt = load_prompt(flags.prompt_path or AGENT_PROMPT)
     if engine == "scripted":
         return _scripted_policy(flags, tasks, system_prompt)
-    from sweet_rl.policies.chat import TokenizerChat
+    from sweet_rl.chat import TokenizerChat
 
     chat = TokenizerChat.from_pretrained(flags.tokenizer) if flags.tokenizer else None
     if engine == "transformers":

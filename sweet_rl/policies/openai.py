@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sweet_rl.chat import ChatFormat, PlainChat, TokenizerChat, with_system
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
-from sweet_rl.policies.chat import ChatFormat, PlainChat, TokenizerChat, with_system
 from sweet_rl.types import (
     Completion,
     Failure,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sweet_rl.chat import PlainChat, with_system
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.chat import PlainChat, with_system
 from sweet_rl.policies.questions import MAX_QUESTIONS, plan_questions, stub
 from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
 

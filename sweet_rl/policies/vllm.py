@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from sweet_rl.chat import ChatFormat, TokenizerChat
 from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.policies.chat import ChatFormat, TokenizerChat
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.vllm_server import VLLMServer
 from sweet_rl.types import Completion, Generation, Observation

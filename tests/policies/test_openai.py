@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from sweet_rl.chat import PlainChat, TokenizerChat
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.openai_client import ChatReply, RequestFailed
-from sweet_rl.policies.chat import PlainChat, TokenizerChat
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.types import Failure, FinishReason, StopReason
 from tests.tiny_models import BEGIN, tiny_tokenizer

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from sweet_rl.chat import PlainChat
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.policies.chat import PlainChat
 from sweet_rl.policies.decoding import Decoder
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.types import FinishReason, StopReason

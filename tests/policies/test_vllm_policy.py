@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat import PlainChat
 from sweet_rl.errors import ServiceError
 from sweet_rl.openai_client import RetryPolicy
-from sweet_rl.policies.chat import PlainChat
 from sweet_rl.policies.vllm import VLLMPolicy
 from sweet_rl.policies.vllm_server import VLLMServer
 

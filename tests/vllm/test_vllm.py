@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat import TokenizerChat
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import OpenAIClient
-from sweet_rl.policies.chat import TokenizerChat
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.vllm import VLLMPolicy
 from sweet_rl.policies.vllm_server import VLLMServer

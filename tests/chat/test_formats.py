@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from sweet_rl.chat import PlainChat, TokenizerChat, with_system
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.chat import PlainChat, TokenizerChat, with_system
 from sweet_rl.types import Message
 from tests.tiny_models import BEGIN, tiny_tokenizer
 

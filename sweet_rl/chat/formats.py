@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.types import Message
+from sweet_rl.types import Message, digest
 
 _PROBE = "A line that no template writes by itself."
 
@@ -152,6 +152,11 @@ def load_tokenizer(model: str | Path) -> Any:
             f"No tokenizer could be loaded from {str(model)!r}: {_first_line(error)} Name a folder with "
             "tokenizer.json and tokenizer_config.json, or a model that is in the local cache or on the hub."
         ) from error
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """A fingerprint of a tokenizer's vocabulary: token ids mean the same where it is the same."""
+    return digest(sorted(tokenizer.get_vocab().items()))
 
 
 def _template_error() -> type[Exception]:

@@ -1,0 +1,24 @@
+"""Dialogues as models read them: prompt strings (`formats`), and where turns stand in token ids (`turns`)."""
+
+from sweet_rl.chat.formats import (
+    ChatFormat,
+    PlainChat,
+    TokenizerChat,
+    fold_system,
+    load_tokenizer,
+    tokenizer_digest,
+    with_system,
+)
+from sweet_rl.chat.turns import Span, TurnFormat
+
+__all__ = [
+    "ChatFormat",
+    "PlainChat",
+    "Span",
+    "TokenizerChat",
+    "TurnFormat",
+    "fold_system",
+    "load_tokenizer",
+    "tokenizer_digest",
+    "with_system",
+]

@@ -1,0 +1,1 @@
+"""Pairs to weights: token ids and masks, log-probabilities, losses, trainer. Submodules import torch."""
