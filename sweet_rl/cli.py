@@ -22,6 +22,7 @@ from sweet_rl.errors import SweetRLError, UsageError
 COMMANDS = {
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
+    "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
     "generate_tasks": "Write tasks of the embedded mini benchmark as a ColBench file.",

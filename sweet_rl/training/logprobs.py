@@ -17,9 +17,13 @@ def token_logprobs(logits_BTV: Tensor, ids_BT: Tensor) -> Tensor:
     Computed as the token's logit minus log-sum-exp in float32: the full table of log-probabilities, which is
     the published code's memory peak, is never made (spec §11.5, item 77).
     """
-    logits_BTV = logits_BTV[:, :-1].float()
-    chosen_BT = logits_BTV.gather(-1, ids_BT[:, 1:, None])[..., 0]
-    return torch.nn.functional.pad(chosen_BT - logits_BTV.logsumexp(dim=-1), (1, 0))
+    return torch.nn.functional.pad(next_logprobs(logits_BTV[:, :-1], ids_BT[:, 1:]), (1, 0))
+
+
+def next_logprobs(logits_BTV: Tensor, next_ids_BT: Tensor) -> Tensor:
+    """Log-probability under each position's logits of the token that follows it, as [B, T], in float32."""
+    logits_BTV = logits_BTV.float()
+    return logits_BTV.gather(-1, next_ids_BT[..., None])[..., 0] - logits_BTV.logsumexp(dim=-1)
 
 
 def reduce_logprobs(logprobs_BT: Tensor, mask_BT: Tensor, *, mean: bool) -> Tensor:

@@ -1,0 +1,84 @@
+"""Our settings as the arguments of transformers' Trainer."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+
+import torch
+from transformers import TrainingArguments
+
+from sweet_rl.errors import missing_package
+from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.sharding import deepspeed_config
+
+
+def training_arguments(settings: TrainSettings) -> TrainingArguments:
+    """Trainer's arguments. Making them also joins the other processes, if there are some."""
+    options, output, model = settings.optimizer, settings.output, settings.model
+    world = world_size()
+    sharded = uses_deepspeed(settings)
+    if sharded and importlib.util.find_spec("deepspeed") is None:
+        raise missing_package(
+            "deepspeed", "deepspeed", needed_for="sharding over processes (--zero_stage 0 needs none)"
+        )
+    cuda = torch.cuda.is_available() and model.device != "cpu"
+    arguments = TrainingArguments(
+        output_dir=str(output.ckpt_path),
+        per_device_train_batch_size=options.micro_train_batch_size,
+        gradient_accumulation_steps=math.ceil(
+            options.train_batch_size / (options.micro_train_batch_size * world)
+        ),
+        num_train_epochs=options.max_epochs,
+        learning_rate=options.learning_rate,
+        weight_decay=options.l2,
+        adam_beta1=options.adam_betas[0],
+        adam_beta2=options.adam_betas[1],
+        adam_epsilon=1e-8,
+        max_grad_norm=options.max_norm,
+        optim="adamw_torch_fused" if cuda and not sharded else "adamw_torch",
+        logging_steps=output.logging_steps,
+        logging_nan_inf_filter=False,
+        save_strategy="steps" if output.save_steps > 0 else "no",
+        save_steps=max(1, output.save_steps),
+        eval_strategy="steps" if output.eval_steps > 0 else "no",
+        eval_steps=max(1, output.eval_steps),
+        seed=settings.seed,
+        bf16=model.bf16,
+        deepspeed=deepspeed_config(settings.shards, options, bf16=model.bf16) if sharded else None,
+        ddp_backend="gloo" if world > 1 and not cuda else None,
+        ddp_find_unused_parameters=False,
+        # DeepSpeed refuses its batch sizes when told to use the CPU; without CUDA it does so anyway.
+        use_cpu=not cuda and torch.cuda.is_available(),
+        report_to=_trackers(settings),
+        run_name=output.wandb_run_name,
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_pin_memory=cuda,
+    )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001 - several GPUs in one process are not for us
+    return arguments
+
+
+def world_size() -> int:
+    """Number of processes that the launcher started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def uses_deepspeed(settings: TrainSettings) -> bool:
+    """Sharding is for several processes; one process uses DeepSpeed only to keep optimizer states in memory."""
+    return settings.shards.adam_offload or (world_size() > 1 and settings.shards.zero_stage > 0)
+
+
+def _trackers(settings: TrainSettings) -> list[str]:
+    output, chosen = settings.output, []
+    for wanted, package in ((output.wandb, "wandb"), (output.tensorboard is not None, "tensorboard")):
+        if wanted and importlib.util.find_spec(package) is None:
+            raise missing_package(package, package, needed_for=f"--use_{package}")
+        if wanted:
+            chosen.append(package)
+    if output.tensorboard is not None:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = output.tensorboard
+    return chosen

@@ -1,0 +1,95 @@
+"""Checkpoints on disk: whole or not there. No torch.
+
+A checkpoint is a folder `checkpoint-<step>` with a `trainer_state.json`. It is written under another name and
+renamed, so that a folder of that name is always complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from sweet_rl.errors import StorageError, UsageError
+
+PARTIAL = ".partial"
+"""Folder in which a checkpoint is made."""
+
+_NAME = re.compile(r"checkpoint-(\d+)")
+_STATE = "trainer_state.json"
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name; -1 for any other name."""
+    match = _NAME.fullmatch(checkpoint.name)
+    return int(match[1]) if match else -1
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """All checkpoints in `folder`, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if step_of(path) >= 0 and (path / _STATE).is_file()]
+    return sorted(found, key=step_of)
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint to go on from; `folder` may also be a checkpoint itself. None: there is none yet.
+
+    Raises:
+        UsageError: `folder` holds something else.
+    """
+    if step_of(folder) >= 0:
+        if (folder / _STATE).is_file():
+            return folder
+        raise UsageError(f"{str(folder)!r} is not a complete checkpoint: it has no {_STATE}.")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(
+            f"--ckpt_path {str(folder)!r} is a file; name the folder that holds the checkpoints."
+        )
+    found = complete_checkpoints(folder)
+    if not found and folder.is_dir() and any(path.name != PARTIAL for path in folder.iterdir()):
+        raise UsageError(
+            f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {_STATE}). Name the "
+            "folder that the interrupted run wrote its checkpoints to, or an empty one."
+        )
+    return found[-1] if found else None
+
+
+def publish(folder: Path, name: str) -> Path:
+    """Give the finished checkpoint `folder/.partial/<name>` its place in `folder`; it survives a power cut.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+    """
+    made, target = folder / PARTIAL / name, folder / name
+    try:
+        for path in (*made.rglob("*"), made):
+            _sync(path)
+        if target.exists():
+            shutil.rmtree(target)
+        made.rename(target)
+        shutil.rmtree(folder / PARTIAL, ignore_errors=True)
+        _sync(folder)
+    except OSError as error:
+        raise StorageError(f"Cannot write the checkpoint {str(target)!r}: {error.strerror}.") from error
+    return target
+
+
+def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
+    """Remove the oldest checkpoints until at most `keep` are left and they take at most `max_gb`; the newest stays."""
+    found = complete_checkpoints(folder)
+    sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in found}
+    while len(found) > 1 and (len(found) > keep or sum(sizes[path] for path in found) > max_gb * 1e9):
+        oldest = found.pop(0)
+        (oldest / _STATE).unlink()  # no longer complete, should we be killed in the middle
+        shutil.rmtree(oldest)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,240 @@
+"""Preference pairs as text: from files and from the hub, each knowing the line it stands on. No torch.
+
+A pair is an object with a chosen and a rejected text, and possibly the prompt that both answer (spec §2.4).
+Rows may also carry the token ids that were sampled (`chosen_token_ids`, `rejected_token_ids`) and a digest of
+the tokenizer they belong to (`tokenizer`).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.errors import DataError, UsageError, missing_package
+from sweet_rl.records import read_rows
+from sweet_rl.training.settings import DataSettings
+from sweet_rl.types import Json
+
+Render = Callable[[list[dict[str, Json]], bool], str]
+"""Messages to text through a chat template; the flag asks for an open assistant header at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """One pair as text, and the place it comes from. `prompt` is "" when the sides are whole dialogues."""
+
+    prompt: str
+    chosen: str
+    rejected: str
+    path: str
+    line: int
+    chosen_ids: tuple[int, ...] | None = None
+    rejected_ids: tuple[int, ...] | None = None
+    tokenizer: str | None = None
+
+    @property
+    def place(self) -> str:
+        """`file:line` for messages."""
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class PairSets:
+    """Pairs to train on, and pairs of a test split of their own, if the data has one."""
+
+    train: list[PairRow]
+    test: list[PairRow]
+
+
+def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = None) -> PairSets:
+    """All pairs of the comma-separated datasets (spec §9.2).
+
+    One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
+    the given probabilities until one has no more, as the published system does.
+
+    Args:
+        settings: names, fields and limits.
+        seed: of the interleaving.
+        render: needed with `apply_chat_template`, where fields are lists of messages.
+
+    Raises:
+        UsageError: no such file, a package is missing, names and probabilities do not match, no pairs at all.
+        DataError: names the row that is not a pair.
+    """
+    names = [name.strip() for name in settings.dataset.split(",") if name.strip()]
+    probabilities = _probabilities(settings.dataset_probs, names)
+    train: list[list[PairRow]] = []
+    test: list[PairRow] = []
+    for name in names:
+        sets = _read_one(name, settings, render)
+        if not sets.train:
+            raise UsageError(
+                f"There are no preference pairs in {name!r}. The stage that writes them reports how many it "
+                "found; tasks whose answers are all equally good give none."
+            )
+        train.append(sets.train)
+        test += sets.test
+    return PairSets(train[0] if len(train) == 1 else _interleave(train, probabilities, seed), test)
+
+
+def _probabilities(text: str, names: Sequence[str]) -> list[float]:
+    try:
+        values = [float(part) for part in str(text).split(",")]
+    except ValueError:
+        raise UsageError(f"--dataset_probs must be numbers with commas between them, got {text!r}.") from None
+    if not names:
+        raise UsageError("--dataset is empty; name a .jsonl file with preference pairs.")
+    if len(names) == 1:
+        return [1.0]
+    if len(values) != len(names) or min(values) < 0 or sum(values) <= 0:
+        raise UsageError(
+            f"--dataset names {len(names)} datasets, so --dataset_probs needs {len(names)} numbers that are "
+            f"not negative (like {','.join(['0.5'] * len(names))}), got {text!r}."
+        )
+    return values
+
+
+def _interleave(sets: Sequence[list[PairRow]], probabilities: Sequence[float], seed: int) -> list[PairRow]:
+    draw = random.Random(seed)
+    iterators = [iter(rows) for rows in sets]
+    mixed: list[PairRow] = []
+    while True:
+        row = next(draw.choices(iterators, weights=probabilities)[0], None)
+        if row is None:
+            return mixed
+        mixed.append(row)
+
+
+def _read_one(name: str, settings: DataSettings, render: Render | None) -> PairSets:
+    suffix = Path(name).suffix.lower()
+    readers = {".jsonl": read_rows, ".json": _read_json, ".csv": _read_csv}
+    if suffix in readers:
+        return PairSets(_pairs(readers[suffix](name), name, settings, render), [])
+    splits = _from_hub(name, settings)
+    return PairSets(*(_pairs(enumerate(rows, 1), name, settings, render) for rows in splits))
+
+
+def _pairs(
+    rows: Iterator[tuple[int, dict[str, Json]]] | Any,
+    path: str,
+    settings: DataSettings,
+    render: Render | None,
+) -> list[PairRow]:
+    pairs: list[PairRow] = []
+    for line, row in rows:
+        if len(pairs) == settings.max_samples:
+            break
+        pairs.append(_pair(row, path, line, settings, render))
+    return pairs
+
+
+def _pair(
+    row: dict[str, Json], path: str, line: int, settings: DataSettings, render: Render | None
+) -> PairRow:
+    def text(key: str, *, messages: list[dict[str, Json]] | None = None) -> str:
+        value = row.get(key)
+        if render is not None and isinstance(value, list) and value:
+            open_turn = key not in {settings.chosen_key, settings.rejected_key}
+            return render([*(messages or []), *value], open_turn)  # type: ignore[list-item]
+        if not isinstance(value, str) or not value.strip():
+            kind = "a list of messages or a text" if render else "a text that is not empty"
+            raise DataError(
+                f"must be {kind}",
+                path=path,
+                line=line,
+                field=key,
+                value=value,
+                repair="A preference pair has a chosen and a rejected text; --chosen_key, --rejected_key and "
+                "--prompt_key name the fields.",
+            )
+        return value
+
+    key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
+    prompt = text(key) if key else ""
+    asked = row.get(key) if key else None
+    before = asked if render is not None and isinstance(asked, list) else None
+    sides: list[str] = []
+    for name in (settings.chosen_key, settings.rejected_key):
+        side = text(name, messages=before)  # type: ignore[arg-type]
+        sides.append(side.removeprefix(prompt) if before is not None else side)
+    if settings.input_template and prompt and before is None:
+        prompt = settings.input_template.replace("{}", prompt)
+    ids = [_token_ids(row, f"{side}_token_ids", path, line) for side in ("chosen", "rejected")]
+    tokenizer = row.get("tokenizer")
+    return PairRow(
+        prompt, *sides, path, line, *ids, tokenizer=tokenizer if isinstance(tokenizer, str) else None
+    )
+
+
+def _token_ids(row: dict[str, Json], field: str, path: str, line: int) -> tuple[int, ...] | None:
+    value = row.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not value or not all(type(item) is int for item in value):
+        raise DataError(
+            "must be a list of token ids",
+            path=path,
+            line=line,
+            field=field,
+            value=value,
+            repair="Leave the field out to have the text tokenised.",
+        )
+    return tuple(value)  # type: ignore[arg-type]
+
+
+def _read_json(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    """A JSON file: one list of objects (numbered from 1), or one object a line."""
+    try:
+        content = Path(path).read_text(encoding="utf-8-sig")
+    except OSError:
+        yield from read_rows(path)  # with its words for what is wrong
+        return
+    if not content.lstrip().startswith("["):
+        yield from read_rows(path)
+        return
+    try:
+        rows = json.loads(content)
+    except ValueError as error:
+        raise DataError(
+            f"is not JSON ({error})", path=path, repair="A list of objects is expected."
+        ) from None
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise DataError("must be an object", path=path, line=number, value=row)
+        yield number, row
+
+
+def _read_csv(path: str) -> Iterator[tuple[int, dict[str, Json]]]:
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            for row in reader:
+                yield reader.line_num, dict(row)
+    except OSError as error:
+        raise UsageError(f"Cannot read {path!r}: {error.strerror}.") from error
+
+
+def _from_hub(name: str, settings: DataSettings) -> tuple[list[Any], list[Any]]:
+    """Train and test rows of a dataset by its name (`name@data_dir`) or folder."""
+    try:
+        import datasets  # noqa: PLC0415 - heavy; only for datasets that are not files
+    except ImportError as error:
+        raise missing_package("datasets", "datasets", needed_for=f"the dataset {name!r}") from error
+    path, _, data_dir = name.partition("@")
+    try:
+        loaded = datasets.load_dataset(path, data_dir=data_dir or None)
+    except (OSError, ValueError, ConnectionError) as error:
+        raise UsageError(
+            f"No dataset could be loaded from {name!r}: {str(error).splitlines()[0]} Name a .jsonl, .json or "
+            ".csv file, or a dataset that is in the local cache or on the hub."
+        ) from error
+    if settings.train_split not in loaded:
+        raise UsageError(
+            f"The dataset {name!r} has no split {settings.train_split!r}; it has {', '.join(loaded)}."
+        )
+    return list(loaded[settings.train_split]), list(loaded.get(settings.eval_split) or [])

@@ -1,0 +1,47 @@
+"""Numbers of a run, one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.records import read_rows, replace_rows
+from sweet_rl.types import Json
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Json]:
+    """Numbers as JSON knows them: what is not finite becomes null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
+
+
+class MetricsLog:
+    """Appends lines to a file; only the first process has one.
+
+    Args:
+        path: the file; None: write nothing.
+        after_step: lines of later steps are dropped first: a resumed run writes them again. 0 begins anew.
+    """
+
+    def __init__(self, path: Path | None, *, after_step: int = 0) -> None:
+        self._path = path
+        if path is None:
+            return
+        kept: list[Json] = []
+        if after_step and path.exists():
+            for _, row in read_rows(path):
+                step = row.get("step")
+                if isinstance(step, int) and step <= after_step:
+                    kept.append(row)
+        replace_rows(path, kept)
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """One line, flushed; a crash of the machine may lose the last ones, which a resumed run writes again."""
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(finite(values)) + "\n")

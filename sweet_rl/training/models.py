@@ -1,0 +1,130 @@
+"""Models for training: loaded with words for what is wrong, with an adapter on them if asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
+
+from sweet_rl.chat import load_tokenizer, tokenizer_digest
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.training.settings import ModelSettings
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_tokenizers(settings: ModelSettings) -> Any:
+    """The tokenizer of the policy, after a check that the reference has the same one.
+
+    Raises:
+        UsageError: none could be loaded, or the two differ, so that ids would mean different texts.
+    """
+    tokenizer = load_tokenizer(settings.pretrain)
+    if settings.ref_pretrain and Path(settings.ref_pretrain) != Path(settings.pretrain):
+        other = _tokenizer_or_none(settings.ref_pretrain)
+        if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
+            raise UsageError(
+                f"--pretrain {settings.pretrain!r} and --ref_pretrain {settings.ref_pretrain!r} have different "
+                "tokenizers, so their log-probabilities cannot be compared. Take a reference of the same family."
+            )
+    return tokenizer
+
+
+def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
+    """A causal model in evaluation mode, on the CPU.
+
+    Args:
+        name: folder or hub name.
+        settings: precision and attention.
+        half: weights in bfloat16 whatever `dtype` says (DeepSpeed keeps float32 copies of its own).
+
+    Raises:
+        UsageError: it cannot be loaded, or a package is missing.
+    """
+    options: dict[str, Any] = {
+        "dtype": torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
+    }
+    if settings.flash_attn:
+        options["attn_implementation"] = _flash_attention()
+    if settings.load_in_4bit:
+        options["quantization_config"] = _four_bits()
+    disable_progress_bar()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, **options)
+    except (OSError, ValueError) as error:
+        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UsageError(
+            f"No model could be loaded from {name!r}: {line} Name a folder with config.json and weights, or a "
+            "model that is in the local cache or on the hub."
+        ) from error
+    return model.eval()
+
+
+def add_adapter(model: Any, settings: ModelSettings) -> Any:
+    """The model with a fresh LoRA adapter, which changes nothing before the first update.
+
+    Raises:
+        UsageError: peft is missing, or no module of the model has one of the names.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="--lora_rank") from error
+    names = [name.strip() for name in settings.target_modules.replace(" ", ",").split(",") if name.strip()]
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules="all-linear" if names == ["all-linear"] else names,
+    )
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise UsageError(
+            f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "
+            "all-linear fits every model."
+        ) from error
+
+
+def recompute_activations(model: Any, settings: ModelSettings) -> None:
+    """Keep no activations of a layer but its input; they are computed again in the backward pass."""
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": settings.gradient_checkpointing_use_reentrant})
+    if settings.lora_rank:
+        model.enable_input_require_grads()
+
+
+def _tokenizer_or_none(name: str) -> Any:
+    try:
+        return load_tokenizer(name)
+    except UsageError:
+        return None  # a reference saved without one
+
+
+def _flash_attention() -> str:
+    from transformers.utils import is_flash_attn_2_available  # noqa: PLC0415
+
+    if not is_flash_attn_2_available():
+        raise UsageError(
+            "--flash_attn needs a CUDA device and the package flash-attn. Without the flag torch's own fused "
+            "attention is used, which is about as fast."
+        )
+    return "flash_attention_2"
+
+
+def _four_bits() -> Any:
+    from transformers import BitsAndBytesConfig  # noqa: PLC0415
+    from transformers.utils import is_bitsandbytes_available  # noqa: PLC0415
+
+    if not is_bitsandbytes_available():
+        raise UsageError("--load_in_4bit needs the package bitsandbytes (pip install bitsandbytes).")
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_quant_type="nf4",
+    )

@@ -1,0 +1,76 @@
+"""Pairs as token ids under the published rules, kept to compare numbers with (spec §9.2; defects: §11.5, items 66-68)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweet_rl.chat import Span
+from sweet_rl.errors import UsageError
+from sweet_rl.training.data import PairRow
+from sweet_rl.training.encoding import EncodedPair, EncodingReport, Side, find_all
+
+
+class PublishedEncoder:
+    """Blank and end token appended, truncation from the right, the last id forced to the end token.
+
+    Without a response template every token is in the mask, the prompt's too; with one, every occurrence opens
+    a turn that lasts to the next end token. A mean divides by the whole mask, position 0 and prompt included.
+
+    Raises:
+        UsageError: the tokenizer has no end token.
+    """
+
+    def __init__(self, tokenizer: Any, *, max_len: int, response_template: str | None = None) -> None:
+        if tokenizer.eos_token_id is None:
+            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+        self._tokenizer = tokenizer
+        self._max_len = max_len
+        self._template = None if response_template is None else self._ids([response_template])[0]
+
+    def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
+        """Encoded pairs in the order of the rows, without those whose prompt fills the room."""
+        report = EncodingReport()
+        if not rows:
+            return [], report
+        prompts = [len(ids) for ids in self._ids([row.prompt for row in rows], cut=True)]
+        chosen = self._ids([self._closed(row.prompt + row.chosen) for row in rows], cut=True)
+        rejected = self._ids([self._closed(row.prompt + row.rejected) for row in rows], cut=True)
+        pairs: list[EncodedPair] = []
+        for index, (row, prompt) in enumerate(zip(rows, prompts, strict=True)):
+            if prompt >= self._max_len - 2:
+                report.too_long.append(row.place)
+                continue
+            sides = (self._side(ids[index], prompt) for ids in (chosen, rejected))
+            pairs.append(EncodedPair(index, *sides, row))
+        report.pairs = len(pairs)
+        return pairs, report
+
+    def _side(self, ids: list[int], prompt_length: int) -> Side:
+        eos = self._tokenizer.eos_token_id
+        ids = [*ids[:-1], eos]
+        spans = [Span(0, len(ids))]
+        if self._template is not None:
+            starts = [start + len(self._template) for start in find_all(ids, self._template)]
+            spans = _merged([Span(start, ids.index(eos, start) + 1) for start in starts if start < len(ids)])
+        return Side(tuple(ids), tuple(spans), prompt_length, sum(end - start for start, end in spans))
+
+    def _closed(self, text: str) -> str:
+        text, eos = text.rstrip("\n"), self._tokenizer.eos_token
+        return text if text.endswith(eos) else f"{text} {eos}"
+
+    def _ids(self, texts: list[str], *, cut: bool = False) -> list[list[int]]:
+        options = {"truncation": True, "max_length": self._max_len} if cut else {}
+        ids: list[list[int]] = self._tokenizer(texts, add_special_tokens=False, **options)["input_ids"]
+        return ids
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Spans that overlap (a header inside a turn's text) as one, so that no token counts twice."""
+    merged: list[Span] = []
+    for span in spans:
+        if merged and span.start < merged[-1].end:
+            merged[-1] = Span(merged[-1].start, max(span.end, merged[-1].end))
+        else:
+            merged.append(span)
+    return merged

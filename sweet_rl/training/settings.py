@@ -1,0 +1,124 @@
+"""What a preference-training run is told: one value for each thing the flags of train_dpo decide. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Reduction = Literal["sum", "trajectory", "turn"]
+"""How token log-probabilities become one number of a response: their sum, their mean over all assistant
+tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSettings:
+    """Which pairs, and how they become token ids."""
+
+    dataset: str
+    dataset_probs: str = "1.0"
+    train_split: str = "train"
+    eval_split: str = "test"
+    prompt_key: str | None = None
+    find_prompt: bool = False
+    """Without a prompt_key, take the field `prompt` of rows that have it."""
+    chosen_key: str = "chosen"
+    rejected_key: str = "rejected"
+    input_template: str | None = None
+    apply_chat_template: bool = False
+    max_samples: int = 100_000_000
+    max_len: int = 512
+    response_template: str | None = None
+    eval_fraction: float = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class LossSettings:
+    """The preference loss (spec §9.3)."""
+
+    beta: float = 0.1
+    label_smoothing: float = 0.0
+    ipo: bool = False
+    nll_loss_coef: float = 0.0
+    reduction: Reduction = "sum"
+    aux_loss_coef: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Which weights, and in which precision."""
+
+    pretrain: str
+    ref_pretrain: str | None = None
+    bf16: bool = False
+    dtype: str = "auto"
+    device: str = "auto"
+    flash_attn: bool = False
+    load_in_4bit: bool = False
+    lora_rank: int = 0
+    lora_alpha: int = 16
+    lora_dropout: float = 0.0
+    target_modules: str = "q_proj,k_proj,v_proj,o_proj"
+    gradient_checkpointing: bool = False
+    gradient_checkpointing_use_reentrant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerSettings:
+    """AdamW, its schedule and its batches (spec §9.4)."""
+
+    learning_rate: float = 1e-5
+    lr_warmup_ratio: float = 0.03
+    lr_scheduler: str = "cosine_with_floor"
+    max_epochs: int = 1
+    train_batch_size: int = 128
+    micro_train_batch_size: int = 8
+    l2: float = 0.0
+    adam_betas: tuple[float, float] = (0.9, 0.95)
+    max_norm: float = 1.0
+    shuffle: bool = True
+    group_by_length: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """DeepSpeed; used with several processes, or for offloading."""
+
+    zero_stage: int = 2
+    zpg: int = 1
+    adam_offload: bool = False
+    grad_accum_dtype: str | None = None
+    overlap_comm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSettings:
+    """Where things go, and how often."""
+
+    save_path: Path = Path("ckpt")
+    ckpt_path: Path = Path("ckpt/checkpoints_dpo")
+    save_steps: int = -1
+    eval_steps: int = -1
+    logging_steps: int = 1
+    max_ckpt_num: int = 3
+    max_ckpt_mem_gb: float = 1e8
+    load_checkpoint: bool = False
+    metrics_path: Path | None = None
+    tensorboard: str | None = None
+    wandb: bool = False
+    wandb_run_name: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """A whole run."""
+
+    data: DataSettings
+    model: ModelSettings
+    loss: LossSettings
+    optimizer: OptimizerSettings
+    shards: ShardSettings
+    output: OutputSettings
+    published: bool = False
+    seed: int = 42

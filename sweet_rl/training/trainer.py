@@ -1,0 +1,288 @@
+"""The training loop: transformers' Trainer with our batches, loss, schedule, checkpoints and log.
+
+Trainer accumulates, clips, shards and keeps random states. What is ours here: every row of an optimizer step
+counts the same, a loss that is not a number stops the run before it does harm, and checkpoints are whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+
+from sweet_rl.errors import UsageError
+from sweet_rl.training import checkpoints
+from sweet_rl.training.batches import Batch, Collator, StepSampler
+from sweet_rl.training.encoding import EncodedPair
+from sweet_rl.training.forward import PairForward
+from sweet_rl.training.losses import PairLogps, PairLosses, pair_losses
+from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.training.reference import Processes, score_pairs
+from sweet_rl.training.schedule import rate_factor
+from sweet_rl.training.settings import TrainSettings
+
+
+class DPOTrainer(Trainer):  # type: ignore[misc]
+    """Trains one model on encoded pairs whose reference log-probabilities are known.
+
+    Args:
+        model: the policy, with its adapter if it has one.
+        arguments: made by `training_arguments`.
+        settings: what the flags say.
+        pairs: to train on.
+        held_out: to evaluate on; may be empty.
+        collator: knows the reference's log-probabilities of both.
+        metrics: where numbers go.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        arguments: TrainingArguments,
+        settings: TrainSettings,
+        *,
+        pairs: Sequence[EncodedPair],
+        held_out: Sequence[EncodedPair],
+        collator: Collator,
+        metrics: MetricsLog,
+        forward: PairForward,
+    ) -> None:
+        self._settings, self._pairs, self._held_out = settings, pairs, held_out
+        self._collator, self._metrics, self._forward = collator, metrics, forward
+        self._sums: Tensor | None = None
+        self._preparing = False
+        # A loss function tells Trainer that our loss is already scaled; `compute_loss` below is what runs.
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=list(pairs),
+            eval_dataset=list(held_out),
+            compute_loss_func=_unused,
+            callbacks=[_Epochs(self)],
+        )
+        self.remove_callback(PrinterCallback)
+        self.remove_callback(ProgressCallback)
+        if not settings.output.quiet and self.is_world_process_zero():
+            self.add_callback(_Progress())
+        self.sampler = StepSampler(
+            [pair.length for pair in pairs],
+            train_batch=settings.optimizer.train_batch_size,
+            accumulation=arguments.gradient_accumulation_steps,
+            seed=settings.seed,
+            shuffle=settings.optimizer.shuffle,
+            group_by_length=settings.optimizer.group_by_length,
+            drop_last=settings.published,
+            rank=arguments.process_index,
+            world=arguments.world_size,
+        )
+
+    # -- batches ------------------------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Micro-batches of this process; not prepared by accelerate, which would divide them once more."""
+        return DataLoader(
+            _Positions(self._pairs),  # type: ignore[arg-type]
+            batch_sampler=self.sampler,  # type: ignore[arg-type]
+            collate_fn=self._collator,
+            generator=torch.Generator().manual_seed(self._settings.seed),
+        )
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: Any
+    ) -> tuple[list[Any], int | None]:
+        """The micro-batches of one optimizer step, with its number of rows."""
+        samples = [batch for _, batch in zip(range(num_batches), epoch_iterator, strict=False)]
+        return samples, sum(len(batch["scale_B"]) for batch in samples)
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        return {name: tensor.to(self.args.device) for name, tensor in inputs.items()}
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Not counted."""
+        del inputs
+        return 0
+
+    # -- loss and schedule --------------------------------------------------------------------------------
+
+    def compute_loss(
+        self, model: Any, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """The micro-batch's share of its step's mean loss.
+
+        Raises:
+            UsageError: it is not a number; names the rows.
+        """
+        del return_outputs, num_items_in_batch
+        logps, aux = self._forward(model, inputs)
+        reference_chosen_B, reference_rejected_B = inputs["reference_SB"]
+        losses = pair_losses(logps, reference_chosen_B, reference_rejected_B, self._settings.loss)
+        used_B = inputs["scale_B"] > 0
+        finite_B = losses.total_B.isfinite() | ~used_B
+        if not finite_B.all():
+            self._stop_at(inputs["index_B"][~finite_B].tolist())
+        self._sums = _summed(losses, used_B) + (0 if self._sums is None else self._sums)
+        loss = (
+            (losses.total_B * inputs["scale_B"])[used_B].sum() if used_B.any() else 0 * losses.total_B.sum()
+        )
+        if aux is not None:
+            loss = loss + self._settings.loss.aux_loss_coef * aux * inputs["scale_B"].sum()
+        return loss
+
+    def _stop_at(self, indices: list[int]) -> None:
+        by_index = {pair.index: pair.row.place for pair in self._pairs}
+        places = ", ".join(f"{by_index[index]} (index {index})" for index in indices[:5])
+        last = checkpoints.complete_checkpoints(self._settings.output.ckpt_path)
+        kept = f"The checkpoint {str(last[-1])!r} is from before" if last else "No checkpoint was written yet"
+        raise UsageError(
+            f"The loss is not a finite number at update {self.state.global_step + 1}, in the pairs {places}. "
+            f"{kept}; nothing was updated with this loss. Lower --learning_rate, use float32, or look at these rows."
+        )
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The published schedule, or the one that was chosen."""
+        if self.lr_scheduler is None:
+            options = self._settings.optimizer
+            factor = rate_factor(
+                options.lr_scheduler,
+                steps=num_training_steps,
+                warmup_ratio=options.lr_warmup_ratio,
+                published=self._settings.published,
+            )
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, factor)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    # -- numbers ------------------------------------------------------------------------------------------
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add the means over the rows since the last line, and write the line to metrics.jsonl."""
+        if "loss" in logs and self._sums is not None:
+            sums = self.accelerator.reduce(self._sums.clone(), "sum").tolist()
+            self._sums = None
+            logs = {**_means(sums, nll=bool(self._settings.loss.nll_loss_coef)), **_renamed(logs)}
+            self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **logs})
+        super().log(logs, start_time)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Loss, accuracy and rewards on the held-out pairs."""
+        if not self._held_out:
+            return {}
+        scores = score_pairs(
+            self.model_wrapped,
+            self._held_out,
+            self._collator,
+            forward=self._forward,
+            batch_size=self.args.per_device_train_batch_size,
+            device=self.args.device,
+            processes=Processes(self.args.process_index, self.args.world_size),
+            bf16=self.args.bf16,
+        )
+        reference = self._collator.reference
+        if reference is None:
+            raise ValueError("held-out pairs need the reference's log-probabilities")
+        chosen_B, rejected_B = reference[[pair.index for pair in self._held_out]].T
+        losses = pair_losses(PairLogps(*scores.T), chosen_B, rejected_B, self._settings.loss)
+        means = _means(_summed(losses, torch.ones_like(chosen_B, dtype=torch.bool)).tolist(), nll=False)
+        metrics = {f"eval_{name}": value for name, value in means.items()}
+        self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **metrics})
+        super().log(metrics)
+        return metrics
+
+    # -- checkpoints --------------------------------------------------------------------------------------
+
+    def _get_output_dir(self, trial: Any = None) -> str:
+        folder = super()._get_output_dir(trial)
+        return str(Path(folder) / checkpoints.PARTIAL) if self._preparing else str(folder)
+
+    def _save_checkpoint(self, model: Any, trial: Any = None) -> None:
+        folder = Path(self.args.output_dir)
+        if self.is_world_process_zero():
+            shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
+        self.accelerator.wait_for_everyone()
+        self._preparing = True
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self._preparing = False
+        self.accelerator.wait_for_everyone()
+        if self.is_world_process_zero():
+            output = self._settings.output
+            checkpoints.publish(folder, f"checkpoint-{self.state.global_step}")
+            checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem_gb)
+        self.accelerator.wait_for_everyone()
+
+
+class _Positions:
+    """What the sampler's (position, scale) stand for."""
+
+    def __init__(self, pairs: Sequence[EncodedPair]) -> None:
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, place: tuple[int, float]) -> tuple[EncodedPair, float]:
+        position, scale = place
+        return self._pairs[position], scale
+
+
+class _Epochs(TrainerCallback):  # type: ignore[misc]
+    """Tells the sampler which epoch begins, also after a resume."""
+
+    def __init__(self, trainer: DPOTrainer) -> None:
+        self._trainer = trainer
+
+    def on_epoch_begin(self, _: Any, state: Any, __: Any, **___: Any) -> None:
+        """Count from the updates done: exact, where the fraction in `state.epoch` may not be."""
+        self._trainer.sampler.set_epoch(state.global_step // max(1, self._trainer.sampler.steps))
+
+
+class _Progress(TrainerCallback):  # type: ignore[misc]
+    """A bar with the last numbers."""
+
+    _bar: Any = None
+
+    def on_train_begin(self, _: Any, state: Any, __: Any, **___: Any) -> None:
+        self._bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
+
+    def on_step_end(self, _: Any, __: Any, ___: Any, **____: Any) -> None:
+        self._bar.update()
+
+    def on_log(self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any) -> None:
+        shown = {name: (logs or {})[name] for name in ("loss", "acc") if name in (logs or {})}
+        if shown:
+            self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items()}, refresh=False)
+
+    def on_train_end(self, _: Any, __: Any, ___: Any, **____: Any) -> None:
+        self._bar.close()
+
+
+def _unused(*_: Any) -> Tensor:
+    raise NotImplementedError
+
+
+def _summed(losses: PairLosses, used_B: Tensor) -> Tensor:  # noqa: N803
+    """Sums over the rows in use: the six losses' fields, and the number of rows."""
+    rows_FB = torch.stack([field.detach().float() for field in losses])
+    return torch.cat([rows_FB[:, used_B].sum(dim=-1), used_B.sum()[None].float()])
+
+
+def _means(sums: Sequence[float], *, nll: bool) -> dict[str, float]:
+    total, preference, nll_loss, chosen, rejected, accuracy, rows = sums
+    rows = max(rows, 1)
+    means = {"total_loss": total / rows, "loss": preference / rows, "acc": accuracy / rows}
+    means |= {"chosen_reward": chosen / rows, "reject_reward": rejected / rows}
+    return means | ({"nll_loss": nll_loss / rows} if nll else {})
+
+
+def _renamed(logs: dict[str, float]) -> dict[str, float]:
+    """Trainer's own numbers under the published names; its loss is our total, which we know already."""
+    names = {"learning_rate": "lr"}
+    return {names.get(name, name): value for name, value in logs.items() if name != "loss"}
