@@ -68,7 +68,7 @@ def world_size() -> int:
 
 
 def uses_deepspeed(settings: TrainSettings) -> bool:
-    """Sharding is for several processes; one process uses DeepSpeed only to keep optimizer states in memory."""
+    """Sharding is for several processes; one process needs it to keep states in main memory."""
     return settings.shards.adam_offload or (world_size() > 1 and settings.shards.zero_stage > 0)
 
 

@@ -13,6 +13,7 @@ from typing import TypedDict
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from sweet_rl.training.encoding import EncodedPair, Side
 from sweet_rl.training.settings import Reduction
@@ -89,6 +90,20 @@ def _weigh_mean(row: np.ndarray, side: Side) -> None:
         row[1 : len(side.ids)] = np.nan  # the published mean over nothing; our encoder leaves such pairs out
     for start, end in spans:
         row[start:end] = 1.0 / total
+
+
+class Positions(Dataset[tuple[EncodedPair, float]]):
+    """What the sampler's (position, scale) stand for."""
+
+    def __init__(self, pairs: Sequence[EncodedPair]) -> None:
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, place: tuple[int, float]) -> tuple[EncodedPair, float]:
+        position, scale = place
+        return self._pairs[position], scale
 
 
 def length_batches(pairs: Sequence[EncodedPair], size: int) -> list[list[int]]:

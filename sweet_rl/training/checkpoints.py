@@ -51,8 +51,8 @@ def newest_checkpoint(folder: Path) -> Path | None:
     found = complete_checkpoints(folder)
     if not found and folder.is_dir() and any(path.name != PARTIAL for path in folder.iterdir()):
         raise UsageError(
-            f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {_STATE}). Name the "
-            "folder that the interrupted run wrote its checkpoints to, or an empty one."
+            f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {_STATE}). "
+            "Name the folder that the interrupted run wrote its checkpoints to, or an empty one."
         )
     return found[-1] if found else None
 
@@ -78,7 +78,7 @@ def publish(folder: Path, name: str) -> Path:
 
 
 def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
-    """Remove the oldest checkpoints until at most `keep` are left and they take at most `max_gb`; the newest stays."""
+    """Remove the oldest checkpoints until at most `keep` of at most `max_gb` are left; the newest stays."""
     found = complete_checkpoints(folder)
     sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in found}
     while len(found) > 1 and (len(found) > keep or sum(sizes[path] for path in found) > max_gb * 1e9):

@@ -20,7 +20,7 @@ from sweet_rl.records import read_rows
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Json
 
-Render = Callable[[list[dict[str, Json]], bool], str]
+Render = Callable[[list[Any], bool], str]
 """Messages to text through a chat template; the flag asks for an open assistant header at the end."""
 
 
@@ -136,38 +136,42 @@ def _pairs(
 def _pair(
     row: dict[str, Json], path: str, line: int, settings: DataSettings, render: Render | None
 ) -> PairRow:
-    def text(key: str, *, messages: list[dict[str, Json]] | None = None) -> str:
-        value = row.get(key)
-        if render is not None and isinstance(value, list) and value:
-            open_turn = key not in {settings.chosen_key, settings.rejected_key}
-            return render([*(messages or []), *value], open_turn)  # type: ignore[list-item]
-        if not isinstance(value, str) or not value.strip():
-            kind = "a list of messages or a text" if render else "a text that is not empty"
-            raise DataError(
-                f"must be {kind}",
-                path=path,
-                line=line,
-                field=key,
-                value=value,
-                repair="A preference pair has a chosen and a rejected text; --chosen_key, --rejected_key and "
-                "--prompt_key name the fields.",
-            )
-        return value
-
     key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
-    prompt = text(key) if key else ""
     asked = row.get(key) if key else None
-    before = asked if render is not None and isinstance(asked, list) else None
-    sides: list[str] = []
-    for name in (settings.chosen_key, settings.rejected_key):
-        side = text(name, messages=before)  # type: ignore[arg-type]
-        sides.append(side.removeprefix(prompt) if before is not None else side)
-    if settings.input_template and prompt and before is None:
+    before = asked if render is not None and isinstance(asked, list) else []
+
+    def text(field: str) -> str:
+        value = row.get(field)
+        if render is not None and isinstance(value, list) and value:
+            if field == key:
+                return render(value, True)
+            return render([*before, *value], False).removeprefix(prompt)
+        if isinstance(value, str) and value.strip():
+            return value
+        raise DataError(
+            "must be a text that is not empty" + (", or a list of messages" if render else ""),
+            path=path,
+            line=line,
+            field=field,
+            value=value,
+            repair="A preference pair has a chosen and a rejected text; --chosen_key, --rejected_key and "
+            "--prompt_key name the fields.",
+        )
+
+    prompt = text(key) if key else ""
+    chosen, rejected = text(settings.chosen_key), text(settings.rejected_key)
+    if settings.input_template and prompt and not before:
         prompt = settings.input_template.replace("{}", prompt)
-    ids = [_token_ids(row, f"{side}_token_ids", path, line) for side in ("chosen", "rejected")]
     tokenizer = row.get("tokenizer")
     return PairRow(
-        prompt, *sides, path, line, *ids, tokenizer=tokenizer if isinstance(tokenizer, str) else None
+        prompt,
+        chosen,
+        rejected,
+        path,
+        line,
+        chosen_ids=_token_ids(row, "chosen_token_ids", path, line),
+        rejected_ids=_token_ids(row, "rejected_token_ids", path, line),
+        tokenizer=tokenizer if isinstance(tokenizer, str) else None,
     )
 
 
@@ -184,7 +188,7 @@ def _token_ids(row: dict[str, Json], field: str, path: str, line: int) -> tuple[
             value=value,
             repair="Leave the field out to have the text tokenised.",
         )
-    return tuple(value)  # type: ignore[arg-type]
+    return tuple(item for item in value if isinstance(item, int))
 
 
 def _read_json(path: str) -> Iterator[tuple[int, dict[str, Json]]]:

@@ -55,7 +55,8 @@ def evaluate(settings: TrainSettings, say: Say) -> None:
     scores = [_score(name, settings, parts, Processes()) for name in dict.fromkeys(names)]
     reference, policy = scores[0], scores[-1]
     at = [pair.index for pair in parts.pairs]
-    losses = pair_losses(PairLogps(*policy[at].T), *reference[at, :2].T, settings.loss)
+    chosen, rejected = reference[at, :2].T
+    losses = pair_losses(PairLogps(*policy[at].T), chosen, rejected, settings.loss)
     columns: dict[str, Any] = {
         "chosen_logp": policy[at, 0],
         "rejected_logp": policy[at, 1],
@@ -76,9 +77,8 @@ def evaluate(settings: TrainSettings, say: Say) -> None:
     replace_rows(settings.output.metrics_path, rows)
     accuracy = sum(lists["accuracy"]) / len(rows)
     loss = sum(lists["total_loss"]) / len(rows)
-    say(
-        f"{len(rows):,} pairs: accuracy {accuracy:.3f}, loss {loss:.4f}. Numbers: {settings.output.metrics_path}"
-    )
+    say(f"{len(rows):,} pairs: accuracy {accuracy:.3f}, loss {loss:.4f}")
+    say(f"numbers: {settings.output.metrics_path}")
 
 
 def train(settings: TrainSettings, say: Say) -> None:
@@ -123,7 +123,7 @@ def train(settings: TrainSettings, say: Say) -> None:
 
 
 def save(trainer: Any, tokenizer: Any, folder: Path) -> None:
-    """Model (an adapter merged into it) and tokenizer, as safetensors; file by file under their final names at the end."""
+    """Model, an adapter merged into it, and tokenizer; files get their names when all are written."""
     partial = folder / checkpoints.PARTIAL
     model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload") and not trainer.is_deepspeed_enabled:
@@ -154,8 +154,8 @@ def _prepare(settings: TrainSettings, say: Say, *, hold_out: bool) -> _Parts:
         say(line)
     if not pairs:
         raise UsageError(
-            f"None of the {report.dropped:,} pairs of {data.dataset!r} can be trained on (see above). Raise --max_len, or "
-            "check that the texts were made with the chat template of --pretrain."
+            f"None of the {report.dropped:,} pairs of {data.dataset!r} can be trained on (see above). Raise "
+            "--max_len, or check that the texts were made with the chat template of --pretrain."
         )
     held_out: list[EncodedPair] = []
     if hold_out:
@@ -200,8 +200,8 @@ def _check_batches(settings: TrainSettings, parts: _Parts) -> None:
     batch = settings.optimizer.train_batch_size
     if settings.published and len(parts.pairs) < batch:
         raise UsageError(
-            f"{len(parts.pairs)} pairs do not fill one --train_batch_size of {batch}, and --compat published trains on "
-            "whole batches only. Lower it, or use --compat fixed."
+            f"{len(parts.pairs)} pairs do not fill one --train_batch_size of {batch}, and --compat published "
+            "trains on whole batches only. Lower it, or use --compat fixed."
         )
 
 
@@ -273,16 +273,16 @@ def _check_sizes(model: Any, parts: _Parts, settings: TrainSettings) -> None:
     context = getattr(model.config, "max_position_embeddings", None)
     if context is not None and longest > context:
         raise UsageError(
-            f"The longest pair has {longest:,} tokens, and {model.name_or_path!r} reads {context:,}: set --max_len "
-            f"{context} (it is {settings.data.max_len})."
+            f"The longest pair has {longest:,} tokens, and {model.name_or_path!r} reads {context:,}: "
+            f"set --max_len {context} (it is {settings.data.max_len})."
         )
     vocabulary = model.config.vocab_size
     for pair in pairs:
         largest = max(*pair.chosen.ids, *pair.rejected.ids)
         if largest >= vocabulary:
             raise UsageError(
-                f"{pair.row.place} has the token id {largest}, but {model.name_or_path!r} knows {vocabulary:,} tokens: "
-                "its tokenizer does not belong to it."
+                f"{pair.row.place} has the token id {largest}, but {model.name_or_path!r} knows "
+                f"{vocabulary:,} tokens: its tokenizer does not belong to it."
             )
 
 

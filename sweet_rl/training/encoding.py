@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol
 
 from sweet_rl.chat import Span, TurnFormat, tokenizer_digest
@@ -32,7 +33,7 @@ class Side:
 
     @property
     def mask(self) -> list[int]:
-        """The loss mask as zeros and ones, position by position, before prompt and first token are cleared."""
+        """The loss mask as zeros and ones, before prompt and first token are cleared."""
         mask = [0] * len(self.ids)
         for start, end in self.spans:
             mask[start:end] = [1] * (end - start)
@@ -40,7 +41,7 @@ class Side:
 
     @property
     def scored(self) -> list[Span]:
-        """What enters the loss: the mask without the prompt and without position 0, which nothing predicts."""
+        """What enters the loss: the mask without the prompt, and without position 0, which has no past."""
         first = max(1, self.prompt_length)
         clipped = (Span(max(start, first), end) for start, end in self.spans)
         return [span for span in clipped if span.start < span.end]
@@ -90,11 +91,13 @@ class EncodingReport:
             said.append(f"{self.shortened:,} pairs lost their oldest turns (--max_len {max_len})")
         if self.too_long:
             said.append(
-                f"{len(self.too_long):,} pairs left out, too long for --max_len {max_len}: {_few(self.too_long)}"
+                f"{len(self.too_long):,} pairs left out, too long for --max_len {max_len}: "
+                f"{_few(self.too_long)}"
             )
         if self.no_response:
             said.append(
-                f"{len(self.no_response):,} pairs left out, no assistant turn in them: {_few(self.no_response)}"
+                f"{len(self.no_response):,} pairs left out, no assistant turn in them: "
+                f"{_few(self.no_response)}"
             )
         return said
 
@@ -112,16 +115,16 @@ class TurnEncoder:
 
     - A prompt is tokenised by itself, as it was when the response was sampled, and the response after it.
       Where no header of the chat template precedes a response, the whole response is one turn.
-    - The end token is appended to a text that lacks it. Sampled ids are taken as they are: a response that was
-      cut has no end token, and none is invented (spec §11.4, item 60).
-    - What is too long loses whole turns, oldest first; the opening (up to the first end token: hidden solution,
-      begin token, system prompt) stays. Both sides of a pair with a prompt lose the same turns. If the opening and
-      the last turn alone do not fit, the pair is left out (spec §11.5, item 67).
+    - The end token is appended to a text that lacks it. Sampled ids are taken as they are: a response that
+      was cut has no end token, and none is invented (spec §11.4, item 60).
+    - What is too long loses whole turns, oldest first; the opening (up to the first end token: hidden
+      solution, begin token, system prompt) stays. Both sides of a pair with a prompt lose the same turns. If
+      the opening and the last turn alone do not fit, the pair is left out (spec §11.5, item 67).
 
     Args:
         tokenizer: a transformers tokenizer.
         max_len: tokens of one side at most.
-        response_template: text that opens an assistant turn, where the tokenizer's chat template does not say it.
+        response_template: text that opens an assistant turn, where the chat template does not say it.
 
     Raises:
         UsageError: the chat template gives no turn boundaries, or the response template has no tokens.
@@ -145,59 +148,45 @@ class TurnEncoder:
                 "turn), or pairs with a prompt and --prompt_key."
             )
         report = EncodingReport()
-        texts = [text for row in rows for text in (row.prompt, row.chosen, row.rejected)]
-        ids = (
-            self._tokenizer(
-                [text.rstrip("\n") if i % 3 else text for i, text in enumerate(texts)],
-                add_special_tokens=False,
-            )["input_ids"]
-            if texts
-            else []
-        )
+        sides = ((row.prompt, row.chosen.rstrip("\n"), row.rejected.rstrip("\n")) for row in rows)
+        texts = list(chain.from_iterable(sides))
+        ids = self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
         pairs: list[EncodedPair] = []
         for index, row in enumerate(rows):
-            pair = self._pair(index, row, *ids[3 * index : 3 * index + 3], report)
+            pair = self._pair(index, row, ids[3 * index : 3 * index + 3], report)
             if pair is not None:
                 pairs.append(pair)
         report.pairs = len(pairs)
         return pairs, report
 
     def _pair(
-        self,
-        index: int,
-        row: PairRow,
-        prompt: list[int],
-        chosen: list[int],
-        rejected: list[int],
-        report: EncodingReport,
+        self, index: int, row: PairRow, ids: Sequence[list[int]], report: EncodingReport
     ) -> EncodedPair | None:
+        prompt, chosen, rejected = ids
         if self._use_ids(row, report):
             chosen, rejected = list(row.chosen_ids or ()), list(row.rejected_ids or ())
         else:
             chosen, rejected = self._closed(chosen), self._closed(rejected)
-        kept: list[list[int]] = []
-        if prompt:
-            room = self._max_len - max(len(chosen), len(rejected))
-            kept = [prompt_kept for prompt_kept in [self._shorten(prompt, room)] if prompt_kept]
-            sides = [(kept[0], chosen), (kept[0], rejected)] if kept else []
-            shortened = bool(kept) and len(kept[0]) < len(prompt)
-        else:
-            kept = [
-                whole
-                for whole in (self._shorten(chosen, self._max_len), self._shorten(rejected, self._max_len))
-                if whole
-            ]
-            sides = [([], whole) for whole in kept] if len(kept) == 2 else []
-            shortened = bool(sides) and (len(kept[0]) < len(chosen) or len(kept[1]) < len(rejected))
-        if not sides:
+        fitted = self._fitted(prompt, chosen, rejected)
+        if fitted is None:
             report.too_long.append(row.place)
             return None
-        encoded = [self._side(prompt_ids, response) for prompt_ids, response in sides]
-        if not all(side.scored for side in encoded):
+        pair = EncodedPair(index, self._side(fitted[0], fitted[1]), self._side(fitted[0], fitted[2]), row)
+        if not (pair.chosen.scored and pair.rejected.scored):
             report.no_response.append(row.place)
             return None
-        report.shortened += shortened
-        return EncodedPair(index, *encoded, row)
+        report.shortened += sum(map(len, fitted)) < len(prompt) + len(chosen) + len(rejected)
+        return pair
+
+    def _fitted(
+        self, prompt: list[int], chosen: list[int], rejected: list[int]
+    ) -> tuple[list[int], list[int], list[int]] | None:
+        """Prompt and responses cut to `max_len`; None if that cannot be done."""
+        if prompt:
+            kept = self._shorten(prompt, self._max_len - max(len(chosen), len(rejected)))
+            return None if kept is None else (kept, chosen, rejected)
+        sides = self._shorten(chosen, self._max_len), self._shorten(rejected, self._max_len)
+        return None if sides[0] is None or sides[1] is None else ([], sides[0], sides[1])
 
     def _side(self, prompt: list[int], response: list[int]) -> Side:
         ids = (*prompt, *response)
@@ -237,7 +226,7 @@ def find_all(ids: Sequence[int], pattern: Sequence[int]) -> Iterable[int]:
 
 
 def _turn_format(tokenizer: Any, response_template: str | None) -> TurnFormat | None:
-    """The template's own format; a response template counts where it says something else, or where there is none."""
+    """The chat template's own format, unless a response template says something else."""
     own = TurnFormat.of(tokenizer) if tokenizer.chat_template else None
     if response_template is None:
         return own

@@ -1,9 +1,9 @@
-"""The preference losses (spec §9.3): tensors in, loss and metrics out. No model, no backward, no device moves.
+"""The preference losses (spec §9.3): tensors in, losses and rewards out, nothing else.
 
 Axis: B pairs.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
+# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
 
 from __future__ import annotations
 

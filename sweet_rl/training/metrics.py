@@ -41,7 +41,7 @@ class MetricsLog:
         replace_rows(path, kept)
 
     def append(self, values: Mapping[str, Any]) -> None:
-        """One line, flushed; a crash of the machine may lose the last ones, which a resumed run writes again."""
+        """Add one line; what a crash of the machine loses, a resumed run writes again."""
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(finite(values)) + "\n")

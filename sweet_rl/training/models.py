@@ -27,8 +27,8 @@ def load_tokenizers(settings: ModelSettings) -> Any:
         other = _tokenizer_or_none(settings.ref_pretrain)
         if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
             raise UsageError(
-                f"--pretrain {settings.pretrain!r} and --ref_pretrain {settings.ref_pretrain!r} have different "
-                "tokenizers, so their log-probabilities cannot be compared. Take a reference of the same family."
+                f"--pretrain {settings.pretrain!r} and --ref_pretrain {settings.ref_pretrain!r} have "
+                "different tokenizers, so their log-probabilities cannot be compared. Take one of the same family."
             )
     return tokenizer
 
@@ -51,16 +51,17 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
         options["attn_implementation"] = _flash_attention()
     if settings.load_in_4bit:
         options["quantization_config"] = _four_bits()
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model = AutoModelForCausalLM.from_pretrained(name, **options)
     except (OSError, ValueError) as error:
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(
-            f"No model could be loaded from {name!r}: {line} Name a folder with config.json and weights, or a "
-            "model that is in the local cache or on the hub."
+            f"No model could be loaded from {name!r}: {line} Name a folder with config.json and weights, "
+            "or a model that is in the local cache or on the hub."
         ) from error
-    return model.eval()
+    model.train(mode=False)
+    return model
 
 
 def add_adapter(model: Any, settings: ModelSettings) -> Any:
@@ -106,7 +107,7 @@ def _tokenizer_or_none(name: str) -> Any:
 
 
 def _flash_attention() -> str:
-    from transformers.utils import is_flash_attn_2_available  # noqa: PLC0415
+    from transformers.utils.import_utils import is_flash_attn_2_available  # noqa: PLC0415
 
     if not is_flash_attn_2_available():
         raise UsageError(
@@ -118,11 +119,11 @@ def _flash_attention() -> str:
 
 def _four_bits() -> Any:
     from transformers import BitsAndBytesConfig  # noqa: PLC0415
-    from transformers.utils import is_bitsandbytes_available  # noqa: PLC0415
+    from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415
 
     if not is_bitsandbytes_available():
         raise UsageError("--load_in_4bit needs the package bitsandbytes (pip install bitsandbytes).")
-    return BitsAndBytesConfig(
+    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
         load_in_4bit=True,
         bnb_4bit_compute_dtype=torch.bfloat16,
         bnb_4bit_use_double_quant=True,

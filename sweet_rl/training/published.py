@@ -1,4 +1,4 @@
-"""Pairs as token ids under the published rules, kept to compare numbers with (spec §9.2; defects: §11.5, items 66-68)."""
+"""Pairs as token ids under the published rules, to compare numbers with (spec §9.2, §11.5 items 66-68)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class PublishedEncoder:
             if prompt >= self._max_len - 2:
                 report.too_long.append(row.place)
                 continue
-            sides = (self._side(ids[index], prompt) for ids in (chosen, rejected))
-            pairs.append(EncodedPair(index, *sides, row))
+            sides = (self._side(chosen[index], prompt), self._side(rejected[index], prompt))
+            pairs.append(EncodedPair(index, *sides, row=row))
         report.pairs = len(pairs)
         return pairs, report
 

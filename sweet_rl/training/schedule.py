@@ -19,7 +19,7 @@ SCHEDULES = tuple(_DECAYS)
 
 
 def rate_factor(name: str, *, steps: int, warmup_ratio: float, published: bool) -> Callable[[int], float]:
-    """The factor for update 0, 1, ...: a linear warm-up of ceil(warmup_ratio * steps) updates, then the decay.
+    """Factors of updates 0, 1, ...: a linear warm-up of ceil(warmup_ratio * steps) updates, then the decay.
 
     The published warm-up begins at 0, so its first update changes nothing; ours begins one step above.
 

@@ -1,4 +1,4 @@
-"""What a preference-training run is told: one value for each thing the flags of train_dpo decide. No torch."""
+"""What a preference-training run is told: one value for each thing that flags decide. No torch."""
 
 from __future__ import annotations
 

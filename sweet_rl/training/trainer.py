@@ -4,22 +4,23 @@ Trainer accumulates, clips, shards and keeps random states. What is ours here: e
 counts the same, a loss that is not a number stops the run before it does harm, and checkpoints are whole.
 """
 
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from tqdm import tqdm
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints
-from sweet_rl.training.batches import Batch, Collator, StepSampler
+from sweet_rl.training.batches import Collator, Positions, StepSampler
+from sweet_rl.training.callbacks import EpochCallback, ProgressBar
 from sweet_rl.training.encoding import EncodedPair
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import PairLogps, PairLosses, pair_losses
@@ -29,7 +30,7 @@ from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings
 
 
-class DPOTrainer(Trainer):  # type: ignore[misc]
+class DPOTrainer(Trainer):
     """Trains one model on encoded pairs whose reference log-probabilities are known.
 
     Args:
@@ -65,12 +66,12 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
             train_dataset=list(pairs),
             eval_dataset=list(held_out),
             compute_loss_func=_unused,
-            callbacks=[_Epochs(self)],
+            callbacks=[EpochCallback(self._begin_epoch)],
         )
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         if not settings.output.quiet and self.is_world_process_zero():
-            self.add_callback(_Progress())
+            self.add_callback(ProgressBar())
         self.sampler = StepSampler(
             [pair.length for pair in pairs],
             train_batch=settings.optimizer.train_batch_size,
@@ -83,13 +84,16 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
             world=arguments.world_size,
         )
 
+    def _begin_epoch(self, updates: int) -> None:
+        self.sampler.set_epoch(updates // max(1, self.sampler.steps))
+
     # -- batches ------------------------------------------------------------------------------------------
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Micro-batches of this process; not prepared by accelerate, which would divide them once more."""
         return DataLoader(
-            _Positions(self._pairs),  # type: ignore[arg-type]
-            batch_sampler=self.sampler,  # type: ignore[arg-type]
+            Positions(self._pairs),
+            batch_sampler=self.sampler,
             collate_fn=self._collator,
             generator=torch.Generator().manual_seed(self._settings.seed),
         )
@@ -98,6 +102,7 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
         self, epoch_iterator: Iterator[Any], num_batches: int, device: Any
     ) -> tuple[list[Any], int | None]:
         """The micro-batches of one optimizer step, with its number of rows."""
+        del device
         samples = [batch for _, batch in zip(range(num_batches), epoch_iterator, strict=False)]
         return samples, sum(len(batch["scale_B"]) for batch in samples)
 
@@ -112,7 +117,7 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
     # -- loss and schedule --------------------------------------------------------------------------------
 
     def compute_loss(
-        self, model: Any, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
         """The micro-batch's share of its step's mean loss.
 
@@ -142,11 +147,13 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
         kept = f"The checkpoint {str(last[-1])!r} is from before" if last else "No checkpoint was written yet"
         raise UsageError(
             f"The loss is not a finite number at update {self.state.global_step + 1}, in the pairs {places}. "
-            f"{kept}; nothing was updated with this loss. Lower --learning_rate, use float32, or look at these rows."
+            f"{kept}; nothing was updated with this loss. Lower --learning_rate, use float32, "
+            "or look at these rows."
         )
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The published schedule, or the one that was chosen."""
+        optimizer = optimizer or self.optimizer
         if self.lr_scheduler is None:
             options = self._settings.optimizer
             factor = rate_factor(
@@ -155,7 +162,7 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
                 warmup_ratio=options.lr_warmup_ratio,
                 published=self._settings.published,
             )
-            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, factor)
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
@@ -198,11 +205,12 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
     # -- checkpoints --------------------------------------------------------------------------------------
 
     def _get_output_dir(self, trial: Any = None) -> str:
-        folder = super()._get_output_dir(trial)
-        return str(Path(folder) / checkpoints.PARTIAL) if self._preparing else str(folder)
+        del trial
+        folder = self._settings.output.ckpt_path
+        return str(folder / checkpoints.PARTIAL if self._preparing else folder)
 
     def _save_checkpoint(self, model: Any, trial: Any = None) -> None:
-        folder = Path(self.args.output_dir)
+        folder = self._settings.output.ckpt_path
         if self.is_world_process_zero():
             shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
         self.accelerator.wait_for_everyone()
@@ -219,56 +227,11 @@ class DPOTrainer(Trainer):  # type: ignore[misc]
         self.accelerator.wait_for_everyone()
 
 
-class _Positions:
-    """What the sampler's (position, scale) stand for."""
-
-    def __init__(self, pairs: Sequence[EncodedPair]) -> None:
-        self._pairs = pairs
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __getitem__(self, place: tuple[int, float]) -> tuple[EncodedPair, float]:
-        position, scale = place
-        return self._pairs[position], scale
-
-
-class _Epochs(TrainerCallback):  # type: ignore[misc]
-    """Tells the sampler which epoch begins, also after a resume."""
-
-    def __init__(self, trainer: DPOTrainer) -> None:
-        self._trainer = trainer
-
-    def on_epoch_begin(self, _: Any, state: Any, __: Any, **___: Any) -> None:
-        """Count from the updates done: exact, where the fraction in `state.epoch` may not be."""
-        self._trainer.sampler.set_epoch(state.global_step // max(1, self._trainer.sampler.steps))
-
-
-class _Progress(TrainerCallback):  # type: ignore[misc]
-    """A bar with the last numbers."""
-
-    _bar: Any = None
-
-    def on_train_begin(self, _: Any, state: Any, __: Any, **___: Any) -> None:
-        self._bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
-
-    def on_step_end(self, _: Any, __: Any, ___: Any, **____: Any) -> None:
-        self._bar.update()
-
-    def on_log(self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any) -> None:
-        shown = {name: (logs or {})[name] for name in ("loss", "acc") if name in (logs or {})}
-        if shown:
-            self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items()}, refresh=False)
-
-    def on_train_end(self, _: Any, __: Any, ___: Any, **____: Any) -> None:
-        self._bar.close()
-
-
 def _unused(*_: Any) -> Tensor:
     raise NotImplementedError
 
 
-def _summed(losses: PairLosses, used_B: Tensor) -> Tensor:  # noqa: N803
+def _summed(losses: PairLosses, used_B: Tensor) -> Tensor:
     """Sums over the rows in use: the six losses' fields, and the number of rows."""
     rows_FB = torch.stack([field.detach().float() for field in losses])
     return torch.cat([rows_FB[:, used_B].sum(dim=-1), used_B.sum()[None].float()])

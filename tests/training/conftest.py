@@ -1,0 +1,33 @@
+"""One thread, and golden models as folders that a stage can load."""
+
+import json
+import shutil
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def golden(shared):
+    return shared / "goldens/sweet_rl/e_dpo"
+
+
+@pytest.fixture(scope="session")
+def expected(golden):
+    return json.loads((golden / "expected.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def policy(golden, tmp_path_factory):
+    """The golden policy beside its tokenizer."""
+    folder = tmp_path_factory.mktemp("golden") / "policy"
+    folder.mkdir()
+    for path in (*(golden / "policy").iterdir(), *(golden / "tokenizer").iterdir()):
+        shutil.copyfile(path, folder / path.name)
+    return folder
