@@ -1,0 +1,6 @@
+"""Score sampled alternatives with a critic that knows the hidden solution. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("rank_best_of_n")

@@ -1,0 +1,125 @@
+"""Stage 5 of the pipeline: ranked candidates to preference pairs of single turns (spec §8)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.preferences.candidates import Candidates
+
+
+def generate_random_pairs_from_ranks(
+    input_path: str,
+    output_path: str | None = None,
+    *,
+    get_sft: bool = False,
+    no_prompt: bool = False,
+    num_pairs: int = 8,
+    margin: float = 0.0,
+    with_replacement: bool = False,
+    tokenizer: str | None = None,
+    seed: int = 42,
+    compat: str = "fixed",
+) -> None:
+    """Draw pairs from ranked turns: chosen from the better half of the candidates, rejected from the worse.
+
+    Two candidates of the same text or of the same score are never a pair. The file is replaced at once or not
+    at all, and the same seed gives the same file.
+
+    Args:
+        input_path: ranked turns of rank_best_of_n.py, or a published file.
+        output_path: the .jsonl file for the pairs; replaced.
+        get_sft: write one random candidate as both sides, for fine-tuning.
+        no_prompt: put the prompt into both texts instead of a field of its own.
+        num_pairs: pairs of each turn, at most; exactly so many with --with_replacement.
+        margin: smallest difference of the two scores.
+        with_replacement: the same pair may be drawn again.
+        tokenizer: folder or name of the tokenizer whose end token closes the texts; needed for published files only.
+        seed: of the draws and of the order.
+        compat: fixed, or published: its draws in its sequence of random numbers, ties and repetitions included.
+    """
+    if output_path is None:
+        raise UsageError("--output_path (a .jsonl file for the pairs) is needed.")
+    if num_pairs < 1:
+        raise UsageError(f"--num_pairs must be at least 1, got {num_pairs}.")
+    if not margin >= 0:
+        raise UsageError(f"--margin must not be negative, got {margin}.")
+    if compat not in {"fixed", "published"}:
+        raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
+
+    from sweet_rl.preferences.candidates import candidates_from_rows
+    from sweet_rl.preferences.step_pairs import (
+        draw_pairs,
+        draw_singles,
+        pair_row,
+        published_draws,
+        why_unusable,
+    )
+    from sweet_rl.records import read_rows, replace_rows
+
+    rows = candidates_from_rows(list(read_rows(input_path)), path=input_path)
+    if not rows:
+        raise UsageError(f"{input_path!r} holds no rows. Rank with rank_best_of_n.py first.")
+    for row in rows:
+        if row.scores is None and not (get_sft and compat == "fixed"):
+            raise DataError(
+                "is missing",
+                path=input_path,
+                line=row.line,
+                field="judge_result",
+                repair="Score the candidates first, with rank_best_of_n.py.",
+            )
+    end_tokens = _end_tokens(rows, tokenizer, input_path)
+    rng = random.Random(seed)
+    if compat == "published":
+        drawn = published_draws(rows, num_pairs, rng, get_sft=get_sft, path=input_path)
+    elif get_sft:
+        drawn = [draw_singles(row, num_pairs, rng, with_replacement=with_replacement) for row in rows]
+    else:
+        drawn = [
+            draw_pairs(row, num_pairs, rng, margin=margin, with_replacement=with_replacement) for row in rows
+        ]
+    pairs: list[dict[str, Json]] = [
+        pair_row(row, pair, end_token=end, no_prompt=no_prompt, published=compat == "published")
+        for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True)
+        for pair in row_pairs
+    ]
+    if not pairs:
+        raise UsageError(
+            f"No row of {input_path!r} gives a pair: {why_unusable(rows, margin=margin)}. Sample more "
+            "candidates (--best_of_n), or at a higher temperature."
+        )
+    rng.shuffle(pairs)
+    replace_rows(output_path, pairs)
+    empty = sum(not row_pairs for row_pairs in drawn)
+    print(f"{len(pairs)} pairs of {len(rows) - empty} turns are in {output_path}.")
+    if empty:
+        print(
+            f"{empty} turns gave none: {why_unusable([r for r, d in zip(rows, drawn, strict=True) if not d])}."
+        )
+
+
+def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) -> list[str]:
+    """The text that ends each row's candidates: the tokenizer's that is named, or the row's own."""
+    if tokenizer is not None:
+        from sweet_rl.chat import load_tokenizer
+        from sweet_rl.commands.tokenizers import end_token_of
+
+        return [end_token_of(load_tokenizer(tokenizer))] * len(rows)
+    found = []
+    for row in rows:
+        if row.end_token is None:
+            raise DataError(
+                "is missing",
+                path=path,
+                line=row.line,
+                field="end_token",
+                repair="The file does not say what ends a turn: name the sampler's tokenizer with --tokenizer.",
+            )
+        found.append(row.end_token)
+    return found

@@ -1,0 +1,228 @@
+"""What `rank_best_of_n` does once its flags are known: models, rows, file."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorer_of
+from sweet_rl.commands.tokenizers import encoding_of
+from sweet_rl.commands.turn_rows import done_keys, finish, progress, run_until_stopped
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
+from sweet_rl.preferences.ranking import (
+    Encoding,
+    advantage,
+    candidate_tokens,
+    context_of,
+    logprobs_of,
+    published_tokens,
+    reduce,
+    stored_reference,
+)
+from sweet_rl.records import Journal, read_rows
+from sweet_rl.runs import open_journal
+from sweet_rl.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class RankingFlags:
+    """The flags that do not say what runs the models; see `rank_best_of_n`."""
+
+    input_path: str
+    output_path: str
+    model_id: str
+    reference_model: str | None
+    tokenizer: str | None
+    use_ground_truth: bool
+    use_sum: bool
+    save_steps: int
+    paper: bool
+    published: bool
+    to_continue: bool
+    overwrite: bool
+    force_continue: bool
+    quiet: bool
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about a score: a file may be continued only with the same."""
+        return {
+            "model_id": self.model_id,
+            "reference_model": self.reference_model,
+            "advantage": "paper" if self.paper else "released",
+            "use_ground_truth": self.use_ground_truth,
+            "use_sum": self.use_sum,
+            "compat": "published" if self.published else "fixed",
+        }
+
+
+class Model(NamedTuple):
+    """A model that scores, and its tokenizer."""
+
+    scorer: LoadedScorer
+    encoding: Encoding
+
+
+def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
+    """Score what is missing in the output file, then bring it into the order of the input.
+
+    Raises:
+        SweetRLError: only a person can mend it; what had finished is in the file.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    numbered = list(read_rows(flags.input_path))
+    rows = candidates_from_rows(numbered, path=flags.input_path)
+    if not rows:
+        raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sample_best_of_n.py first.")
+    with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        done = done_keys(
+            journal.rows,
+            {row.key: row.prompt for row in rows},
+            settings=flags.settings(),
+            field="ranking",
+            path=flags.output_path,
+            force=flags.force_continue,
+        )
+        journal.rows.clear()
+        todo = [row for row in rows if row.key not in done]
+        unscored = Unscored()
+        if todo:
+            work = _rank(flags, scorer_flags, todo, journal, unscored, len(done))
+            run_until_stopped(work, flags.output_path, len(rows))
+        finish(flags.output_path, [row.key for row in rows])
+    print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
+    unscored.say()
+
+
+@dataclass(slots=True)
+class Unscored:
+    """How many candidates have null instead of a score, and why."""
+
+    empty: int = 0
+    too_long: int = 0
+
+    def say(self) -> None:
+        """Print it, if there is anything to say."""
+        if self.empty:
+            print(f"{self.empty} candidates have no score: they have no tokens at all.")
+        if self.too_long:
+            print(f"{self.too_long} candidates have no score: with their context they are too long.")
+
+
+async def _rank(
+    flags: RankingFlags,
+    scorer_flags: ScorerFlags,
+    todo: Sequence[Candidates],
+    journal: Journal,
+    unscored: Unscored,
+    done: int,
+) -> None:
+    async with AsyncExitStack() as stack:
+        critic = Model(
+            await stack.enter_async_context(scorer_of(flags.model_id, scorer_flags)),
+            encoding_of(flags.tokenizer or flags.model_id, needs_header=flags.published),
+        )
+        reference: Model | None = None
+        if flags.reference_model is not None and not critic.scorer.has_value_head:
+            reference = Model(
+                await stack.enter_async_context(scorer_of(flags.reference_model, scorer_flags)),
+                encoding_of(flags.reference_model, needs_header=False),
+            )
+        _say_what_is_tokenised_again(todo, critic.encoding, published=flags.published)
+        bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
+        for start in range(0, len(todo), flags.save_steps):
+            rows = todo[start : start + flags.save_steps]
+            scores = await score_rows(rows, critic, reference, flags, unscored)
+            journal.append([_ranked(row, s, flags) for row, s in zip(rows, scores, strict=True)])
+            bar.update(len(rows))
+
+
+async def score_rows(
+    rows: Sequence[Candidates],
+    critic: Model,
+    reference: Model | None,
+    flags: RankingFlags,
+    unscored: Unscored,
+) -> list[list[float | None]]:
+    """The scores of each row's candidates, in their order; None where there is none (counted)."""
+    critics = await _reduced(rows, critic, flags, with_ground_truth=flags.use_ground_truth)
+    for row, values in zip(rows, critics, strict=True):
+        for place, value in enumerate(values):
+            if value is None:
+                empty = row.candidates[place].token_ids == ()
+                unscored.empty += empty
+                unscored.too_long += not empty
+    if critic.scorer.has_value_head:
+        return critics
+    if reference is not None:
+        references = await _reduced(rows, reference, flags, with_ground_truth=flags.paper)
+    else:
+        references = [
+            [_stored(row, place, flags) if value is not None else None for place, value in enumerate(values)]
+            for row, values in zip(rows, critics, strict=True)
+        ]
+    return [
+        [advantage(ours, theirs) for ours, theirs in zip(a, b, strict=True)]
+        for a, b in zip(critics, references, strict=True)
+    ]
+
+
+async def _reduced(
+    rows: Sequence[Candidates], model: Model, flags: RankingFlags, *, with_ground_truth: bool
+) -> list[list[float | None]]:
+    tokens_of = published_tokens if flags.published else candidate_tokens
+    continuations = [
+        tokens_of(row, context_of(row, with_ground_truth=with_ground_truth), model.encoding) for row in rows
+    ]
+    logprobs = await logprobs_of(model.scorer, continuations, model.scorer.context_length)
+    result = [[reduce(values, use_sum=flags.use_sum) for values in row] for row in logprobs]
+    for row, values in zip(rows, result, strict=True):
+        for place, value in enumerate(values):
+            if value is not None and not math.isfinite(value):
+                raise DataError(
+                    "gets no number from the model",
+                    path=flags.input_path,
+                    line=row.line,
+                    field=f"additional_outputs[{place}]",
+                    value=value,
+                    repair="A checkpoint whose weights are not finite (a diverged training) does this, and "
+                    "float16: try --dtype float32.",
+                )
+    return result
+
+
+def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
+    value = stored_reference(row.candidates[place], use_sum=flags.use_sum)
+    if value is None:
+        name = "additional_reference_logprobs"
+        raise DataError(
+            "has no log-probability of the sampler",
+            path=flags.input_path,
+            line=row.line,
+            field=f"{name}{'_sum' if flags.use_sum else ''}[{place}]",
+            repair="A chat API does not tell them. Pass --reference_model with the model that sampled: they "
+            "are computed again.",
+        )
+    return value
+
+
+def _ranked(row: Candidates, scores: list[float | None], flags: RankingFlags) -> dict[str, Json]:
+    identity = dict(zip(("task_id", "sample_index", "turn_index"), row.key, strict=True))
+    return dict(row.row) | {"judge_result": scores} | identity | {"ranking": flags.settings()}
+
+
+def _say_what_is_tokenised_again(rows: Sequence[Candidates], encoding: Encoding, *, published: bool) -> None:
+    if published:
+        return
+    other = sum(row.tokenizer is not None and row.tokenizer != encoding.digest for row in rows)
+    unknown = sum(row.tokenizer is None for row in rows)
+    for count, reason in (
+        (other, "are of another tokenizer than the critic's"),
+        (unknown, "have no token ids"),
+    ):
+        if count:
+            print(f"{count} rows {reason}: their texts are tokenised again.", file=sys.stderr)

@@ -1,0 +1,130 @@
+"""Stage 3 of the pipeline: alternatives for every agent turn of the offline data (spec §6)."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+
+
+def sample_best_of_n(
+    input_path: str,
+    output_path: str | None = None,
+    agent_model: str | None = None,
+    *,
+    temperature: float = 1.0,
+    best_of_n: int = 16,
+    data_fraction: float = 1.0,
+    shuffle: bool = False,
+    batch_size: int = 256,
+    to_continue: bool = False,
+    overwrite: bool = False,
+    force_continue: bool = False,
+    agent: str = "auto",
+    agent_base_url: str | None = None,
+    agent_api: str = "completions",
+    agent_api_key_var: str = "OPENAI_API_KEY",
+    tokenizer: str | None = None,
+    max_tokens: int = 1024,
+    device: str = "auto",
+    dtype: str = "auto",
+    max_batch: int = 64,
+    tensor_parallel_size: int = 1,
+    data_parallel_size: int = 1,
+    vllm_python: str | None = None,
+    vllm_args: str = "",
+    request_timeout_s: float = 600.0,
+    request_attempts: int = 4,
+    seed: int = 0,
+    compat: str = "fixed",
+    quiet: bool = False,
+) -> None:
+    """Sample alternatives for every agent turn of graded trajectories, without the hidden solution.
+
+    One row for each turn: what the model was given, the candidates, their token ids and the sampler's
+    log-probabilities. A finished row is on disk before the next one takes its place, so a run can be stopped
+    at any moment and finished with --to_continue. Once complete, rows stand in the order of the trajectories.
+
+    The smallest run: sample_best_of_n.py trajectories.jsonl sampled.jsonl path/to/model
+
+    Args:
+        input_path: trajectories with rewards: evaluate_code.py writes them into the file.
+        output_path: the .jsonl file that sampled turns are appended to.
+        agent_model: the model that samples: a folder, a hub name, or the name under which a server offers it.
+        temperature: sampling temperature; 0 is greedy.
+        best_of_n: candidates for each turn.
+        data_fraction: use the first so large a part of the trajectories; at least one.
+        shuffle: use the trajectories of randomly chosen tasks (by --seed) instead of the first ones.
+        batch_size: turns in flight at once.
+        to_continue: finish the run that output_path already holds.
+        overwrite: throw away what output_path holds.
+        force_continue: continue even though the file was made from other data or with other settings.
+        agent: what runs agent_model: auto, transformers (in process), vllm (starts its own server), or openai (any server).
+        agent_base_url: base URL(s) of the server that runs the agent.
+        agent_api: completions (candidates continue the recorded prompt) or chat (for trajectories that were made with it).
+        agent_api_key_var: environment variable that holds that server's key.
+        tokenizer: folder or name of the tokenizer; default agent_model, and for --agent openai none.
+        max_tokens: tokens of one candidate at most.
+        device: for transformers: auto, cpu, cuda, cuda:1, ...
+        dtype: for transformers: auto, float32, bfloat16, float16.
+        max_batch: for transformers: candidates in one forward pass at most.
+        tensor_parallel_size: for vllm: GPUs that share one copy of the model.
+        data_parallel_size: for vllm: copies of the model.
+        vllm_python: for vllm: Python interpreter of the environment that vLLM is installed in.
+        vllm_args: for vllm: further arguments of its server, in one string.
+        request_timeout_s: seconds that one request may take.
+        request_attempts: how often a request is tried when it fails in a way that can pass.
+        seed: every turn's seed is derived from it and from the turn's identity.
+        compat: fixed, or published: a fraction of less than one trajectory is an error.
+        quiet: no progress bar.
+    """
+    if output_path is None or agent_model is None:
+        raise UsageError("--output_path (a .jsonl file) and --agent_model (a folder or a name) are needed.")
+    for flag, value in {"best_of_n": best_of_n, "batch_size": batch_size, "max_tokens": max_tokens}.items():
+        if value < 1:
+            raise UsageError(f"--{flag} must be at least 1, got {value}.")
+    if temperature < 0:
+        raise UsageError(f"--temperature must not be negative, got {temperature}.")
+    if compat not in {"fixed", "published"}:
+        raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
+
+    from sweet_rl.commands import sampling
+    from sweet_rl.commands.parts import AgentFlags
+
+    sampling.run(
+        sampling.SamplingFlags(
+            input_path=input_path,
+            output_path=output_path,
+            best_of_n=best_of_n,
+            data_fraction=data_fraction,
+            shuffle=shuffle,
+            concurrency=batch_size,
+            to_continue=to_continue,
+            overwrite=overwrite,
+            force_continue=force_continue,
+            published=compat == "published",
+            quiet=quiet,
+        ),
+        AgentFlags(
+            engine=agent,
+            model=agent_model,
+            base_url=agent_base_url,
+            api=agent_api,
+            api_key_var=agent_api_key_var,
+            tokenizer=tokenizer,
+            prompt_path=None,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            device=device,
+            dtype=dtype,
+            max_batch=max_batch,
+            tensor_parallel_size=tensor_parallel_size,
+            data_parallel_size=data_parallel_size,
+            vllm_python=vllm_python,
+            vllm_args=vllm_args,
+            num_questions=0,
+            max_steps=1,
+            seed=seed,
+            request_timeout_s=request_timeout_s,
+            request_attempts=request_attempts,
+            unsafe_no_sandbox=False,
+        ),
+    )

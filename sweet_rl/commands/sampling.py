@@ -1,0 +1,156 @@
+"""What `sample_best_of_n` does once its flags are known: turns, sampler, file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from sweet_rl.commands.parts import AgentFlags, make_policy
+from sweet_rl.commands.turn_rows import done_keys, finish, progress, run_until_stopped
+from sweet_rl.contracts import Policy, Sampler
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sampled_row
+from sweet_rl.preferences.sampling import sample_turns
+from sweet_rl.records import Journal, read_rows
+from sweet_rl.runs import open_journal
+from sweet_rl.types import Completion, Failure, Json
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingFlags:
+    """The flags that do not belong to the agent; see `sample_best_of_n`."""
+
+    input_path: str
+    output_path: str
+    best_of_n: int
+    data_fraction: float
+    shuffle: bool
+    concurrency: int
+    to_continue: bool
+    overwrite: bool
+    force_continue: bool
+    published: bool
+    quiet: bool
+
+
+class TokenizerFacts(NamedTuple):
+    """What later stages must know of the sampler's tokenizer: its digest, and the text of its end token."""
+
+    digest: str | None = None
+    end_token: str | None = None
+
+
+def run(flags: SamplingFlags, agent: AgentFlags) -> None:
+    """Sample what is missing in the output file, then bring it into the order of the trajectories.
+
+    Raises:
+        SweetRLError: only a person can mend it; what had finished is in the file.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    if agent.resolved_engine() == "scripted":
+        raise UsageError(
+            f"--agent_model {agent.model!r} is scripted and has no alternatives to sample. Name a model."
+        )
+    turns = offline_turns(
+        list(read_rows(flags.input_path)),
+        flags.data_fraction,
+        path=flags.input_path,
+        shuffle_seed=agent.seed if flags.shuffle else None,
+        published=flags.published,
+    )
+    if agent.api == "chat" and not turns[0].prompt.startswith("[{"):
+        raise UsageError(
+            f"The prompts in {flags.input_path!r} are text, not messages: leave --agent_api chat out."
+        )
+    settings = _settings(flags, agent)
+    with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        done = done_keys(
+            journal.rows,
+            {turn.key: turn.prompt for turn in turns},
+            settings=settings,
+            field="sampling",
+            path=flags.output_path,
+            force=flags.force_continue,
+        )
+        journal.rows.clear()
+        todo = [turn for turn in turns if turn.key not in done]
+        failures: Counter[str] = Counter()
+        if todo:
+            work = _sample(flags, agent, todo, journal, settings, failures, len(done))
+            run_until_stopped(work, flags.output_path, len(turns))
+        finish(flags.output_path, [turn.key for turn in turns])
+    print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
+    if failures:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
+        print(f"Turns without candidates, each with its `error`: {kinds}.")
+
+
+async def _sample(
+    flags: SamplingFlags,
+    agent: AgentFlags,
+    todo: Sequence[OfflineTurn],
+    journal: Journal,
+    settings: dict[str, Json],
+    failures: Counter[str],
+    done: int,
+) -> None:
+    bar = progress(len(todo) + done, done, unit="turn", quiet=flags.quiet)
+    policy: Policy | None = None
+    try:
+        facts = tokenizer_facts(agent)
+        policy = await make_policy(agent, [], concurrency=flags.concurrency)
+
+        async def on_sampled(
+            turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
+        ) -> None:
+            row = sampled_row(
+                turn,
+                completions,
+                tokenizer=facts.digest if any(c.token_ids is not None for c in completions) else None,
+                end_token=facts.end_token,
+                settings=settings,
+                failure=failure,
+            )
+            await journal.append_soon(row)
+            failures.update([failure.kind] if failure else [])
+            bar.update()
+
+        await sample_turns(
+            todo,
+            cast(Sampler, policy),
+            on_sampled,
+            n=flags.best_of_n,
+            seed=agent.seed,
+            greedy=agent.temperature == 0,
+            concurrency=flags.concurrency,
+        )
+    finally:
+        await journal.flush()
+        bar.close()
+        if policy is not None:
+            await policy.close()
+
+
+def tokenizer_facts(agent: AgentFlags) -> TokenizerFacts:
+    """Of the tokenizer that the flags name; nothing for a server whose tokenizer is not at hand."""
+    name = agent.tokenizer or (None if agent.resolved_engine() == "openai" else agent.model)
+    if name is None:
+        return TokenizerFacts()
+    from sweet_rl.chat import load_tokenizer, tokenizer_digest
+    from sweet_rl.commands.tokenizers import end_token_of
+
+    tokenizer = load_tokenizer(name)
+    return TokenizerFacts(tokenizer_digest(tokenizer), end_token_of(tokenizer))
+
+
+def _settings(flags: SamplingFlags, agent: AgentFlags) -> dict[str, Json]:
+    """What decides about the content of a row: a file may be continued only with the same."""
+    return {
+        "agent_model": agent.model,
+        "best_of_n": flags.best_of_n,
+        "temperature": agent.temperature,
+        "max_tokens": agent.max_tokens,
+        "seed": agent.seed,
+    }

@@ -1,0 +1,115 @@
+"""The models that score, as the flags of `rank_best_of_n` ask for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sweet_rl.errors import missing_package
+
+if TYPE_CHECKING:
+    from sweet_rl.training.scoring import CandidateScorer
+
+
+class LoadedScorer(Protocol):
+    """A scorer with what it knows of its model."""
+
+    has_value_head: bool
+    context_length: int | None
+
+    async def score(
+        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
+    ) -> list[list[list[float]]]:
+        """See `sweet_rl.preferences.ranking.Scorer`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerFlags:
+    """What runs a model; see the flags of `rank_best_of_n`."""
+
+    engine: str
+    base_url: str | None
+    api_key_var: str
+    device: str
+    dtype: str
+    max_batch_tokens: int
+    tensor_parallel_size: int
+    data_parallel_size: int
+    vllm_python: str | None
+    vllm_args: str
+    request_timeout_s: float
+    request_attempts: int
+
+
+class _InProcess:
+    """The scorer of this process, in a thread, so that Ctrl-C is heard."""
+
+    def __init__(self, scorer: CandidateScorer) -> None:
+        self._scorer = scorer
+        self.has_value_head = scorer.has_value_head
+        self.context_length = scorer.context_length
+
+    async def score(
+        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
+    ) -> list[list[list[float]]]:
+        return await asyncio.to_thread(self._scorer.score, contexts, candidates)
+
+
+@asynccontextmanager
+async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScorer]:
+    """A model that scores, freed or stopped at the end.
+
+    Raises:
+        UsageError: not a model, a missing package, flags that do not fit.
+        ServiceError: no server answers, or the own one does not come up.
+    """
+    if flags.engine == "transformers":
+        try:
+            from sweet_rl.training.scoring import CandidateScorer
+        except ImportError as error:
+            raise missing_package("torch", "transformers", needed_for="a model in process") from error
+        yield _InProcess(
+            CandidateScorer(
+                model, device=flags.device, dtype=flags.dtype, max_batch_tokens=flags.max_batch_tokens
+            )
+        )
+        return
+    from sweet_rl.openai_client import OpenAIClient, RetryPolicy, base_url_from
+    from sweet_rl.preferences.server_scoring import ServerScorer
+
+    retry = RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
+    if flags.engine == "openai":
+        urls = base_url_from("", 0, flags.base_url)
+        scorer = ServerScorer(
+            OpenAIClient(urls, api_key=os.environ.get(flags.api_key_var), retry=retry), model
+        )
+        try:
+            await scorer.start()
+            yield scorer
+        finally:
+            await scorer.close()
+        return
+    from sweet_rl.policies.vllm_server import VLLMServer
+
+    server = VLLMServer(
+        model,
+        python=flags.vllm_python,
+        tensor_parallel_size=flags.tensor_parallel_size,
+        data_parallel_size=flags.data_parallel_size,
+        args=shlex.split(flags.vllm_args),
+        on_progress=lambda line: print(line, file=sys.stderr),
+    )
+    async with server:
+        scorer = ServerScorer(OpenAIClient([server.base_url], retry=retry), model)
+        try:
+            await scorer.start()
+            yield scorer
+        finally:
+            await scorer.close()

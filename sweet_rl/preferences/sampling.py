@@ -1,0 +1,68 @@
+"""Candidates for offline turns from any sampler: many turns at once, each handed over as it is finished."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from sweet_rl.contracts import Sampler
+from sweet_rl.errors import EpisodeError
+from sweet_rl.preferences.candidates import OfflineTurn
+from sweet_rl.types import Completion, Failure, derive_seed
+
+OnSampled = Callable[[OfflineTurn, Sequence[Completion], Failure | None], Awaitable[None]]
+
+
+async def sample_turns(
+    turns: Sequence[OfflineTurn],
+    sampler: Sampler,
+    on_sampled: OnSampled,
+    *,
+    n: int,
+    seed: int,
+    greedy: bool = False,
+    concurrency: int = 256,
+) -> None:
+    """Sample `n` candidates for every turn and hand each turn over when it has them.
+
+    Long prompts come first, so that batches are of like length and the largest one comes early. A turn's
+    candidates depend on the seed and the turn's identity only: repeats of a task, whose first prompts are the
+    same string, get different ones. Greedy candidates are all alike, so each prompt is asked for one.
+
+    Args:
+        turns: what to sample for.
+        sampler: see `sweet_rl.contracts.Sampler`.
+        on_sampled: is given the turn, its candidates, and why there are none when the model could not
+            continue this prompt; the next turn of its place starts when it returns.
+        n: candidates for each turn.
+        seed: of the whole run.
+        greedy: the sampler's temperature is 0.
+        concurrency: prompts in flight at once.
+
+    Raises:
+        ServiceError, UsageError: nobody can go on; what was handed over stays.
+    """
+    jobs: dict[tuple[str, int], list[OfflineTurn]] = {}
+    for turn in sorted(turns, key=lambda turn: len(turn.prompt), reverse=True):
+        job_seed = seed if greedy else derive_seed(seed, *turn.key)
+        jobs.setdefault((turn.prompt, job_seed), []).append(turn)
+    waiting = iter(jobs.items())
+
+    async def work() -> None:
+        for (prompt, job_seed), members in waiting:
+            failure: Failure | None = None
+            completions: list[Completion] = []
+            try:
+                (completions,) = await sampler.sample([prompt], 1 if greedy else n, seeds=[job_seed])
+            except EpisodeError as error:
+                failure = error.failure
+            for turn in members:
+                await on_sampled(turn, completions * (n if greedy else 1), failure)
+
+    workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(jobs)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:  # when one has failed, nobody waits for the others
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)

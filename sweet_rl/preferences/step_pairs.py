@@ -1,0 +1,174 @@
+"""Pairs of single turns from ranked candidates: one of the better half, one of the worse (spec §8)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sweet_rl.errors import DataError
+from sweet_rl.preferences.candidates import Candidates
+from sweet_rl.types import Json
+
+
+class StepPair(NamedTuple):
+    """Places of the preferred and the other candidate in their row."""
+
+    chosen: int
+    rejected: int
+
+
+class Halves(NamedTuple):
+    """Places of the candidates with the smaller and with the larger scores, ascending."""
+
+    lower: list[int]
+    upper: list[int]
+
+
+def halves(scores: Sequence[float | None]) -> Halves:
+    """Split the candidates that have a score; of an odd number the middle one is in the upper half.
+
+    Equal scores keep the order in which they stand.
+    """
+    order = sorted((i for i, score in enumerate(scores) if score is not None), key=lambda i: scores[i] or 0.0)
+    return Halves(order[: len(order) // 2], order[len(order) // 2 :])
+
+
+def allowed_pairs(row: Candidates, *, margin: float = 0.0) -> list[StepPair]:
+    """Every pair of better and worse half that says something: another text, a score larger by `margin`.
+
+    Ties are never pairs (spec §11.4, items 58 and 59).
+    """
+    scores = row.scores or ()
+    lower, upper = halves(scores)
+    return [
+        StepPair(better, worse)
+        for better in upper
+        for worse in lower
+        if (difference := (scores[better] or 0.0) - (scores[worse] or 0.0)) > 0
+        and difference >= margin
+        and row.candidates[better].text != row.candidates[worse].text
+    ]
+
+
+def distinct_texts(row: Candidates, pairs: Sequence[StepPair]) -> list[StepPair]:
+    """The pairs without those whose two texts an earlier one has."""
+    texts = [candidate.text for candidate in row.candidates]
+    first: dict[tuple[str, str], StepPair] = {}
+    for pair in pairs:
+        first.setdefault((texts[pair.chosen], texts[pair.rejected]), pair)
+    return list(first.values())
+
+
+def draw_pairs(
+    row: Candidates, count: int, rng: random.Random, *, margin: float = 0.0, with_replacement: bool = False
+) -> list[StepPair]:
+    """`count` pairs of `allowed_pairs`, uniformly: no two alike, so perhaps fewer; or with repetition."""
+    pairs = allowed_pairs(row, margin=margin)
+    if with_replacement:
+        return [rng.choice(pairs) for _ in range(count)] if pairs else []
+    pairs = distinct_texts(row, pairs)
+    return rng.sample(pairs, min(count, len(pairs)))
+
+
+def draw_singles(
+    row: Candidates, count: int, rng: random.Random, *, with_replacement: bool = False
+) -> list[StepPair]:
+    """Random candidates as both sides of a pair: data for fine-tuning through a trainer that wants pairs."""
+    texts = [candidate.text for candidate in row.candidates]
+    places = [i for i, text in enumerate(texts) if with_replacement or texts.index(text) == i]
+    if with_replacement:
+        drawn = [rng.choice(places) for _ in range(count)] if places else []
+    else:
+        drawn = rng.sample(places, min(count, len(places)))
+    return [StepPair(place, place) for place in drawn]
+
+
+def published_draws(
+    rows: Sequence[Candidates],
+    count: int,
+    rng: random.Random,
+    *,
+    get_sft: bool,
+    path: str | Path | None = None,
+) -> list[list[StepPair]]:
+    """The published draws, in the published sequence of random numbers (spec §8, golden d_sampling).
+
+    One place of each half, with repetition; the larger score is preferred, on a tie the upper half's place.
+    With `get_sft` both sides are one random candidate. The first row says how many candidates all rows have.
+
+    Raises:
+        DataError: a row has another number of them, a null score, or fewer than two.
+    """
+    expected = len(rows[0].candidates)
+    drawn: list[list[StepPair]] = []
+    for row in rows:
+        scores = [score for score in row.scores or () if score is not None]
+        if len(scores) != expected or expected < 2:
+            raise DataError(
+                f"must have {max(expected, 2)} scores, as many as the first row has candidates",
+                path=path,
+                line=row.line,
+                field="judge_result",
+                value=row.scores,
+                repair="Leave --compat published out: rows may differ then.",
+            )
+        drawn.append([_published_draw(scores, rng, get_sft=get_sft) for _ in range(count)])
+    return drawn
+
+
+def _published_draw(scores: Sequence[float], rng: random.Random, *, get_sft: bool) -> StepPair:
+    n = len(scores)
+    if get_sft:
+        place = rng.sample(range(n), 2)[0]
+        return StepPair(place, place)
+    lower, upper = halves(scores)
+    low, high = lower[rng.randint(0, n // 2 - 1)], upper[rng.randint(n // 2, n - 1) - n // 2]
+    return StepPair(low, high) if scores[low] > scores[high] else StepPair(high, low)
+
+
+def pair_row(
+    row: Candidates, pair: StepPair, *, end_token: str, no_prompt: bool, published: bool = False
+) -> dict[str, Json]:
+    """One row of a pair file: published fields, then ours.
+
+    The end token follows a candidate unless the token limit had cut it (spec §11.4, item 60); published:
+    always.
+    `*_token_ids` are the response's, so they are left out where the texts hold the prompt too.
+    """
+
+    def side(place: int) -> str:
+        candidate = row.candidates[place]
+        text = candidate.text if candidate.cut and not published else candidate.text + end_token
+        return row.prompt + text if no_prompt else text
+
+    result: dict[str, Json] = {} if no_prompt else {"prompt": row.prompt}
+    result |= {"chosen": side(pair.chosen), "rejected": side(pair.rejected)}
+    if published:
+        return result
+    ids = [row.candidates[place].token_ids for place in pair]
+    if not no_prompt and row.tokenizer is not None and None not in ids:
+        result |= {"chosen_token_ids": list(ids[0] or ()), "rejected_token_ids": list(ids[1] or ())}
+        result["tokenizer"] = row.tokenizer
+    result |= dict(zip(("task_id", "sample_index", "turn_index"), row.key, strict=True))
+    return result | {"chosen_index": pair.chosen, "rejected_index": pair.rejected}
+
+
+def why_unusable(rows: Sequence[Candidates], *, margin: float = 0.0) -> str:
+    """In words, why no row gives a pair."""
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        scores = [score for score in row.scores or () if score is not None]
+        if len(scores) < 2:
+            reasons["fewer than two scored candidates"] += 1
+        elif len({candidate.text for candidate in row.candidates}) == 1:
+            reasons["candidates that are all the same text"] += 1
+        elif max(scores) == min(scores):
+            reasons["scores that are all the same"] += 1
+        elif max(scores) - min(scores) < margin:
+            reasons[f"scores closer than --margin {margin:g}"] += 1
+        elif not allowed_pairs(row, margin=margin):
+            reasons["halves that differ in no text and score"] += 1
+    return "; ".join(f"{count} of {len(rows)} rows have {reason}" for reason, count in reasons.most_common())
