@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import socket
 
 import torch
 from transformers import TrainingArguments
@@ -24,6 +25,8 @@ def training_arguments(settings: TrainSettings) -> TrainingArguments:
             "deepspeed", "deepspeed", needed_for="sharding over processes (--zero_stage 0 needs none)"
         )
     cuda = torch.cuda.is_available() and model.device != "cpu"
+    if sharded and not cuda:
+        _join_on_cpu()
     arguments = TrainingArguments(
         output_dir=str(output.ckpt_path),
         per_device_train_batch_size=options.micro_train_batch_size,
@@ -49,8 +52,8 @@ def training_arguments(settings: TrainSettings) -> TrainingArguments:
         deepspeed=deepspeed_config(settings.shards, options, bf16=model.bf16) if sharded else None,
         ddp_backend="gloo" if world > 1 and not cuda else None,
         ddp_find_unused_parameters=False,
-        # DeepSpeed refuses its batch sizes when told to use the CPU; without CUDA it does so anyway.
-        use_cpu=not cuda and torch.cuda.is_available(),
+        use_cpu=not cuda and not sharded,
+        accelerator_config={"use_configured_state": sharded and not cuda},
         report_to=_trackers(settings),
         run_name=output.wandb_run_name,
         remove_unused_columns=False,
@@ -60,6 +63,29 @@ def training_arguments(settings: TrainSettings) -> TrainingArguments:
     )
     arguments._n_gpu = min(1, arguments.n_gpu)  # noqa: SLF001 - several GPUs in one process are not for us
     return arguments
+
+
+def _join_on_cpu() -> None:
+    """Let DeepSpeed's processes meet through gloo.
+
+    Accelerate knows DeepSpeed on accelerators only: left alone it takes each process for the only one, and
+    told to use the CPU it forgets DeepSpeed. A state made beforehand is taken as it is.
+    """
+    from accelerate import PartialState  # noqa: PLC0415 - seconds
+
+    os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    if "LOCAL_RANK" not in os.environ:  # one process that was not started by a launcher
+        os.environ |= {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "1"}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    PartialState(cpu=False, backend="gloo")
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port
 
 
 def world_size() -> int:

@@ -27,8 +27,9 @@ def load_tokenizers(settings: ModelSettings) -> Any:
         other = _tokenizer_or_none(settings.ref_pretrain)
         if other is not None and tokenizer_digest(other) != tokenizer_digest(tokenizer):
             raise UsageError(
-                f"--pretrain {settings.pretrain!r} and --ref_pretrain {settings.ref_pretrain!r} have "
-                "different tokenizers, so their log-probabilities cannot be compared. Take one of the same family."
+                "Their log-probabilities cannot be compared: the tokenizers of --pretrain "
+                f"{settings.pretrain!r} and --ref_pretrain {settings.ref_pretrain!r} differ. Take one of the "
+                "same family."
             )
     return tokenizer
 
