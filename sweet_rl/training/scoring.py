@@ -220,6 +220,9 @@ def load_model(model: str | Path, *, device: str, dtype: str) -> Any:
         AutoModelForCausalLM,
         AutoModelForSequenceClassification,
     )
+    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
 
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"--dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")

@@ -1,0 +1,117 @@
+"""The scorer against one plain forward pass for each candidate."""
+
+import random
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from tests.tiny_models import save_tiny_gpt2, save_tiny_llama, tiny_tokenizer
+
+torch = pytest.importorskip("torch")
+
+from sweet_rl.training.scoring import CandidateScorer  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("scorers")
+    return {"llama": save_tiny_llama(folder / "llama"), "gpt2": save_tiny_gpt2(folder / "gpt2")}
+
+
+@pytest.fixture(scope="module")
+def work():
+    """Contexts and candidates of many lengths; repeated candidates, a repeated context, a row without any."""
+    draw = random.Random(0)
+
+    def ids(low, high):
+        return [draw.randrange(300) for _ in range(draw.randint(low, high))]
+
+    contexts = [ids(1, 60) for _ in range(9)]
+    candidates = [[ids(1, 12) for _ in range(draw.randint(1, 6))] for _ in contexts]
+    candidates[3] += candidates[3][:1]
+    contexts += [contexts[0], ids(5, 5)]
+    candidates += [[candidates[0][0], [7]], []]
+    return contexts, candidates
+
+
+def plain(model, context, candidate):
+    with torch.inference_mode():
+        logits_TV = model(torch.tensor([[*context, *candidate]])).logits[0, len(context) - 1 : -1]
+    return logits_TV.log_softmax(-1).gather(1, torch.tensor(candidate)[:, None])[:, 0].tolist()
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+@pytest.mark.parametrize("max_batch_tokens", [1, 150, 32768])
+def test_log_probabilities_are_those_of_a_plain_pass(folders, work, name, max_batch_tokens):
+    scorer = CandidateScorer(folders[name], max_batch_tokens=max_batch_tokens)
+    scores = scorer.score(*work)
+    for context, row, values in zip(*work, scores, strict=True):
+        assert len(values) == len(row)
+        for candidate, value in zip(row, values, strict=True):
+            assert value == pytest.approx(plain(scorer._model, context, candidate), abs=1e-4)
+
+
+def test_the_budget_bounds_what_one_pass_holds(folders, work, monkeypatch):
+    scorer = CandidateScorer(folders["llama"], max_batch_tokens=150)
+    sizes = []
+    read = CandidateScorer._read
+
+    def spy(self, ids_BT, mask_BT, *rest):
+        sizes.append((mask_BT.numel(), len(mask_BT)))
+        return read(self, ids_BT, mask_BT, *rest)
+
+    monkeypatch.setattr(CandidateScorer, "_read", spy)
+    scorer.score(*work)
+    assert max(size for size, rows in sizes if rows > 1) <= 150
+    assert len(sizes) > 5
+
+
+def test_equal_contexts_and_candidates_are_computed_once(folders, monkeypatch):
+    scorer = CandidateScorer(folders["llama"])
+    shapes = []
+    read = CandidateScorer._read
+
+    def spy(self, ids_BT, *rest):
+        shapes.append(tuple(ids_BT.shape))
+        return read(self, ids_BT, *rest)
+
+    monkeypatch.setattr(CandidateScorer, "_read", spy)
+    first, second = scorer.score([[1, 2, 3]] * 2, [[[4, 5], [4, 5], [6, 7]], [[4, 5]]])
+    assert shapes == [(1, 3), (2, 1)]
+    assert first[0] == first[1] == second[0]
+
+
+def test_a_regression_head_gives_its_value_at_the_last_token(folders, work, tmp_path):
+    from transformers import AutoModelForCausalLM, LlamaForSequenceClassification
+
+    config = AutoModelForCausalLM.from_pretrained(folders["llama"]).config
+    config.num_labels = 1
+    torch.manual_seed(1)
+    LlamaForSequenceClassification(config).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    scorer = CandidateScorer(tmp_path, max_batch_tokens=200)
+    assert scorer.has_value_head
+    model = scorer._model
+    for context, row, values in zip(*work, scorer.score(*work), strict=True):
+        for candidate, value in zip(row, values, strict=True):
+            with torch.inference_mode():
+                hidden_TH = model.model(torch.tensor([[*context, *candidate]])).last_hidden_state[0]
+                expected = model.score(hidden_TH[-1]).item()
+            assert value == pytest.approx([expected], abs=1e-4)
+
+
+def test_wrong_input_is_named(folders, tmp_path):
+    scorer = CandidateScorer(folders["llama"])
+    with pytest.raises(ValueError, match="no tokens"):
+        scorer.score([[1]], [[[]]])
+    with pytest.raises(ValueError, match="no tokens"):
+        scorer.score([[]], [[[1]]])
+    with pytest.raises(UsageError, match=r"No model could be loaded from .*config\.json"):
+        CandidateScorer(tmp_path)
+    with pytest.raises(UsageError, match="dtype must be"):
+        CandidateScorer(folders["llama"], dtype="float17")
+    with pytest.raises(UsageError, match="device 'gpu'"):
+        CandidateScorer(folders["llama"], device="gpu")
+    with pytest.raises(UsageError, match="max_batch_tokens"):
+        CandidateScorer(folders["llama"], max_batch_tokens=0)
