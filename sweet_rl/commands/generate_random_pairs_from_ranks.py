@@ -1,4 +1,4 @@
-"""Stage 5 of the pipeline: ranked candidates to preference pairs of single turns (spec §8)."""
+"""Stage 6 of the pipeline: ranked candidates to preference pairs of single turns (spec §8)."""
 
 from __future__ import annotations
 

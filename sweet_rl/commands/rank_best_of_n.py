@@ -1,4 +1,4 @@
-"""Stage 4 of the pipeline: the critic's scores for the sampled candidates (spec §7)."""
+"""Stage 5 of the pipeline: the critic's scores for the sampled candidates (spec §7)."""
 
 from __future__ import annotations
 

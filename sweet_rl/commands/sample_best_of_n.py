@@ -1,4 +1,4 @@
-"""Stage 3 of the pipeline: alternatives for every agent turn of the offline data (spec §6)."""
+"""Stage 4 of the pipeline: alternatives for every agent turn of the offline data (spec §6)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,11 @@ class _InProcess:
     async def score(
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
     ) -> list[list[list[float]]]:
-        return await asyncio.to_thread(self._scorer.score, contexts, candidates)
+        try:
+            return await asyncio.to_thread(self._scorer.score, contexts, candidates)
+        except asyncio.CancelledError:
+            self._scorer.stop()
+            raise
 
 
 @asynccontextmanager

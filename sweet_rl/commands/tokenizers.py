@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from sweet_rl.chat import TurnFormat, load_tokenizer, tokenizer_digest
@@ -10,17 +11,18 @@ from sweet_rl.preferences.ranking import Encoding
 
 
 def end_id_of(tokenizer: Any) -> int:
-    """The token that closes a turn: the chat template's, or the end-of-sequence token without a template.
+    """The token that closes a turn: the chat template's, or eos_token where a template tells none.
 
     Raises:
         UsageError: there is neither.
     """
     if tokenizer.chat_template:
-        return TurnFormat.of(tokenizer).end_id
+        with suppress(UsageError):
+            return TurnFormat.of(tokenizer).end_id
     if tokenizer.eos_token_id is None:
         raise UsageError(
-            f"The tokenizer of {tokenizer.name_or_path!r} has neither a chat template nor an eos_token, so "
-            "it is not known what ends a turn. Set eos_token in its tokenizer_config.json."
+            f"Nothing says what ends a turn under the tokenizer of {tokenizer.name_or_path!r}: no chat "
+            "template with an end token, no eos_token. Set eos_token in its tokenizer_config.json."
         )
     return int(tokenizer.eos_token_id)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ class CandidateScorer:
         length = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         self.context_length: int | None = length
         self._budget = max_batch_tokens
+        self._stopped = threading.Event()
         parameters = inspect.signature(self._model.forward).parameters
         self._takes_positions = "position_ids" in parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
@@ -88,6 +90,8 @@ class CandidateScorer:
             for batch in self._context_batches(groups):
                 for pair, values in self._values(batch) if self.has_value_head else self._logprobs(batch):
                     groups[pair[0]][pair[1]] = values
+                    if self._stopped.is_set():
+                        raise RuntimeError("the scorer was stopped")
         except torch.OutOfMemoryError as error:
             raise ServiceError(
                 f"Out of GPU memory with {self._budget} tokens in a batch. Lower --max_batch_tokens and run "
@@ -97,6 +101,10 @@ class CandidateScorer:
             [groups[tuple(context)][tuple(candidate)] for candidate in row]
             for context, row in zip(contexts, candidates, strict=True)
         ]
+
+    def stop(self) -> None:
+        """End a `score` that runs in another thread after the batch at hand; nobody wants its result."""
+        self._stopped.set()
 
     def _context_batches(self, groups: dict[Ids, dict[Ids, list[float]]]) -> Iterator[dict[Ids, list[Ids]]]:
         """Contexts of like length, as many together as the budget allows with all their candidates."""

@@ -101,6 +101,13 @@ def test_a_regression_head_gives_its_value_at_the_last_token(folders, work, tmp_
             assert value == pytest.approx([expected], abs=1e-4)
 
 
+def test_a_score_that_nobody_wants_ends_after_its_batch(folders, work):
+    scorer = CandidateScorer(folders["llama"], max_batch_tokens=1)
+    scorer.stop()
+    with pytest.raises(RuntimeError, match="stopped"):
+        scorer.score(*work)
+
+
 def test_wrong_input_is_named(folders, tmp_path):
     scorer = CandidateScorer(folders["llama"])
     with pytest.raises(ValueError, match="no tokens"):
