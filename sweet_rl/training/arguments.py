@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 import socket
+import warnings
 
 import torch
 from transformers import TrainingArguments
@@ -25,6 +26,8 @@ def training_arguments(settings: TrainSettings) -> TrainingArguments:
             "deepspeed", "deepspeed", needed_for="sharding over processes (--zero_stage 0 needs none)"
         )
     cuda = torch.cuda.is_available() and model.device != "cpu"
+    if not cuda:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it need not look for one, and say that there is none
     if sharded and not cuda:
         _join_on_cpu()
     arguments = TrainingArguments(
@@ -72,9 +75,11 @@ def _join_on_cpu() -> None:
     told to use the CPU it forgets DeepSpeed. A state made beforehand is taken as it is.
     """
     from accelerate import PartialState  # noqa: PLC0415 - seconds
+    from deepspeed import ops  # noqa: PLC0415 - an extra
 
+    ops.__compatible_ops__["deepspeed_shm_comm"] = False  # would be compiled now, and gloo does the same
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
-    os.environ["DS_ACCELERATOR"] = "cpu"
     if "LOCAL_RANK" not in os.environ:  # one process that was not started by a launcher
         os.environ |= {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "1"}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
