@@ -31,3 +31,22 @@ def policy(golden, tmp_path_factory):
     for path in (*(golden / "policy").iterdir(), *(golden / "tokenizer").iterdir()):
         shutil.copyfile(path, folder / path.name)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A tiny Llama with dropout, so that random states matter."""
+    from tests.tiny_models import save_tiny_llama
+
+    folder = save_tiny_llama(tmp_path_factory.mktemp("tiny") / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.1}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def steady(tmp_path_factory):
+    """The same without dropout."""
+    from tests.tiny_models import save_tiny_llama
+
+    return save_tiny_llama(tmp_path_factory.mktemp("steady") / "model")
