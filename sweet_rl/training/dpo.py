@@ -93,6 +93,8 @@ def train(settings: TrainSettings, say: Say) -> None:
     )
     processes = Processes(arguments.process_index, arguments.world_size)
     say = say if processes.rank == 0 else _silent
+    if uses_deepspeed(settings):
+        say(f"DeepSpeed ZeRO-{settings.shards.zero_stage} over {processes.world} processes")
     parts = _prepare(settings, say, hold_out=True)
     _check_batches(settings, parts)
     set_seed(settings.seed)

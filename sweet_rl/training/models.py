@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def add_adapter(model: Any, settings: ModelSettings) -> Any:
         target_modules="all-linear" if names == ["all-linear"] else names,
     )
     try:
-        return get_peft_model(model, config)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an older name
+            return get_peft_model(model, config)
     except ValueError as error:
         raise UsageError(
             f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "

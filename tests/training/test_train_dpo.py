@@ -1,0 +1,175 @@
+"""The stage as people call it: runs, resumes, adapters, and what it refuses."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sweet_rl.commands.train_dpo import train_dpo
+from sweet_rl.errors import SweetRLError, UsageError
+from tests.conftest import ROOT
+from tests.training.pairs import dialogue_pairs, write_pairs
+
+RECIPE = {"train_batch_size": 8, "micro_train_batch_size": 3, "learning_rate": 1e-3, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    return write_pairs(tmp_path_factory.mktemp("pairs") / "pairs.jsonl", dialogue_pairs(37))
+
+
+def run(model, pairs, folder, **flags):
+    recipe = RECIPE | {"ckpt_path": str(folder / "checkpoints"), "eval_fraction": 0.0} | flags
+    train_dpo(str(model), str(pairs), save_path=str(folder / "out"), **recipe)
+    return rows(folder / "out/metrics.jsonl")
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def finished(command, folder):
+    """What a launcher's processes print; none of them outlives a test that fails."""
+    log = folder / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+        )
+        try:
+            status = process.wait(timeout=60)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert status == 0, log.read_text()[-3000:]
+    return log.read_text()
+
+
+def weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "out/model.safetensors")
+
+
+def test_it_learns_whatever_the_micro_batch(steady, pairs, tmp_path, capsys):
+    whole = run(steady, pairs, tmp_path / "a", micro_train_batch_size=8, max_epochs=3, eval_fraction=0.1)
+    parts = run(steady, pairs, tmp_path / "b", micro_train_batch_size=3, max_epochs=3, eval_fraction=0.1)
+    assert "34 pairs to train on, 3 held out" in capsys.readouterr().out
+    assert whole[0]["loss"] == pytest.approx(0.693147, abs=1e-5)
+    assert whole[-2]["loss"] < 0.55
+    assert set(whole[-1]) >= {"eval_loss", "eval_acc", "eval_chosen_reward", "eval_reject_reward"}
+    assert len(parts) == len(whole) == 3 * 5 + 1
+    for ours, theirs in zip(whole, parts, strict=True):
+        for name in {"total_loss", "grad_norm", "eval_loss"} & set(ours):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-3)
+
+
+def test_the_saved_model_loads(steady, pairs, tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run(steady, pairs, tmp_path)
+    model, report = AutoModelForCausalLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report.values())
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == model.config.vocab_size
+    assert not (tmp_path / "out/.partial").exists()
+
+
+def test_an_adapter_is_merged(steady, pairs, tmp_path):
+    import torch
+
+    run(steady, pairs, tmp_path / "base", learning_rate=0.0)
+    lines = run(steady, pairs, tmp_path / "lora", lora_rank=2, target_modules="q_proj", learning_rate=1e-2)
+    assert lines[0]["loss"] == pytest.approx(0.693147, abs=1e-5)  # the reference is the model without adapter
+    before, after = weights(tmp_path / "base"), weights(tmp_path / "lora")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {f"model.layers.{layer}.self_attn.q_proj.weight" for layer in (0, 1)}
+
+
+def test_killed_and_resumed_is_as_if_nothing_happened(tiny, pairs, tmp_path):
+    import torch
+
+    recipe = {"max_epochs": 4, "save_steps": 3, "max_ckpt_num": 2}
+    whole = run(tiny, pairs, tmp_path / "whole", **recipe)
+    folder = tmp_path / "killed"
+    flags = (
+        RECIPE
+        | recipe
+        | {"save_path": folder / "out", "ckpt_path": folder / "checkpoints", "eval_fraction": 0}
+    )
+    command = [sys.executable, str(ROOT / "scripts/train_dpo.py"), str(tiny), str(pairs)]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (folder / "checkpoints/checkpoint-6").is_dir():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / "out/model.safetensors").exists()
+    resumed = run(tiny, pairs, folder, load_checkpoint=True, **recipe)
+    left = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert left == ["checkpoint-18", "checkpoint-20"]
+    assert [row["step"] for row in resumed] == list(range(1, 21))
+    assert [row["total_loss"] for row in resumed] == [row["total_loss"] for row in whole]
+    ours, theirs = weights(folder), weights(tmp_path / "whole")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_path):
+    with pytest.raises(
+        UsageError, match=r"not a finite number at update [2-9].*pairs\.jsonl:\d+ \(index \d+\)"
+    ) as e:
+        run(steady, pairs, tmp_path, learning_rate=1e30, save_steps=1, max_norm=0.0)
+    assert "checkpoint-" in str(e.value)
+    assert not (tmp_path / "out/model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"ring_attn_size": 2}, "--ring_attn_size is not there: use --zero_stage 3"),
+        ({"packing_samples": True}, "--packing_samples is not there: pairs are batched by length"),
+        ({"adam_betas": "0.9"}, "two numbers with a comma"),
+        ({"mean_log_prob": "yes"}, "--mean_log_prob must be none, trajectory or turn"),
+        ({"use_wandb": "abc123"}, "WANDB_API_KEY"),
+        ({"eval_only": True}, "--eval_only needs --metrics_path"),
+        ({"max_len": 12}, "None of the 37 pairs"),
+        (
+            {"compat": "published", "train_batch_size": 64},
+            "37 pairs do not fill one --train_batch_size of 64",
+        ),
+        ({"flash_attn": True}, "--flash_attn needs a CUDA device"),
+        ({"lora_rank": 2, "target_modules": "c_attn"}, "--target_modules 'c_attn' does not fit"),
+    ],
+)
+def test_refusals(flags, message, steady, pairs, tmp_path):
+    with pytest.raises(SweetRLError, match=message):
+        run(steady, pairs, tmp_path, **flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_reference_of_another_family_is_refused(steady, pairs, golden, policy, tmp_path):
+    with pytest.raises(UsageError, match="the tokenizers of --pretrain"):
+        run(steady, pairs, tmp_path, ref_pretrain=str(policy))
+
+
+def test_zero_3_on_two_processes_gives_the_losses_of_one(steady, pairs, tmp_path):
+    pytest.importorskip("deepspeed")
+    one = run(steady, pairs, tmp_path / "one", eval_fraction=0.1)
+    folder = tmp_path / "two"
+    flags = RECIPE | {"save_path": folder / "out", "eval_fraction": 0.1, "zero_stage": 3}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(ROOT / "scripts/train_dpo.py"), str(steady), str(pairs)]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    output = finished(command, tmp_path)
+    assert "DeepSpeed ZeRO-3 over 2 processes" in output
+    for ours, theirs in zip(rows(folder / "out/metrics.jsonl"), one, strict=True):
+        for name in {"total_loss", "loss", "grad_norm", "chosen_reward", "eval_loss"} & set(theirs):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5)
+    ours, theirs = weights(folder), weights(tmp_path / "one")
+    assert all((ours[name] - theirs[name]).abs().max() < 1e-5 for name in theirs)
