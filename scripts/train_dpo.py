@@ -1,4 +1,4 @@
-"""Train a model on preference pairs, by DPO. Flags: --help."""
+"""Train a critic or a policy on preference pairs, by DPO. Flags: --help."""
 
 from sweet_rl.cli import run
 
