@@ -11,10 +11,10 @@ import ast
 import builtins
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Self
 
 from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_code
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
@@ -26,8 +26,8 @@ ReferenceValue = TestValue
 
 _Key = tuple[str, tuple[str, ...]]
 
-_CHUNK = 1024  # trajectories whose jobs are in the pool together
-_BATCH = 16  # reference programs that share a child: they come from the task file, not from a model
+_WINDOW = 256  # answers before which their references are run
+_BATCH = 16  # references that share a child: they come from the task file, and what they say fits its socket
 _SHOWN = 300  # characters of a value in a row
 _NONE = b"N"
 _DEFINITION = re.compile(
@@ -58,83 +58,115 @@ class CodeGrader:
 
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:
         """One score for each trajectory, in order."""
-        for chunk in _chunks(trajectories):
-            yield from self._fixed(chunk) if self._grading == "fixed" else self._published(chunk)
+        for grades in self._grade(trajectories, {self._grading}):
+            yield grades[self._grading]
 
     def grade_both(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
         """Both scores for each trajectory, in order."""
-        for chunk in _chunks(trajectories):
-            for fixed, published in zip(self._fixed(chunk), self._published(chunk), strict=True):
-                yield Grades(fixed, published)
+        for grades in self._grade(trajectories, {"fixed", "published"}):
+            yield Grades(grades["fixed"], grades["published"])
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
         """What the reference functions give for their tests, by `task_id`; each function run once."""
-        return {task.task_id: self._references[_key(task)] for task in self._know(tasks)}
-
-    def _know(self, tasks: Iterable[Task]) -> list[Task]:
-        """Run the references that have not been run yet, many to a child."""
         tasks = list(tasks)
-        missing = list({_key(task): task for task in tasks if _key(task) not in self._references}.values())
-        batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
-        jobs = (Job("fixed", [_program(task, task.ground_truth) for task in batch]) for batch in batches)
-        for batch, values in zip(batches, self._sandbox.run(jobs), strict=True):
-            remaining = iter(values)
-            for task in batch:
-                self._references[_key(task)] = list(itertools.islice(remaining, len(task.test_cases)))
-        return tasks
+        batches = list(self._unknown(tasks))
+        for batch, values in zip(batches, self._sandbox.run(map(_reference_job, batches)), strict=True):
+            self._learn(batch, values)
+        return {task.task_id: self._references[_key(task)] for task in tasks}
 
-    def _fixed(self, trajectories: Sequence[Trajectory]) -> Iterator[Score]:
-        tasks = self._know(trajectory.task for trajectory in trajectories)
-        references = [self._references[_key(task)] for task in tasks]
-        codes = [strict_code(trajectory.answer) for trajectory in trajectories]
-        values = self._run_answers(trajectories, codes)
-        strict = [
-            _score(task, reference, value)
-            for task, reference, value in zip(tasks, references, values, strict=True)
-        ]
-        # what the word filter or a fence rule has set to zero is read again, leniently, to be counted
-        again = [
-            lenient_code(trajectory.answer or "")
-            if score.value == 0 and trajectory.answer and _reads_otherwise(trajectory.answer, code)
-            else None
-            for trajectory, code, score in zip(trajectories, codes, strict, strict=True)
-        ]
-        lenient = self._run_answers(trajectories, again)
-        for index, (trajectory, score) in enumerate(zip(trajectories, strict, strict=True)):
+    def _unknown(self, tasks: Iterable[Task]) -> Iterator[list[Task]]:
+        """Tasks whose references have not been run yet, as many at a time as share a child."""
+        missing = iter({_key(task): task for task in tasks if _key(task) not in self._references}.values())
+        while batch := list(itertools.islice(missing, _BATCH)):
+            yield batch
+
+    def _learn(self, batch: Sequence[Task], values: Iterable[ReferenceValue]) -> None:
+        remaining = iter(values)
+        for task in batch:
+            self._references[_key(task)] = list(itertools.islice(remaining, len(task.test_cases)))
+
+    def _grade(self, trajectories: Iterable[Trajectory], ways: Collection[str]) -> Iterator[dict[str, Score]]:
+        """Grades by way, in order, while later answers are running; one stream of jobs for all workers."""
+        begun: deque[list[Task] | _Answer] = deque()  # in the order of their jobs
+        for values in self._sandbox.run(self._jobs(trajectories, ways, begun)):
+            yield from self._finished(begun)
+            first = begun[0]
+            if isinstance(first, _Answer):
+                first.results.append(values)
+            else:
+                begun.popleft()
+                self._learn(first, values)
+            yield from self._finished(begun)
+        yield from self._finished(begun)
+
+    def _jobs(
+        self, trajectories: Iterable[Trajectory], ways: Collection[str], begun: deque[list[Task] | _Answer]
+    ) -> Iterator[Job]:
+        """What is to be run, references first; says in `begun` whose the results will be."""
+        asked: set[_Key] = set()
+        for window in _windows(trajectories):
+            tasks = [t.task for t in window if _key(t.task) not in asked] if "fixed" in ways else []
+            asked.update(map(_key, tasks))
+            for batch in self._unknown(tasks):
+                begun.append(batch)
+                yield _reference_job(batch)
+            for trajectory in window:
+                answer = _Answer.of(trajectory, ways)
+                begun.append(answer)
+                yield from answer.jobs.values()
+
+    def _finished(self, begun: deque[list[Task] | _Answer]) -> Iterator[dict[str, Score]]:
+        """Take the answers from the front whose results are all there."""
+        while begun and isinstance(begun[0], _Answer) and len(begun[0].results) == len(begun[0].jobs):
+            yield self._scores(begun[0])
+            begun.popleft()
+
+    def _scores(self, answer: _Answer) -> dict[str, Score]:
+        trajectory, task = answer.trajectory, answer.trajectory.task
+        values = dict(zip(answer.jobs, answer.results, strict=True))
+        scores: dict[str, Score] = {}
+        if "fixed" in answer.ways:
+            reference = self._references[_key(task)]
+            score = _score(task, reference, values.get("fixed"))
             details: dict[str, Json] = {}
             if word := forbidden_word(trajectory.answer or ""):
                 details["filtered_by"] = word
-            if again[index] is not None:
-                details["lenient"] = _score(trajectory.task, references[index], lenient[index]).value
-            yield Score(score.value, score.tests, _why_nothing(trajectory), details)
+            if score.value == 0 and "lenient" in values:
+                details["lenient"] = _score(task, reference, values["lenient"]).value
+            scores["fixed"] = Score(score.value, score.tests, _why_nothing(trajectory), details)
+        if "published" in answer.ways:
+            scores["published"] = _published_score(trajectory, values.get("published"))
+        return scores
 
-    def _run_answers(
-        self, trajectories: Sequence[Trajectory], codes: Sequence[str | None]
-    ) -> list[list[TestValue] | None]:
-        """Values of each answer's tests; None where there is no code to run."""
-        jobs = (
-            Job("fixed", [_program(trajectory.task, code)])
-            for trajectory, code in zip(trajectories, codes, strict=True)
-            if code is not None
-        )
-        results = self._sandbox.run(jobs)
-        return [None if code is None else next(results) for code in codes]
 
-    def _published(self, trajectories: Sequence[Trajectory]) -> Iterator[Score]:
-        codes = [
-            code if trajectory.task.test_cases else None
-            for trajectory, code in (
-                (trajectory, strict_code(trajectory.answer)) for trajectory in trajectories
-            )
-        ]
-        jobs = (
-            Job("published", [_program(trajectory.task, code, reference=trajectory.task.ground_truth)])
-            for trajectory, code in zip(trajectories, codes, strict=True)
-            if code is not None
-        )
-        results = self._sandbox.run(jobs)
-        for trajectory, code in zip(trajectories, codes, strict=True):
-            yield _published_score(trajectory, None if code is None else next(results))
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer on its way through the sandbox: its jobs by purpose, and their results in the same order."""
+
+    trajectory: Trajectory
+    ways: Collection[str]
+    jobs: Mapping[str, Job]
+    results: list[list[TestValue]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, ways: Collection[str]) -> Self:
+        """What has to be run for these grades of it; nothing where there is no code."""
+        task, answer = trajectory.task, trajectory.answer
+        code = strict_code(answer)
+        jobs: dict[str, Job] = {}
+        if "fixed" in ways:
+            if code is not None:
+                jobs["fixed"] = Job("fixed", [_program(task, code)])
+            # what the word filter or a fence rule sets to zero is read again, leniently, to be counted
+            if answer and _reads_otherwise(answer, code):
+                jobs["lenient"] = Job("fixed", [_program(task, lenient_code(answer))])
+        if "published" in ways and code is not None and task.test_cases:
+            jobs["published"] = Job("published", [_program(task, code, reference=task.ground_truth)])
+        return cls(trajectory, ways, jobs)
+
+
+def _reference_job(batch: Iterable[Task]) -> Job:
+    return Job("fixed", [_program(task, task.ground_truth) for task in batch])
 
 
 def _key(task: Task) -> _Key:
@@ -261,7 +293,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + CUT
 
 
-def _chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
+def _windows(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
     iterator = iter(trajectories)
-    while chunk := list(itertools.islice(iterator, _CHUNK)):
-        yield chunk
+    while window := list(itertools.islice(iterator, _WINDOW)):
+        yield window

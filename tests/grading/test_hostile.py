@@ -127,6 +127,35 @@ def test_a_reference_that_loops_costs_its_neighbours_no_time(ground):
     assert second.value == 1.0, second.tests
 
 
+def test_grades_come_while_later_answers_are_still_to_be_read(ground, monkeypatch):
+    monkeypatch.setattr("sweet_rl.grading.code._WINDOW", 4)
+    monkeypatch.setattr("sweet_rl.grading.sandbox.queue._LOOKAHEAD", 4)
+    read = []
+
+    def trajectories():
+        for number in range(40):
+            read.append(number)
+            yield ground._trajectory(GOOD)
+
+    for number, score in enumerate(CodeGrader(ground.sandbox).grade(trajectories())):
+        assert score.value == 1.0
+        assert len(read) <= number + 12
+
+
+def test_both_grades_and_the_lenient_one_of_one_stream(ground):
+    fenced = Case("fenced", f"Look:\n```\npass\n```\nor\n```py\n{DOUBLE}```\n", 0.0)
+    answers = [ground._trajectory(case) for case in (GOOD, fenced, GOOD)]
+    none = Trajectory(answers[0].task, (), None)
+    grades = list(CodeGrader(ground.sandbox).grade_both([*answers, none]))
+    assert [(both.fixed.value, both.published.value) for both in grades] == [
+        (1, 1),
+        (0, 0),
+        (1, 1),
+        (0, None),
+    ]
+    assert [both.fixed.details for both in grades] == [{}, {"lenient": 1.0}, {}, {}]
+
+
 def test_numpy_works_where_it_is_installed():
     pytest.importorskip("numpy")
     answer = "import numpy as np\ndef level(x):\n    return np.sum(np.array([x, x]))\n"

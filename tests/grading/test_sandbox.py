@@ -17,6 +17,7 @@ import pytest
 
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
+from sweet_rl.grading.sandbox.bootstrap import MODULES
 from sweet_rl.grading.sandbox.guest import isolation
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection
 
@@ -218,6 +219,77 @@ def test_programs_of_one_job_come_one_after_the_other(sandbox):
     programs = [Program(f"x = {n}", ["x", "x + 1"] * n) for n in range(4)]
     (values,) = sandbox.run([Job("fixed", programs)])
     assert [value.text for value in values] == ["1", "2", *["2", "3"] * 2, *["3", "4"] * 3]
+
+
+def run_together(sandbox, *programs):
+    """Texts of each program's values, all programs in one job."""
+    (values,) = sandbox.run([Job("fixed", [Program(source, tests) for source, tests in programs])])
+    texts = iter(value.text for value in values)
+    return [[next(texts) for _ in tests] for _, tests in programs]
+
+
+LEAVINGS = {
+    "a builtin": "import builtins\nbuiltins.divmod = max\ndef f(x):\n    return x\n",
+    "a new builtin": "import builtins\nbuiltins.mark = 1\ndef f(x):\n    return x\n",
+    "a module's state": "import random\nrandom.mark = 1\ndef f(x):\n    return x\n",
+    "a module": "import sys, types\nsys.modules['colours'] = types.ModuleType('colours')\ndef f(x):\n    return x\n",
+    "a recursion limit": "import sys\nsys.setrecursionlimit(90)\ndef f(x):\n    return x\n",
+    "a thread": "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()\ndef f(x):\n    return x\n",
+}
+LOOK = """
+import builtins, sys, _thread
+def f(x):
+    clean = divmod(7, 2) == (3, 1) and not hasattr(builtins, 'mark') and sys.getrecursionlimit() > 90
+    return clean and 'random' not in sys.modules and 'colours' not in sys.modules and _thread._count() == 0
+"""
+
+
+@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in LEAVINGS.items()])
+def test_what_a_reference_leaves_does_not_reach_the_next_one(sandbox, source):
+    assert run_together(sandbox, (source, ["f(1)", "f(2)"]), (LOOK, ["f(1)"])) == [["1", "2"], ["True"]]
+
+
+def test_a_reference_that_dies_or_fills_the_memory_costs_the_next_one_nothing(sandbox):
+    hoard = "import functools\nfunctools.kept = b'x' * 380_000_000\ndef f(x):\n    return x\n"
+    needs = "def f(x):\n    return len(b'y' * 380_000_000)\n"
+    dies = "import os\ndef f(x):\n    if x == 2:\n        os._exit(1)\n    return x\n"
+    greedy = "def f(x):\n    return b'x' * 10**10\n"
+    assert run_together(sandbox, (hoard, ["f(1)"]), (needs, ["f(1)", "f(2)"])) == [["1"], ["380000000"] * 2]
+    assert run_together(sandbox, (dies, ["f(1)", "f(2)", "f(3)"]), (dies, ["f(4)", "f(2)"])) == [
+        ["1", "the process ended", "3"],
+        ["4", "the process ended"],
+    ]
+    assert run_together(sandbox, (LOOK, ["f(1)"]), (greedy, ["f(1)"]), (LOOK, ["f(1)"])) == [
+        ["True"],
+        ["MemoryError: "],
+        ["True"],
+    ]
+
+
+def test_a_reference_that_hangs_is_not_timed_behind_others(sandbox):
+    assert run_together(sandbox, ("f = abs", ["f(-1)"]), (LOOP, ["f(1)"]), ("f = abs", ["f(-2)"])) == [
+        ["1"],
+        ["no value within 0.4 s"],
+        ["2"],
+    ]
+
+
+def test_a_job_that_takes_longer_than_a_moment_is_not_begun_again(sandbox):
+    source = "import builtins, time\ndef f(s):\n    time.sleep(s)\n    builtins.n = getattr(builtins, 'n', 0) + 1\n    return builtins.n\n"
+    assert [value.text for value in run(sandbox, source, "f(0)", "f(0.1)", "f(0.1)")] == ["1", "2", "3"]
+
+
+def test_we_sleep_while_an_answer_computes(sandbox):
+    used = time.process_time()
+    run(sandbox, SLEEP, "f(0.3)", "f(0.3)", "f(0.3)")
+    assert time.process_time() - used < 0.1
+
+
+def test_a_worker_gets_every_file_of_the_guest():
+    folder = Path(isolation.__file__).parent
+    assert sorted(name.removeprefix(".") or "__init__" for name in MODULES) == sorted(
+        file.stem for file in folder.glob("*.py")
+    )
 
 
 def test_a_caller_that_stops_listening_leaves_the_sandbox_usable(sandbox):

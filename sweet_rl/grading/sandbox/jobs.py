@@ -96,13 +96,12 @@ class Job:
     kind: Literal["fixed", "published"]
     programs: Sequence[Program]
 
-    def message(self, *, first: int, one_by_one: bool, timeout_s: float) -> bytes:
+    def message(self, *, first: int, timeout_s: float) -> bytes:
         """The bytes that a child reads: the tests from number `first` on."""
         body = marshal.dumps(
             {
                 "kind": self.kind,
                 "first": first,
-                "one_by_one": one_by_one,
                 "timeout_s": timeout_s,
                 "programs": [
                     {
@@ -124,10 +123,15 @@ class Job:
         """Number of tests, all programs together."""
         return sum(len(program.expressions) for program in self.programs)
 
-    def end_of_program(self, test: int) -> int:
-        """Number of the first test that no longer belongs to the same program as this one."""
+    def program_of(self, test: int) -> range:
+        """The numbers of the tests that belong to the same program as this one."""
         ends = itertools.accumulate(len(program.expressions) for program in self.programs)
-        return next(end for end in ends if test < end)
+        start = 0
+        for end in ends:
+            if test < end:
+                return range(start, end)
+            start = end
+        raise IndexError(f"test {test} of {start}")
 
 
 @dataclass(frozen=True, slots=True)

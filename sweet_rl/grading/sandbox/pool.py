@@ -1,23 +1,22 @@
 """This side of the sandbox: warm workers, one job each at a time, a clock over every test.
 
-A job is first run in a burst: all results in one message. Where that takes longer than a moment, its child is
-killed and the job is run again one test at a time, so that it is known which test hangs; the others count.
+Most jobs end within a moment and are read when they have ended: we wake up once for all their results. Only a
+job that takes longer is watched test by test, so that it is known which one hangs; the others count.
 """
 
 from __future__ import annotations
 
-import math
-import selectors
+import select
 import socket
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox.jobs import Job, Outcome, Reply, TestValue
+from sweet_rl.grading.sandbox.queue import Assignment, JobQueue
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, default_workers
 
 AFTER_A_TIMEOUT = 1 / 30
@@ -26,68 +25,11 @@ AFTER_A_TIMEOUT = 1 / 30
 _ASLEEP_AFTER = 1.5  # of the time limit: when a test that is not computing has to be done
 _COMPUTING = 1 / 20  # of the time limit: who has computed that long is not asleep but waits for a core
 _STARVED = 10.0  # of the time limit: when a test has to be done, however busy the machine is
-_BURST = 0.05  # of the time limit: how long a burst may take
+_MOMENT = 1 / 20  # of the time limit: after that, a job is watched
 _PUBLISHED_WALL = 3.0  # of the time limit: the published alarm rings inside, this is for what swallows it
-_LOOKAHEAD = 256  # jobs begun before the oldest unfinished one
-_GOODBYE_S = 0.05  # for a child to end that has sent all its results: the next one waits for that
+_RECEIVED = 1 << 16  # bytes at once
+_ENDED = select.EPOLLRDHUP  # without EPOLLIN: what a child says alone wakes nobody
 _MAX_DEATHS = 10  # of workers, which only the machine can cause
-
-
-@dataclass(slots=True)
-class _Assignment:
-    """A job on its way through one or more children."""
-
-    number: int
-    job: Job
-    done: list[TestValue] = field(default_factory=list)
-    one_by_one: bool = False
-    hurried_until: int = 0  # tests before this number get less time: one of their program has used up its own
-    asked_to_die: bool = False
-    delivered: bool = False
-    reply: Reply = field(default_factory=lambda: Reply(0, 0))
-    deadline: float = 0.0
-    started: float = 0.0
-
-
-class _Queue:
-    """Jobs on their way through the workers, and their results in the order of the jobs."""
-
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._jobs = enumerate(jobs)
-        self._unfinished: deque[_Assignment] = deque()
-        self._finished: dict[int, list[TestValue]] = {}
-        self._begun = self._yielded = 0
-        self._exhausted = False
-
-    def next(self) -> _Assignment | None:
-        """What a free worker should do: first what another child has left undone."""
-        if self._unfinished:
-            return self._unfinished.popleft()
-        if self._exhausted or self._begun - self._yielded >= _LOOKAHEAD:
-            return None
-        number, job = next(self._jobs, (-1, None))
-        if job is None:
-            self._exhausted = True
-            return None
-        self._begun += 1
-        return _Assignment(number, job)
-
-    def take_back(self, work: _Assignment) -> None:
-        """A child is through with this one: with all of its tests, or not."""
-        if len(work.done) == work.job.size:
-            self._finished[work.number] = work.done
-        else:
-            self._unfinished.append(work)
-
-    def results(self) -> Iterator[list[TestValue]]:
-        """The results that are next in order and known."""
-        while self._yielded in self._finished:
-            self._yielded += 1
-            yield self._finished.pop(self._yielded - 1)
-
-    def is_done(self) -> bool:
-        """Whether every job has been begun and its results have been taken."""
-        return self._exhausted and self._yielded == self._begun
 
 
 @dataclass(slots=True)
@@ -95,8 +37,7 @@ class _Worker:
     process: WorkerProcess
     channel: socket.socket | None = None
     serial: int = 0
-    work: _Assignment | None = None
-    overdue: float = math.inf  # when the child that was let go must have made way for the next one
+    work: Assignment | None = None
 
 
 class Sandbox:
@@ -123,7 +64,8 @@ class Sandbox:
     ) -> None:
         self.timeout_s = timeout_s
         self._memory_bytes = memory_mb * 2**20
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._owners: dict[int, _Worker] = {}  # of the descriptors that are waited for
         self._workers: list[_Worker] = []
         self._deaths = 0
         try:
@@ -158,7 +100,8 @@ class Sandbox:
                 worker.channel.close()
             worker.process.close()
         self._workers.clear()
-        self._selector.close()
+        self._owners.clear()
+        self._epoll.close()
 
     def run(self, jobs: Iterable[Job]) -> Iterator[list[TestValue]]:
         """Run jobs side by side; yield their results, one for each test, in the order of the jobs.
@@ -168,7 +111,7 @@ class Sandbox:
         """
         if any(worker.work is not None for worker in self._workers):
             raise RuntimeError("this sandbox is running other jobs: take all their results first")
-        queue = _Queue(jobs)
+        queue = JobQueue(jobs)
         try:
             while True:
                 for worker in self._workers:
@@ -185,129 +128,124 @@ class Sandbox:
                 if worker.work is not None:
                     self._release(worker)
 
-    def _wait(self) -> list[_Assignment]:
+    def _wait(self) -> list[Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
         now = time.monotonic()
-        deadlines = [worker.work.deadline if worker.work else worker.overdue for worker in self._workers]
-        wait = max(0.0, min(1.0, min(deadlines) - now))
+        wait = min((worker.work.deadline - now for worker in self._workers if worker.work), default=1.0)
         released = []
-        for key, _ in self._selector.select(wait):
-            worker, is_control = key.data
-            if is_control:
+        for descriptor, _ in self._epoll.poll(max(0.0, min(1.0, wait))):
+            worker = self._owners.get(descriptor)
+            if worker is None:
+                continue  # let go of in this very round
+            if descriptor == worker.process.control.fileno():
                 if worker.channel is None:  # else its child has ended just now, and what it said comes first
                     self._welcome(worker)
-            elif worker.channel is not key.fileobj:
-                continue  # let go of in this very round
             elif worker.work is None:
                 self._release(worker)  # a child that has died before it was given anything
             elif work := self._hear(worker):
                 released.append(work)
         now = time.monotonic()
-        for worker in self._workers:
-            if worker.work is not None and now >= worker.work.deadline and (work := self._late(worker, now)):
-                released.append(work)
-            elif now >= worker.overdue:
-                worker.process.kill(worker.serial)  # it has said all there is to say, and stays on
-                worker.overdue = math.inf
-        return released
+        late = [worker for worker in self._workers if worker.work is not None and now >= worker.work.deadline]
+        return released + [work for worker in late if (work := self._late(worker, now))]
 
-    def _give(self, worker: _Worker, work: _Assignment) -> None:
+    def _give(self, worker: _Worker, work: Assignment) -> None:
         """Send the rest of a job to a fresh child."""
-        first = len(work.done)
-        work.reply = Reply(first, work.job.size, work.job.kind)
+        work.reply = Reply(len(work.done), work.job.size, work.job.kind)
         worker.work = work
-        message = work.job.message(
-            first=first, one_by_one=work.one_by_one, timeout_s=self.timeout_s * self._share(work)
-        )
+        message = work.job.message(first=work.reply.first, timeout_s=self._limit(work))
         try:
             if worker.channel is not None:
                 worker.channel.sendall(message)
             work.delivered = True
         except OSError:  # the child has died already; `_hear` notices its silence
             work.delivered = False
-        self._set_deadline(work)
-
-    def _share(self, work: _Assignment) -> float:
-        next_test = len(work.done) + len(work.reply.values)
-        return AFTER_A_TIMEOUT if next_test < work.hurried_until else 1.0
-
-    def _set_deadline(self, work: _Assignment) -> None:
-        now = time.monotonic()
-        limit = self.timeout_s * self._share(work)
-        if not work.one_by_one:
-            work.deadline = now + max(self.timeout_s * _BURST, 0.02)
-        elif work.job.kind == "published":
-            work.deadline = now + self.timeout_s * _PUBLISHED_WALL
+        self._start_clock(work)
+        work.watched = False
+        if work.is_hurried():
+            self._watch(worker, work)
         else:
-            work.deadline = now + limit
-        work.started, work.asked_to_die = now, False
+            work.deadline = work.started + max(self.timeout_s * _MOMENT, 0.02)
 
-    def _hear(self, worker: _Worker) -> _Assignment | None:
+    def _limit(self, work: Assignment) -> float:
+        """Seconds for the present test."""
+        return self.timeout_s * (AFTER_A_TIMEOUT if work.is_hurried() else 1.0)
+
+    def _start_clock(self, work: Assignment) -> None:
+        work.started, work.asked_to_die = time.monotonic(), False
+        work.deadline = work.started + self._wall(work)
+
+    def _wall(self, work: Assignment) -> float:
+        """Seconds by the clock after which something is to be done about the present test."""
+        return self.timeout_s * _PUBLISHED_WALL if work.job.kind == "published" else self._limit(work)
+
+    def _watch(self, worker: _Worker, work: Assignment) -> None:
+        """From now on wake up for every result of this job; also for those that have come already."""
+        work.watched = True
+        if worker.channel is not None:
+            self._epoll.modify(worker.channel, _ENDED | select.EPOLLIN)
+
+    def _hear(self, worker: _Worker) -> Assignment | None:
         """Read what a child says; return its assignment when it has said everything, or nothing any more."""
         if worker.channel is None or worker.work is None:
             return None
         work, reply = worker.work, worker.work.reply
         before = len(reply.values)
         try:
-            data = worker.channel.recv(1 << 18)
+            data = worker.channel.recv(_RECEIVED)
             reply.feed(data)
             broken = not data
         except (OSError, ValueError):
             broken = True
         ended = bool(reply.values) and reply.values[-1].outcome is Outcome.ENDED
-        if len(work.done) + len(reply.values) == work.job.size or ended:
+        if work.withdraw_crowded():
+            return self._release(worker)
+        if work.next_test == work.job.size or ended:
             return self._release(worker, fill=Outcome.ENDED if ended else None)
         if broken:
-            if not work.delivered or worker.process.has_died():  # not the answer's doing: once more
-                return self._release(worker)
-            if not work.one_by_one and not reply.values:
-                work.one_by_one = True  # which test it was is not known yet
-                return self._release(worker)
-            reply.values.append(self._timeout(work) if work.asked_to_die else _CRASH)
+            if work.delivered and not worker.process.has_died():  # else not the answer's doing: once more
+                work.fail(self._timeout(work) if work.asked_to_die else _CRASH)
             return self._release(worker)
-        if len(reply.values) > before:
-            self._set_deadline(work)
+        if work.watched and len(reply.values) > before:
+            self._start_clock(work)
         return None
 
-    def _late(self, worker: _Worker, now: float) -> _Assignment | None:
-        """A test (or a burst) has reached its deadline by the clock; by its own computing perhaps not."""
+    def _late(self, worker: _Worker, now: float) -> Assignment | None:
+        """A deadline has been reached: the end of the first moment, or of a test's time by the clock."""
         if worker.work is None:
             return None
         work, reply = worker.work, worker.work.reply
-        if not work.one_by_one:
-            work.one_by_one = True
-            return self._release(worker)
+        if not work.watched:
+            self._watch(worker, work)
+            work.deadline = work.started + self._wall(work)
+            return None
         if work.job.kind == "published":
             reply.values.append(TestValue(Outcome.ENDED, text="hang"))
             return self._release(worker, fill=Outcome.ENDED)
-        limit, waited = self.timeout_s * self._share(work), now - work.started
+        limit, waited = self._limit(work), now - work.started
         if waited >= limit * _STARVED:
-            reply.values.append(self._timeout(work))
+            work.fail(self._timeout(work))
             return self._release(worker)
         awake = limit * _COMPUTING if waited >= limit * _ASLEEP_AFTER else 0.0
-        worker.process.kill(worker.serial, most_s=reply.cpu_s + limit * 0.95, least_s=reply.cpu_s + awake)
+        worker.process.end(worker.serial, most_s=reply.cpu_s + limit * 0.95, least_s=reply.cpu_s + awake)
         work.asked_to_die = True
         work.deadline = now + limit * (_ASLEEP_AFTER - 1)
         return None
 
-    def _timeout(self, work: _Assignment) -> TestValue:
-        text = f"no value within {self.timeout_s * self._share(work):.3g} s"
-        work.hurried_until = work.job.end_of_program(len(work.done) + len(work.reply.values))
-        return TestValue(Outcome.TIMEOUT, text=text)
+    def _timeout(self, work: Assignment) -> TestValue:
+        return TestValue(Outcome.TIMEOUT, text=f"no value within {self._limit(work):.3g} s")
 
-    def _release(self, worker: _Worker, fill: Outcome | None = None) -> _Assignment | None:
-        """Take the assignment from the worker, with all results so far; kill the child if it does not end."""
+    def _release(self, worker: _Worker, fill: Outcome | None = None) -> Assignment | None:
+        """Take the assignment from the worker, with all results so far; its child makes way for the next."""
         work = worker.work
         if work is not None:
             work.done.extend(work.reply.values)
+            work.reply.values = []
             if fill is not None:
                 work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
         if worker.channel is not None:
-            finished = work is not None and fill is None and len(work.done) == work.job.size
-            if not finished:
-                worker.process.kill(worker.serial)
-            worker.overdue = time.monotonic() + _GOODBYE_S
-            self._selector.unregister(worker.channel)
+            worker.process.end(worker.serial)
+            del self._owners[worker.channel.fileno()]
+            self._epoll.unregister(worker.channel)  # closing leaves it there while anybody else has it open
             worker.channel.close()
         worker.channel, worker.work = None, None
         return work
@@ -319,13 +257,17 @@ class Sandbox:
             self._replace(worker)
             return
         worker.serial, worker.channel = child
-        worker.overdue = math.inf
-        self._selector.register(worker.channel, selectors.EVENT_READ, (worker, False))
+        self._owners[worker.channel.fileno()] = worker
+        self._epoll.register(worker.channel, _ENDED)
 
     def _start(self) -> _Worker:
         worker = _Worker(self._start_process())
-        self._selector.register(worker.process.control, selectors.EVENT_READ, (worker, True))
+        self._listen(worker)
         return worker
+
+    def _listen(self, worker: _Worker) -> None:
+        self._owners[worker.process.control.fileno()] = worker
+        self._epoll.register(worker.process.control, select.EPOLLIN)
 
     def _start_process(self) -> WorkerProcess:
         return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
@@ -342,11 +284,11 @@ class Sandbox:
                 f"{self._deaths} workers of the sandbox have died, which no answer can cause: is "
                 f"the machine out of memory? The last one's words: {worker.process.last_words() or 'none'}"
             )
-        self._selector.unregister(worker.process.control)
+        del self._owners[worker.process.control.fileno()]
         worker.process.close()
         worker.process = self._start_process()
-        worker.serial, worker.overdue = 0, math.inf  # the new one counts its children from 1 again
-        self._selector.register(worker.process.control, selectors.EVENT_READ, (worker, True))
+        worker.serial = 0  # the new one counts its children from 1 again
+        self._listen(worker)
         layers = worker.process.layers()
         if tuple(layers) != self.layers:
             raise SandboxError(

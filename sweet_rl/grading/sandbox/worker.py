@@ -15,12 +15,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import SandboxError
+from sweet_rl.grading.sandbox.bootstrap import first_message, start_code
 from sweet_rl.grading.sandbox.guest.zygote import LENGTH, REQUEST
 
-_START = (
-    "import socket, sys; sys.path.insert(0, {package!r}); import guest.zygote as zygote;"
-    "zygote.main(socket.socket(fileno={descriptor}), {settings!r})"
-)
 _START_TIMEOUT_S = 60.0
 
 
@@ -77,10 +74,9 @@ class WorkerProcess:
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
         }
-        code = _START.format(package=str(Path(__file__).parent), descriptor=inner.fileno(), settings=settings)
         try:
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-S", "-s", "-P", "-B", "-c", code],
+                [sys.executable, "-S", "-s", "-P", "-B", "-c", start_code(inner.fileno())],
                 env={
                     "PYTHONHASHSEED": "0",
                     "LD_BIND_NOW": "1",
@@ -95,6 +91,8 @@ class WorkerProcess:
             )
         finally:
             inner.close()
+        with contextlib.suppress(OSError):  # it has ended already: `layers` says what it said
+            self.control.send(first_message(settings))
 
     def layers(self) -> list[str]:
         """The protection that is active inside; waits until the worker is up.
@@ -123,8 +121,8 @@ class WorkerProcess:
         (serial,) = LENGTH.unpack(message)
         return serial, socket.socket(fileno=descriptors[0])
 
-    def kill(self, serial: int, *, most_s: float = 0.0, least_s: float = 0.0) -> None:
-        """Kill that child if it has computed for `most_s` or more, or for less than `least_s`."""
+    def end(self, serial: int, *, most_s: float = 0.0, least_s: float = 0.0) -> None:
+        """End that child, for the next one, if it has computed `most_s` or more or less than `least_s`."""
         with contextlib.suppress(OSError, struct.error):
             self.control.send(REQUEST.pack(serial, most_s, least_s))
 

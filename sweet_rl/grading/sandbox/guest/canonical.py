@@ -43,8 +43,10 @@ def _encode(value: Any, depth: int) -> bytes:
     """
     if depth > MAX_DEPTH:
         raise NotPlainData("nested too deeply")
-    kinds = type(value).__mro__
-    for kind in kinds:
+    encode = _ENCODERS.get(type(value))  # nearly always, and this runs for every item of every value
+    if encode is not None:
+        return encode(value, depth + 1)
+    for kind in type(value).__mro__:
         encode = _ENCODERS.get(kind)
         if encode is not None:
             return encode(value, depth + 1)
@@ -55,7 +57,7 @@ def _encode(value: Any, depth: int) -> bytes:
 
 
 def _pack(tag: bytes, parts: list[bytes]) -> bytes:
-    return tag + b"%d:" % len(parts) + b"".join(b"%d:" % len(part) + part for part in parts)
+    return tag + b"%d:" % len(parts) + b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
 def _encode_none(_: None, __: int) -> bytes:
@@ -181,6 +183,7 @@ _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
     type(None): _encode_none,
     str: _encode_str,
     int: _encode_int,
+    bool: _encode_int,
     float: _encode_float,
     list: _encode_list,
     dict: _encode_dict,

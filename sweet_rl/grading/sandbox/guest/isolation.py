@@ -157,17 +157,36 @@ def restrict_files(readable: list[str]) -> bool:
     return True
 
 
-def limit_resources(memory_bytes: int, cpu_s: int) -> None:
-    """Bounds that hold for the process that calls this, and that it cannot raise again."""
-    for what, most in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_NPROC, 64),
-        (resource.RLIMIT_MEMLOCK, 0),
-    ):
-        _, hard = resource.getrlimit(what)
-        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (bound, bound))
+Limit = tuple[int, tuple[int, int]]
+"""What `setrlimit` takes."""
+
+
+def limit_resources(limits: Iterable[Limit]) -> None:
+    """Set bounds on the process that calls this, which it cannot raise again."""
+    for what, bounds in limits:
+        resource.setrlimit(what, bounds)
+
+
+def inherited_limits(memory_bytes: int) -> list[Limit]:
+    """Bounds that a worker can live with itself, and that its children have from it."""
+    return [
+        _limit(resource.RLIMIT_AS, memory_bytes),
+        _limit(resource.RLIMIT_CORE, 0),
+        _limit(resource.RLIMIT_NOFILE, 64),
+        _limit(resource.RLIMIT_MEMLOCK, 0),
+    ]
+
+
+def limits_of_a_child(cpu_s: int) -> list[Limit]:
+    """Bounds for a child only: a worker computes for longer, complains into a file, and forks."""
+    return [
+        _limit(resource.RLIMIT_CPU, cpu_s),
+        _limit(resource.RLIMIT_FSIZE, 0),
+        _limit(resource.RLIMIT_NPROC, 64),
+    ]
+
+
+def _limit(what: int, most: int) -> Limit:
+    _, hard = resource.getrlimit(what)
+    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    return what, (bound, bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
@@ -28,6 +29,17 @@ def call(name: str, *arguments: Any) -> int:
     if function is None:
         raise OSError(f"{name}: not offered by this system")
     return _checked(name, function(*arguments))
+
+
+def prepared(name: str, *arguments: Any) -> Callable[[], None]:
+    """The same call for later, which then takes few steps; numbers are passed as machine words."""
+    function, words = getattr(_libc, name), tuple(map(_word, arguments))
+
+    def make() -> None:
+        if function(*words) == -1:
+            _checked(name, -1)
+
+    return make
 
 
 def syscall(name: str, number: int, *arguments: Any) -> int:

@@ -6,6 +6,7 @@ may be patched, killed or lied to by that code; all it can achieve is a wrong va
 
 from __future__ import annotations
 
+import _thread
 import builtins
 import signal
 import sys
@@ -29,6 +30,15 @@ PLAIN = "_plain_"
 
 Test = CodeType | str
 """An expression, compiled; as text where it cannot be compiled, so that evaluating it says why."""
+
+
+def traces() -> tuple[Any, ...]:
+    """What a program could leave to the next one without meaning to; equal before and after one that has not.
+
+    Builtins, modules, threads, how deep calls may go. No protection: a program that wants to can hide more.
+    """
+    modules, threads = len(sys.modules) - (MODULE in sys.modules), _thread._count()  # noqa: SLF001 - no other way
+    return vars(builtins) == _BUILTINS, modules, threads, sys.getrecursionlimit()
 
 
 class Result(NamedTuple):

@@ -11,7 +11,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import libc
 
@@ -46,7 +46,7 @@ _ALLOWED = {  # name: (number on x86_64, number on aarch64)
 }  # fmt: skip
 
 _WORKERS_OWN = {
-    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211), "pidfd_open": (434, 434),
+    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211),
     "prctl": (157, 167),
 }  # fmt: skip
 
@@ -66,6 +66,9 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
 _KILL, _ALLOW = 0x80000000, 0x7FFF0000
 _EPERM, _ENOSYS, _EACCES = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS, errno.EACCES))
+
+_READ_BY_THE_KERNEL: list[Any] = []
+"""Filters, which must stay where they are for as long as somebody may load them."""
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
@@ -98,13 +101,11 @@ def prepare() -> Filters:
 def _loader(program: list[_Instruction]) -> Callable[[], None]:
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
+    _READ_BY_THE_KERNEL.append(buffer)  # the header has its address, which keeps nothing alive
     header = struct.pack("@HP", len(program), ctypes.addressof(buffer))
-    kept_alive = buffer, ctypes.create_string_buffer(header, len(header))
-
-    def load() -> None:
-        libc.prctl(libc.PR_SET_SECCOMP, 2, kept_alive[1])
-
-    return load
+    return libc.prepared(
+        "prctl", libc.PR_SET_SECCOMP, 2, ctypes.create_string_buffer(header, len(header)), 0, 0
+    )
 
 
 def _long_program(column: int, architecture: int) -> list[_Instruction]:

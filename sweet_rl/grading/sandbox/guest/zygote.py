@@ -4,37 +4,46 @@ The zygote never sees a job: the child reads it from a channel of its own, so th
 in inherited memory. The zygote only forks, kills on request, and cleans up.
 
 Messages: the zygote sends `(serial)` with the channel of a new child attached; it is sent
-`(serial, most_s, least_s)`: kill that child if it has computed for `most_s` or more, or for less than
-`least_s`.
-Child and outside speak as `_read_job` and `_pack` show.
+`(serial, most_s, least_s)`: end that child, and fork the next one, if it has computed for `most_s` or more,
+or for less than `least_s`. Child and outside speak as `_read_job` and `_pack` show.
+
+What is between the fork and the job is written to touch few pages: in a forked interpreter each one is a copy
+to be made, and copies are most of what an answer costs.
 """
 
 from __future__ import annotations
 
+import _socket  # its sockets ask the kernel nothing when they are made
 import gc
 import marshal
 import os
-import select
+import resource
 import signal
-import socket
 import struct
 import sys
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import isolation, seccomp
-from .programs import ENDED, Result, run_fixed, run_published
+from .programs import ENDED, MEMORY, Result, run_fixed, run_published, traces
 
 REQUEST = struct.Struct("<Idd")
 RESULT = struct.Struct("<IBdII")
 LENGTH = struct.Struct("<I")
 
-_BURST_CPU_S = 0.02
-"""Results are held back for so long, so that a quick job sends one message."""
+_DESCRIPTOR = struct.Struct("i")
 
 
-def main(control: socket.socket, settings: dict[str, Any]) -> None:
+class _Doors(NamedTuple):
+    """What a child closes behind itself."""
+
+    limits: list[isolation.Limit]
+    filters: seccomp.Filters | None
+    alone: bool  # its parent is process 1 of its own namespace, may kill everybody else and takes all with it
+
+
+def main(control: _socket.socket, settings: dict[str, Any]) -> None:
     """Isolate, report the layers that are active, and serve children until the other end closes.
 
     Args:
@@ -63,71 +72,54 @@ def main(control: socket.socket, settings: dict[str, Any]) -> None:
         filters.restrict_worker()
         layers.append("seccomp")
     sys.path[:] = settings["path"]
+    isolation.limit_resources(isolation.inherited_limits(settings["memory_bytes"]))
+    doors = _Doors(isolation.limits_of_a_child(settings["cpu_s"]), filters, "process" in layers)
     gc.collect()
     gc.freeze()
     control.send(marshal.dumps([*layers, "rlimits"]))
-    _Zygote(control, settings, filters, alone="process" in layers).serve()
+    _serve(control, doors)
 
 
-class _Zygote:
-    def __init__(
-        self,
-        control: socket.socket,
-        settings: dict[str, Any],
-        filters: seccomp.Filters | None,
-        *,
-        alone: bool,
-    ) -> None:
-        self._control, self._settings, self._filters = control, settings, filters
-        self._alone = alone  # process 1 of its own namespace: may kill everybody else
-        self._serial = 0
-
-    def serve(self) -> None:
-        while True:
-            self._serial += 1
-            outer, inner = socket.socketpair()
-            child = os.fork()
-            if child == 0:
-                self._control.close()
-                outer.close()
-                _be_child(inner, self._settings, self._filters)
-            inner.close()
-            socket.send_fds(self._control, [LENGTH.pack(self._serial)], [outer.fileno()])
+def _serve(control: _socket.socket, doors: _Doors) -> None:
+    """One child after the other."""
+    serial = 0
+    while True:
+        serial += 1
+        outer, inner = _socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            control.close()
             outer.close()
-            try:
-                self._watch(child)
-            finally:
-                self._clean_up(child)
+            _be_child(inner, doors)
+        inner.close()
+        attached = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _DESCRIPTOR.pack(outer.fileno()))
+        control.sendmsg([LENGTH.pack(serial)], [attached])
+        outer.close()
+        while not _is_over(control.recv(REQUEST.size), serial, child):
+            pass
+        _clean_up(child, doors.alone)
 
-    def _watch(self, child: int) -> None:
-        """Until the child has ended; kill it when asked to."""
-        ended = os.pidfd_open(child)
-        try:
-            while True:
-                ready, _, _ = select.select([ended, self._control.fileno()], [], [])
-                if ended in ready:
-                    return
-                request = self._control.recv(REQUEST.size)
-                if not request:
-                    os.kill(child, signal.SIGKILL)
-                    os._exit(0)
-                serial, most_s, least_s = REQUEST.unpack(request)
-                if serial == self._serial and not least_s <= _cpu_seconds(child) < most_s:
-                    os.kill(child, signal.SIGKILL)
-        finally:
-            os.close(ended)
 
-    def _clean_up(self, child: int) -> None:
-        if self._alone:
-            with suppress(ProcessLookupError):
+def _is_over(request: bytes, serial: int, child: int) -> bool:
+    """Whether the request means this child, and now. Does not return when nobody is there to ask any more."""
+    if not request:
+        os.kill(child, signal.SIGKILL)
+        os._exit(0)
+    meant, most_s, least_s = REQUEST.unpack(request)
+    return bool(meant == serial and (most_s == 0 or not least_s <= _cpu_seconds(child) < most_s))
+
+
+def _clean_up(child: int, alone: bool) -> None:
+    """Kill the child and whatever it may have left, and let nothing of it remain."""
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    try:
+        while alone:  # all orphans of the namespace are ours
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 os.kill(-1, signal.SIGKILL)
-        os.waitpid(child, 0)
-        while self._alone:
-            try:
-                if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                    return
-            except ChildProcessError:
-                return
+                os.waitpid(-1, 0)
+    except ChildProcessError:
+        return
 
 
 def _cpu_seconds(process: int) -> float:
@@ -138,62 +130,62 @@ def _cpu_seconds(process: int) -> float:
         return 0.0
 
 
-def _be_child(channel: socket.socket, settings: dict[str, Any], filters: seccomp.Filters | None) -> None:
+def _be_child(channel: _socket.socket, doors: _Doors) -> None:
     """Lock the door, read one job, run it, end. Never returns."""
     status = 1
     try:
-        isolation.die_with_parent()
+        if not doors.alone:
+            isolation.die_with_parent()
         os.dup2(1, 2)  # the worker's own complaints go to a file, an answer's go nowhere
-        isolation.limit_resources(settings["memory_bytes"], settings["cpu_s"])
-        if filters is not None:
-            filters.restrict_child()
+        for what, bounds in doors.limits:
+            resource.setrlimit(what, bounds)
+        if doors.filters is not None:
+            doors.filters.restrict_child()
         _run(channel, _read_job(channel))
+        channel.close()  # which says that this is all, before the process has been taken down
         status = 0
     finally:
         os._exit(status)
 
 
-def _read_job(channel: socket.socket) -> dict[str, Any]:
-    (length,) = LENGTH.unpack(_receive(channel, LENGTH.size))
-    job: dict[str, Any] = marshal.loads(_receive(channel, length))  # noqa: S302 - it comes from outside, from us
+def _read_job(channel: _socket.socket) -> dict[str, Any]:
+    length = channel.recv(LENGTH.size)
+    if not length:
+        os._exit(0)  # nobody wants anything from this child
+    # all at once; of us, from outside
+    job: dict[str, Any] = marshal.loads(channel.recv(LENGTH.unpack(length)[0], _socket.MSG_WAITALL))  # noqa: S302
     return job
 
 
-def _receive(channel: socket.socket, length: int) -> bytes:
-    parts = []
-    while length:
-        part = channel.recv(min(length, 1 << 20))
-        if not part:
-            os._exit(0)  # nobody wants anything from this child
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+def _run(channel: _socket.socket, job: dict[str, Any]) -> None:
+    """All programs of the job from test number `first` on; each result is sent as soon as it is known.
 
-
-def _run(channel: socket.socket, job: dict[str, Any]) -> None:
-    """All programs of the job from test number `first` on; results all at once, or one by one when slow."""
-    number, first, waiting = 0, job["first"], []
-    now = time.process_time
-    send, one_by_one = channel.sendall, job["one_by_one"]
+    Ends early where a program has left something that the next one would notice: that one gets a fresh child.
+    """
+    start, first, several = 0, job["first"], len(job["programs"]) > 1
+    send, now = channel.sendall, time.process_time
+    before, short_of_memory = traces() if several else None, False
     for program in job["programs"]:
         expressions = program["expressions"]
-        count = len(expressions)
-        skip = min(max(first - number, 0), count)
-        if job["kind"] == "fixed":
-            results = run_fixed(program["source"], expressions, program["own_names"], skip)
-        else:
-            results = run_published(
-                program["reference"], program["source"], expressions, job["timeout_s"], skip
-            )
-        for offset, result in enumerate(results, start=number + skip):
-            waiting.append(_pack(offset, result, now()))
-            if one_by_one or now() > _BURST_CPU_S:
-                send(b"".join(waiting))
-                waiting.clear()
-            if result.outcome == ENDED:
-                break
-        number += count
-    send(b"".join(waiting))
+        end = start + len(expressions)
+        if first < end:
+            if first < start and (short_of_memory or traces() != before):
+                return
+            number = max(first, start)
+            skip = number - start
+            if job["kind"] == "fixed":
+                results = run_fixed(program["source"], expressions, program["own_names"], skip)
+            else:
+                results = run_published(
+                    program["reference"], program["source"], expressions, job["timeout_s"], skip
+                )
+            for result in results:
+                send(_pack(number, result, now()))
+                if result.outcome == ENDED:
+                    return
+                short_of_memory = short_of_memory or result.outcome == MEMORY
+                number += 1
+        start = end
 
 
 def _pack(number: int, result: Result, cpu_s: float) -> bytes:

@@ -1,0 +1,114 @@
+"""Jobs on their way through the workers: what is still to be done of each, and the results in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sweet_rl.grading.sandbox.jobs import Job, Outcome, Reply, TestValue
+
+_LOOKAHEAD = 2048  # jobs begun before the oldest unfinished one, which may hang for seconds
+
+
+@dataclass(slots=True)
+class Assignment:
+    """A job on its way through one or more children.
+
+    Args:
+        number: its place among all jobs.
+        done: results of earlier children.
+        reply: what the present child has said.
+        hurried_until: tests before this number get less time: one of their program has used up its own.
+        watched: whether each result is looked at when it comes, and no longer all of them at the end.
+        delivered: whether a child has got it.
+        started: when the present test, or the job, was begun, in seconds of the monotonic clock.
+        deadline: when to do something about it.
+        asked_to_die: the deadline has passed once, and the worker has been asked to judge.
+    """
+
+    number: int
+    job: Job
+    done: list[TestValue] = field(default_factory=list)
+    reply: Reply = field(default_factory=lambda: Reply(0, 0))
+    hurried_until: int = 0
+    watched: bool = False
+    delivered: bool = False
+    started: float = 0.0
+    deadline: float = 0.0
+    asked_to_die: bool = False
+
+    @property
+    def next_test(self) -> int:
+        """Number of the test that the child is at."""
+        return len(self.done) + len(self.reply.values)
+
+    def is_hurried(self) -> bool:
+        """Whether the present test gets less time."""
+        return self.next_test < self.hurried_until
+
+    def fail(self, value: TestValue) -> None:
+        """Set the present test's result, for which the child is to blame.
+
+        Or whoever was in the child before: a program that was not the first one there is run again, alone.
+        """
+        program = self.job.program_of(self.next_test)
+        if program.start > self.reply.first:
+            del self.reply.values[program.start - self.reply.first :]
+            return
+        if value.outcome is Outcome.TIMEOUT:
+            self.hurried_until = program.stop
+        self.reply.values.append(value)
+
+    def withdraw_crowded(self) -> bool:
+        """Take back what ran out of memory behind other programs in the same child: it is run again."""
+        if len(self.job.programs) == 1:
+            return False
+        for number, value in enumerate(self.reply.values, start=self.reply.first):
+            if value.outcome is Outcome.MEMORY:
+                program = self.job.program_of(number)
+                if program.start > self.reply.first:
+                    del self.reply.values[program.start - self.reply.first :]
+                    return True
+        return False
+
+
+class JobQueue:
+    """Hands out jobs to workers that are free, and their results in the order of the jobs."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._jobs = enumerate(jobs)
+        self._unfinished: deque[Assignment] = deque()
+        self._finished: dict[int, list[TestValue]] = {}
+        self._begun = self._yielded = 0
+        self._exhausted = False
+
+    def next(self) -> Assignment | None:
+        """What a free worker should do: first what another child has left undone."""
+        if self._unfinished:
+            return self._unfinished.popleft()
+        if self._exhausted or self._begun - self._yielded >= _LOOKAHEAD:
+            return None
+        number, job = next(self._jobs, (-1, None))
+        if job is None:
+            self._exhausted = True
+            return None
+        self._begun += 1
+        return Assignment(number, job)
+
+    def take_back(self, work: Assignment) -> None:
+        """A child is through with this one: with all of its tests, or not."""
+        if len(work.done) == work.job.size:
+            self._finished[work.number] = work.done
+        else:
+            self._unfinished.append(work)
+
+    def results(self) -> Iterator[list[TestValue]]:
+        """The results that are next in order and known."""
+        while self._yielded in self._finished:
+            self._yielded += 1
+            yield self._finished.pop(self._yielded - 1)
+
+    def is_done(self) -> bool:
+        """Whether every job has been begun and its results have been taken."""
+        return self._exhausted and self._yielded == self._begun
