@@ -1,6 +1,6 @@
 """What runs on the other side: a warm worker, the walls around it, and the answers themselves.
 
-A worker gets this package as compiled code, under the bare name `guest` (`sandbox.bootstrap`), without the rest
-of the library, so that nothing of it is in the memory of a process in which an answer runs. Hence: standard
-library only, relative imports only, and few of them: every page that a worker has costs time in every fork.
+A worker gets this package as code, under the bare name `guest` (`sandbox.bootstrap`), without the rest of the
+library, of which nothing is then in the memory of a process in which an answer runs. Hence: standard library
+only, relative imports only, and few of them: every page that a worker has costs time in every fork.
 """
