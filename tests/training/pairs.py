@@ -3,7 +3,22 @@
 import json
 import random
 
-WORDS = ["list", "of", "numbers", "total", "prices", "discount", "empty", "zero", "sum", "return", "what", "should", "it", "give"]
+WORDS = [
+    "list",
+    "of",
+    "numbers",
+    "total",
+    "prices",
+    "discount",
+    "empty",
+    "zero",
+    "sum",
+    "return",
+    "what",
+    "should",
+    "it",
+    "give",
+]
 
 
 def turn(role, text):
