@@ -6,19 +6,20 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING
 
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import check_placeholders, load_prompt
-from sweet_rl.types import Json, Task
+from sweet_rl.types import Json, Observation, Task, derive_seed
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 
-SCRIPTED_AGENTS = ("oracle", "constant", "questioner")
+SCRIPTED_AGENTS = ("oracle", "constant", "questioner", "expert")
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
 AGENT_PROMPT = "llm_agent_code_prompt.txt"
 USER_PROMPT = "human_simulator_code_prompt.txt"
@@ -214,6 +215,8 @@ def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: st
                 f"got {flags.num_questions}."
             )
         return scripted.QuestionerPolicy(system_prompt=system_prompt, num_questions=flags.num_questions)
+    if flags.model == "expert":
+        return scripted.TeacherPolicy(_expert(flags), system_prompt=system_prompt)
     if flags.model == "oracle":
         answers = {task.task_id: task.ground_truth for task in tasks}
         return scripted.OraclePolicy(answers, system_prompt=system_prompt)
@@ -224,6 +227,16 @@ def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: st
         outputs = reference_outputs(tasks, sandbox)
     answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in tasks}
     return scripted.ConstantPolicy(answers, system_prompt=system_prompt)
+
+
+def _expert(flags: AgentFlags) -> Callable[[Observation], str]:
+    from sweet_rl.tasks.mini import expert
+
+    def say(observation: Observation) -> str:
+        rng = Random(derive_seed(flags.seed, observation.seed, observation.turn))
+        return expert.say(observation.messages, rng, max_steps=flags.max_steps)
+
+    return say
 
 
 def _retry(flags: UserFlags | AgentFlags) -> RetryPolicy:

@@ -62,7 +62,7 @@ def simulate_interactions(
     Args:
         input_path: tasks: a ColBench .jsonl file, mini:test or mini:train (embedded), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
-        agent_model: oracle, constant or questioner (scripted agents: ceiling, floor, template questions), or a model: a folder, a hub name, or the name under which a server offers it.
+        agent_model: oracle, constant, questioner or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), or a model: a folder, a hub name, or the name under which a server offers it.
         env_model: who plays the human: auto (the first model that the server offers), the server's name for a model, or scripted: no model, in process unless a server is named.
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.

@@ -5,7 +5,7 @@ They bound what a model can score on a set of tasks, and let the whole pipeline 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sweet_rl.chat import PlainChat, with_system
 from sweet_rl.errors import UsageError
@@ -55,6 +55,24 @@ class OraclePolicy(_ScriptedPolicy):
                 "give it the answers of exactly the tasks that are played."
             )
         return _answer(self._answers[observation.task_id])
+
+
+class TeacherPolicy(_ScriptedPolicy):
+    """Says what a function of the observation says: a world's own scripted player.
+
+    Args:
+        say: the next turn's text; deterministic in the observation.
+        system_prompt: recorded as part of the input; changes nothing else.
+    """
+
+    name = "expert"
+
+    def __init__(self, say: Callable[[Observation], str], *, system_prompt: str = "") -> None:
+        super().__init__(system_prompt)
+        self._teach = say
+
+    def _say(self, observation: Observation) -> str:
+        return self._teach(observation)
 
 
 class ConstantPolicy(OraclePolicy):

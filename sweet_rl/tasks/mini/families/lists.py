@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from sweet_rl.tasks.mini.family import Problem
+from sweet_rl.tasks.mini.problem import Problem
 
 _RESULTS = (
     ("match_points", "throws", "throw", "points"),
