@@ -98,6 +98,8 @@ class Sandbox:
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.close()
+            worker.process.hang_up()
+        for worker in self._workers:
             worker.process.close()
         self._workers.clear()
         self._owners.clear()

@@ -142,9 +142,13 @@ class WorkerProcess:
             return self._said.read().decode("utf-8", "replace").strip()[-500:]
         return ""
 
+    def hang_up(self) -> None:
+        """Let the worker end, without waiting for that."""
+        self.control.close()
+
     def close(self) -> None:
         """End the worker and everything that it has forked."""
-        self.control.close()
+        self.hang_up()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
