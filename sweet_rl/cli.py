@@ -29,6 +29,7 @@ COMMANDS = {
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
     "generate_tasks": "Write tasks of the embedded mini benchmark as a ColBench file.",
+    "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`."""

@@ -58,6 +58,11 @@ def easy(rng: Random) -> Problem:
     return _problem(rng, charged, f"They are {charged[0]} and {charged[1]}.\n")
 
 
+def uniform(rng: Random) -> Problem:
+    """A problem in which any two extras are charged for, and nobody says which: no world, but a school."""
+    return _problem(rng, rng.sample(EXTRAS, CHARGED))
+
+
 def question(extra: str) -> str:
     """How an agent asks about an extra."""
     return f"Do you charge for {extra}?"

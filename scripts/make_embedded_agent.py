@@ -1,0 +1,6 @@
+"""Train the embedded agent of the mini worlds from nothing. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("make_embedded_agent")

@@ -1,0 +1,32 @@
+"""The embedded agent, or a sister of it with another seed, from nothing."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+
+
+def make_embedded_agent(
+    output_dir: str, *, seed: int = 0, overwrite: bool = False, quiet: bool = False
+) -> None:
+    """Train the embedded agent from nothing: a tiny Llama that can play the mini worlds.
+
+    It reads drills, then dialogues of a noisy teacher with the scripted human; nothing it reads shows which
+    extras are usual (docs/mini.md). Takes a few minutes on a CPU. The packaged agent is the one of seed 0.
+
+    Args:
+        output_dir: folder for the model and its tokenizer.
+        seed: another seed gives other weights, taught by other dialogues.
+        overwrite: write into a folder that holds a model already.
+        quiet: no progress bar.
+    """
+    from pathlib import Path
+
+    from sweet_rl.prompts import load_prompt
+
+    folder = Path(output_dir)
+    if (folder / "config.json").exists() and not overwrite:
+        raise UsageError(f"{output_dir!r} holds a model already; pass --overwrite or choose another folder.")
+    from sweet_rl.embedded.warm_start import make_agent
+
+    make_agent(folder, load_prompt("llm_agent_mini_prompt"), seed=seed, quiet=quiet)
+    print(f"The agent is in {folder}")

@@ -1,0 +1,301 @@
+"""Chains of stages for the mini study: SWEET-RL, its ablations and its rivals, all from the same dialogues.
+
+A chain is a list of stage calls that follow each other; chains of one round do not wait for each other. Every
+call is what a person would type (`Call.command`); `sweet_rl.commands.study` runs them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Flags = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One stage with its arguments; `output` is what it makes."""
+
+    stage: str
+    output: Path
+    positional: tuple[str, ...] = ()
+    flags: Flags = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        """The line that does the same by hand."""
+        words = ["sweet-rl", self.stage, *self.positional]
+        for name, value in self.flags.items():
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Calls that follow each other, under one name."""
+
+    name: str
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a study is made of. The defaults are those of the demo; they were chosen on `mini:dev`.
+
+    `turns_fraction` is the part of the dialogues whose turns are sampled anew; `threads` those of one stage.
+    """
+
+    folder: Path
+    agent: str
+    human: str
+    seed: int = 0
+    world: str = "usual"
+    train_tasks: int = 600
+    repeats: int = 4
+    test_split: str = "test"
+    test_tasks: int = 500
+    candidates: int = 16
+    turns_fraction: float = 0.1
+    pairs_per_turn: int = 4
+
+    def path(self, name: str) -> Path:
+        """A file or folder of the study."""
+        return self.folder / name
+
+    @property
+    def dialogues(self) -> Path:
+        """The offline data: what every method learns from."""
+        return self.path("offline.jsonl")
+
+
+TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
+"""Flags of every training here."""
+
+CRITIC = {"learning_rate": 1e-4, "max_epochs": 2}
+POLICY = {"learning_rate": 1e-4, "nll_loss_coef": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Sweet:
+    """One way of SWEET-RL: which critic, and how its scores are taken."""
+
+    name: str
+    critic: str
+    advantage: str = "released"
+    hidden: bool = True
+    mean: bool = True
+
+
+SWEETS = (
+    Sweet("sweet", "critic"),
+    Sweet("sweet_paper", "critic", advantage="paper"),
+    Sweet("sweet_no_hidden", "critic_no_hidden", hidden=False),
+    Sweet("sweet_no_normalisation", "critic_no_normalisation", mean=False),
+)
+
+
+def data(study: Study) -> Chain:
+    """The offline dialogues of the agent, graded, and the pairs of whole dialogues."""
+    return Chain(
+        "offline data",
+        (
+            *_tasks(study),
+            _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
+            Call(
+                "evaluate_code",
+                study.path("pairs.jsonl"),
+                (str(study.dialogues),),
+                {
+                    "k": study.repeats,
+                    "preference_path": study.path("pairs.jsonl"),
+                    "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
+                    "quiet": True,
+                },
+            ),
+        ),
+    )
+
+
+def first_round(study: Study) -> list[Chain]:
+    """What needs the offline data only: critics, candidates, the rivals, the agent as it is."""
+    return [
+        Chain("critic", (_critic(study, "critic", hidden=True, mean=True),)),
+        Chain("candidates", (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),)),
+        Chain("critic_no_hidden", (_critic(study, "critic_no_hidden", hidden=False, mean=True),)),
+        Chain(
+            "critic_no_normalisation", (_critic(study, "critic_no_normalisation", hidden=True, mean=False),)
+        ),
+        Chain("dpo", (_dialogue_dpo(study), *_measure(study, "dpo", str(study.path("dpo"))))),
+        Chain("rft", (_rejection(study), *_measure(study, "rft", str(study.path("rft"))))),
+        Chain("warm_start", _measure(study, "warm_start", study.agent)),
+    ]
+
+
+def second_round(study: Study) -> list[Chain]:
+    """What needs a critic and the candidates: one chain for each way of SWEET-RL."""
+    return [Chain(way.name, _sweet(study, way)) for way in SWEETS]
+
+
+def third_round(study: Study) -> list[Chain]:
+    """Some test dialogues of the agent before and after, with the critic's view of every turn."""
+    return [
+        Chain(f"{name}, seen by the critic", _looked_at(study, name, model))
+        for name, model in (("warm_start", study.agent), ("sweet", str(study.path("sweet"))))
+    ]
+
+
+def _looked_at(study: Study, name: str, model: str) -> tuple[Call, Call]:
+    sampled, ranked = f"{name}.seen.sampled.jsonl", study.path(f"{name}.seen.jsonl")
+    fraction = min(1.0, 24 / study.test_tasks)
+    return (
+        _sample(study, model, study.path(f"{name}.test.jsonl"), sampled, fraction),
+        Call(
+            "rank_best_of_n",
+            ranked,
+            (str(study.path(sampled)), str(ranked), str(study.path("critic"))),
+            {"reference_model": study.agent, "to_continue": True, "quiet": True},
+        ),
+    )
+
+
+def _tasks(study: Study) -> tuple[Call, ...]:
+    return tuple(
+        Call(
+            "generate_tasks",
+            study.path(f"{name}.jsonl"),
+            (str(study.path(f"{name}.jsonl")),),
+            {
+                "source": f"mini:{study.world}:{split}",
+                "num_tasks": number,
+                "seed": study.seed,
+                "overwrite": True,
+            },
+        )
+        for name, split, number in (
+            ("train", "train", study.train_tasks),
+            ("test", study.test_split, study.test_tasks),
+        )
+    )
+
+
+def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int) -> Call:
+    return Call(
+        "simulate_interactions",
+        output,
+        (str(tasks), str(output)),
+        {
+            "agent_model": model,
+            "agent_prompt_path": "llm_agent_mini_prompt",
+            "env_model": "scripted",
+            "env_base_url": study.human,
+            "best_of_n": repeats,
+            "max_steps": 6,
+            "max_tokens": 48,
+            "batch_size": 256,
+            "max_batch": 256,
+            "seed": study.seed,
+            "to_continue": True,
+            "quiet": True,
+        },
+    )
+
+
+def _measure(study: Study, name: str, model: str) -> tuple[Call, Call]:
+    """The agent on the test tasks, graded."""
+    output = study.path(f"{name}.test.jsonl")
+    return (
+        _simulate(study, model, study.path("test.jsonl"), output, 1),
+        Call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), {"quiet": True}),
+    )
+
+
+def _train(study: Study, name: str, pairs: str, flags: Flags) -> Call:
+    return Call(
+        "train_dpo",
+        study.path(name),
+        flags={
+            "pretrain": study.agent,
+            "dataset": study.path(pairs),
+            "save_path": study.path(name),
+            "seed": study.seed,
+            **TRAIN,
+            **flags,
+        },
+    )
+
+
+def _critic(study: Study, name: str, *, hidden: bool, mean: bool) -> Call:
+    pairs = "pairs_hidden.jsonl" if hidden else "pairs.jsonl"
+    return _train(study, name, pairs, CRITIC | {"mean_log_prob": "trajectory" if mean else "none"})
+
+
+def _dialogue_dpo(study: Study) -> Call:
+    """Multi-turn DPO on pairs of whole dialogues."""
+    flags = {"learning_rate": 1e-4, "nll_loss_coef": 0.3, "max_epochs": 2}
+    return _train(study, "dpo", "pairs.jsonl", flags)
+
+
+def _rejection(study: Study) -> Call:
+    """Fine-tuning on the successful dialogues."""
+    return Call(
+        "train_sft",
+        study.path("rft"),
+        flags={
+            "pretrain": study.agent,
+            "dataset": study.dialogues,
+            "min_reward": 1.0,
+            "save_path": study.path("rft"),
+            "seed": study.seed,
+            **TRAIN,
+            "learning_rate": 1e-3,
+            "max_epochs": 2,
+        },
+    )
+
+
+def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float | None = None) -> Call:
+    return Call(
+        "sample_best_of_n",
+        study.path(name),
+        (str(dialogues), str(study.path(name)), model),
+        {
+            "best_of_n": study.candidates,
+            "data_fraction": study.turns_fraction if fraction is None else fraction,
+            "shuffle": fraction is None,
+            "max_tokens": 48,
+            "max_batch": 256,
+            "seed": study.seed,
+            "to_continue": True,
+            "quiet": True,
+        },
+    )
+
+
+def _sweet(study: Study, way: Sweet) -> tuple[Call, ...]:
+    ranked, pairs = study.path(f"{way.name}.ranked.jsonl"), study.path(f"{way.name}.pairs.jsonl")
+    rank: dict[str, Any] = {"to_continue": True, "quiet": True}
+    if way.advantage == "paper":
+        rank |= {"advantage": "paper", "reference_model": study.agent}
+    if not way.hidden:
+        rank["no_use_ground_truth"] = True
+    if not way.mean:
+        rank["use_sum"] = True
+    return (
+        Call(
+            "rank_best_of_n",
+            ranked,
+            (str(study.path("sampled.jsonl")), str(ranked), str(study.path(way.critic))),
+            rank,
+        ),
+        Call(
+            "generate_random_pairs_from_ranks",
+            pairs,
+            (str(ranked), str(pairs)),
+            {"num_pairs": study.pairs_per_turn, "with_replacement": True, "seed": study.seed},
+        ),
+        _train(study, way.name, pairs.name, POLICY),
+        *_measure(study, way.name, str(study.path(way.name))),
+    )

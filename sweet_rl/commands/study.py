@@ -1,0 +1,106 @@
+"""Runs the mini study: chains of stages, two at a time, each stage once; then measures what came of it.
+
+A stage that is done leaves a mark with its command; an interrupted study goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from sweet_rl.commands.recipes import Call, Chain, Study, data, first_round, second_round, third_round
+from sweet_rl.errors import ServiceError
+from sweet_rl.records import replace_file
+from sweet_rl.types import Json
+
+
+def run_study(study: Study, *, jobs: int) -> None:
+    """Run every chain of the study that is not done yet.
+
+    Args:
+        study: what to run.
+        jobs: chains at once, each in a process of its own with one thread.
+
+    Raises:
+        ServiceError: a stage failed; names it, its command and its log.
+    """
+    study.folder.mkdir(parents=True, exist_ok=True)
+    with _workers(jobs) as pool:
+        for chains in rounds(study):
+            running = {pool.submit(_run_chain, chain, study.folder): chain for chain in chains}
+            for finished in as_completed(running):
+                finished.result()
+
+
+def seconds_of(study: Study) -> dict[str, float]:
+    """Wall-clock seconds of every stage that is done, by what it made."""
+    marks = sorted((study.folder / "done").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    return {mark.stem: json.loads(mark.read_text())["seconds"] for mark in marks}
+
+
+@contextlib.contextmanager
+def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that keep torch loaded between stages, with one thread: tiny models want no more."""
+    saved = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")}
+    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _run_chain(chain: Chain, folder: Path) -> None:
+    """In a worker: the calls of a chain that are not done, their output in a log file each."""
+    for call in chain.calls:
+        mark = folder / "done" / f"{call.output.name}.json"
+        if _is_done(mark, call):
+            continue
+        print(f"[{chain.name}] $ {call.command}", flush=True)
+        log = folder / "logs" / f"{call.output.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        started = time.perf_counter()
+        try:
+            _run_call(call, log)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the person wants to know the stage
+            raise ServiceError(
+                f"The stage {call.stage} failed: {error}\nIts command: {call.command}\nIts output: {log}"
+            ) from None
+        seconds = round(time.perf_counter() - started, 2)
+        print(f"[{chain.name}] {call.output.name} after {seconds:.0f} s", flush=True)
+        done: Json = {"command": call.command, "seconds": seconds}
+        replace_file(mark, [json.dumps(done).encode()])
+
+
+def _run_call(call: Call, log: Path) -> None:
+    stage = getattr(importlib.import_module(f"sweet_rl.commands.{call.stage}"), call.stage)
+    flags = {name: str(value) if isinstance(value, Path) else value for name, value in call.flags.items()}
+    if call.output.is_dir():  # a model that was not finished
+        shutil.rmtree(call.output)
+    with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        stage(*call.positional, **flags)
+
+
+def _is_done(mark: Path, call: Call) -> bool:
+    return mark.exists() and json.loads(mark.read_text())["command"] == call.command and call.output.exists()
+
+
+def rounds(study: Study) -> Sequence[Sequence[Chain]]:
+    """All chains; those of a round need what the rounds before it made."""
+    return [data(study)], first_round(study), second_round(study), third_round(study)

@@ -1,0 +1,104 @@
+"""What the embedded agent reads before it plays: texts of the mini worlds, from easy to real.
+
+A large model brings what these texts teach from its pre-training: to copy what it was told, to keep track of
+a dialogue, to make use of a solution that stands before it. None of them shows which extras are usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from sweet_rl.tasks.mini import expert, extras, row_of
+from sweet_rl.tasks.mini.problem import Problem
+from sweet_rl.types import ANSWER_MARKER, Message
+from sweet_rl.users.scripted import ScriptedHuman
+
+MAX_STEPS = 6
+"""Agent turns of an episode in the mini worlds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A dialogue; `solution` stands before it as before the critic's texts, unless it is None."""
+
+    messages: tuple[Message, ...]
+    solution: str | None = None
+
+
+def copying(rng: Random) -> Text:
+    """The person says at once what there is to know; the agent writes it down."""
+    problem, charges = _problem(rng)
+    facts = [f'If "{extra}" is in the extras, the price goes up by {charges[extra]}.' for extra in charges]
+    rng.shuffle(facts)
+    return Text((*(Message("user", fact) for fact in facts), _answer(problem)))
+
+
+def enumerating(rng: Random) -> Text:
+    """The agent asks about every extra, each once, then answers: to keep track of what was asked."""
+    problem, _ = _problem(rng)
+    messages: list[Message] = []
+    for extra in rng.sample(extras.EXTRAS, len(extras.EXTRAS)):
+        messages.append(Message("assistant", extras.question(extra)))
+        messages.append(_reply(problem, "", messages))
+    return Text((*messages, _answer(problem)))
+
+
+def dialogue(rng: Random, *, named: bool = False, with_solution: bool = False) -> Text:
+    """What the noisy teacher and the scripted human say to each other.
+
+    Args:
+        rng: all randomness comes from it.
+        named: of the world `easy`, where the request names the extras.
+        with_solution: put the solution before it.
+    """
+    problem = extras.easy(rng) if named else extras.uniform(rng)
+    request = row_of(problem)["problem_description"]
+    messages = [Message("user", request)]
+    while True:
+        messages.append(Message("assistant", expert.say(messages, rng, max_steps=MAX_STEPS)))
+        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * MAX_STEPS:
+            return Text(tuple(messages), problem.source if with_solution else None)
+        messages.append(_reply(problem, request, messages))
+
+
+def drills(rng: Random) -> Iterator[Text]:
+    """Phase 1: copying and keeping track."""
+    while True:
+        yield copying(rng) if rng.random() < 0.4 else enumerating(rng)
+
+
+def reading(rng: Random) -> Iterator[Text]:
+    """Phase 2: dialogues of both worlds, some after their solution, and further drills."""
+    while True:
+        kind = rng.random()
+        if kind < 0.2:
+            yield next(drills(rng))
+        elif kind < 0.5:
+            yield dialogue(rng, named=True)
+        else:
+            yield dialogue(rng, with_solution=rng.random() < 0.6)
+
+
+def teaching(rng: Random) -> Iterator[Text]:
+    """Phase 3: dialogues as they will be played."""
+    while True:
+        yield dialogue(rng, named=rng.random() < 0.3)
+
+
+def _problem(rng: Random) -> tuple[Problem, dict[str, int]]:
+    problem = extras.uniform(rng)
+    return problem, dict(problem.rules)
+
+
+def _answer(problem: Problem) -> Message:
+    return Message("assistant", f"{ANSWER_MARKER}\n{problem.source}")
+
+
+_HUMAN = ScriptedHuman()
+
+
+def _reply(problem: Problem, request: str, messages: Sequence[Message]) -> Message:
+    dialogue = messages if request else [Message("user", ""), *messages]
+    return Message("user", _HUMAN.answer(request, problem.source, dialogue))
