@@ -23,6 +23,8 @@ COMMANDS = {
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
     "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
+    "train_sft": "Fine-tune a model on what the agent said, in dialogues or in single turns.",
+    "train_reward_model": "Train a critic with a regression head on preference pairs.",
     "sample_best_of_n": "Sample alternatives for every agent turn of graded trajectories.",
     "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",

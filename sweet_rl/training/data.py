@@ -129,13 +129,18 @@ def _pairs(
     for line, row in rows:
         if len(pairs) == settings.max_samples:
             break
-        pairs.append(_pair(row, path, line, settings, render))
+        pairs.append(read_pair(row, path, line, settings, render))
     return pairs
 
 
-def _pair(
-    row: dict[str, Json], path: str, line: int, settings: DataSettings, render: Render | None
+def read_pair(
+    row: dict[str, Json], path: str, line: int, settings: DataSettings, render: Render | None = None
 ) -> PairRow:
+    """One row as a pair.
+
+    Raises:
+        DataError: a side is missing or empty.
+    """
     key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
     asked = row.get(key) if key else None
     before = asked if render is not None and isinstance(asked, list) else []

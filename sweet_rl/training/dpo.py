@@ -1,43 +1,32 @@
-"""A whole run of preference training: data, reference, trainer, files. Prints through `say`."""
+"""Preference training: pairs, the reference's log-probabilities, and the run. Prints through `say`."""
 
 from __future__ import annotations
 
 import gc
 import os
-import random
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from transformers import TrainingArguments, set_seed
+from transformers import set_seed
 
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
-from sweet_rl.training import checkpoints, models
-from sweet_rl.training.arguments import training_arguments, uses_deepspeed
+from sweet_rl.training import models
+from sweet_rl.training.arguments import uses_deepspeed
 from sweet_rl.training.batches import Collator
 from sweet_rl.training.data import Render, read_pairs
 from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder
+from sweet_rl.training.fitting import Rows, Run, Say, begin, check_sizes, fit, hold_out, pad_id, trainable
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import PairLogps, pair_losses
-from sweet_rl.training.metrics import MetricsLog, finite
+from sweet_rl.training.metrics import finite
+from sweet_rl.training.objectives import PreferenceObjective
 from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.reference import Processes, score_pairs
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.sharding import scoring_config
 from sweet_rl.types import Json
-
-Say = Callable[[str], None]
-
-
-class _Parts(NamedTuple):
-    """What training and scoring share."""
-
-    tokenizer: Any
-    pairs: list[EncodedPair]
-    held_out: list[EncodedPair]
-    pad_id: int
 
 
 def evaluate(settings: TrainSettings, say: Say) -> None:
@@ -50,11 +39,12 @@ def evaluate(settings: TrainSettings, say: Say) -> None:
         raise UsageError("--eval_only needs --metrics_path, the .jsonl file for the numbers.")
     if int(os.environ.get("RANK", "0")):
         return  # one process scores; the others of a launcher have nothing to do
-    parts = _prepare(settings, say, hold_out=False)
+    tokenizer = models.load_tokenizers(settings.model)
+    pairs = _pairs(tokenizer, settings, say).pairs
     names = (settings.model.ref_pretrain or settings.model.pretrain, settings.model.pretrain)
-    scores = [_score(name, settings, parts, Processes()) for name in dict.fromkeys(names)]
+    scores = [_score(name, settings, pairs, pad_id(tokenizer)) for name in dict.fromkeys(names)]
     reference, policy = scores[0], scores[-1]
-    at = [pair.index for pair in parts.pairs]
+    at = [pair.index for pair in pairs]
     chosen, rejected = reference[at, :2].T
     losses = pair_losses(PairLogps(*policy[at].T), chosen, rejected, settings.loss)
     columns: dict[str, Any] = {
@@ -87,71 +77,46 @@ def train(settings: TrainSettings, say: Say) -> None:
     Raises:
         SweetRLError: data, models or flags are wrong, or the loss is not a number.
     """
-    arguments = training_arguments(settings)
-    resume = (
-        checkpoints.newest_checkpoint(settings.output.ckpt_path) if settings.output.load_checkpoint else None
-    )
-    processes = Processes(arguments.process_index, arguments.world_size)
-    say = say if processes.rank == 0 else _silent
-    if uses_deepspeed(settings):
-        say(f"DeepSpeed ZeRO-{settings.shards.zero_stage} over {processes.world} processes")
-    parts = _prepare(settings, say, hold_out=True)
-    _check_batches(settings, parts)
-    set_seed(settings.seed)
-    reference, model = _reference_and_policy(settings, parts, processes, arguments)
-    from sweet_rl.training.trainer import DPOTrainer  # noqa: PLC0415 - seconds; after all that can be refused
-
-    trainer = DPOTrainer(
-        model,
-        arguments,
-        settings,
-        pairs=parts.pairs,
-        held_out=parts.held_out,
-        collator=Collator(settings.loss.reduction, parts.pad_id, reference),
-        metrics=MetricsLog(
-            settings.output.metrics_path if processes.rank == 0 else None,
-            after_step=checkpoints.step_of(resume) if resume else 0,
-        ),
-        forward=PairForward(_bare(model), aux_loss=settings.loss.aux_loss_coef > 0),
-    )
-    if resume:
-        say(f"going on from {resume}")
-    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-    if parts.held_out and not (settings.output.eval_steps > 0):
-        shown = trainer.evaluate()
-        say(f"held out: accuracy {shown['eval_acc']:.3f}, loss {shown['eval_loss']:.4f}")
-    save(trainer, parts.tokenizer, settings.output.save_path)
-    say(f"model and tokenizer: {settings.output.save_path}")
-
-
-def save(trainer: Any, tokenizer: Any, folder: Path) -> None:
-    """Model, an adapter merged into it, and tokenizer; files get their names when all are written."""
-    partial = folder / checkpoints.PARTIAL
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    if hasattr(model, "merge_and_unload") and not trainer.is_deepspeed_enabled:
-        model = model.merge_and_unload()
-        if trainer.is_world_process_zero():
-            model.save_pretrained(partial)
-    else:
-        trainer.save_model(str(partial))
-    trainer.accelerator.wait_for_everyone()
-    if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(partial)
-        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody needs
-        for path in partial.iterdir():
-            path.replace(folder / path.name)
-        partial.rmdir()
-    trainer.accelerator.wait_for_everyone()
-
-
-def _prepare(settings: TrainSettings, say: Say, *, hold_out: bool) -> _Parts:
-    data = settings.data
+    run = begin(settings, say)
     tokenizer = models.load_tokenizers(settings.model)
+    rows = pair_rows(tokenizer, settings, run.say)
+    set_seed(settings.seed)
+    reference, model = _reference_and_policy(run, rows)
+    fit(
+        run,
+        model,
+        rows,
+        collator=Collator(settings.loss.reduction, rows.pad_id, reference),
+        objective=lambda bare: PreferenceObjective(bare, settings.loss),
+    )
+
+
+def pair_rows(tokenizer: Any, settings: TrainSettings, say: Say) -> Rows:
+    """Pairs to train on and held-out ones.
+
+    Raises:
+        SweetRLError: there are none, or a row is not a pair.
+    """
+    pairs, total, has_test = _pairs(tokenizer, settings, say)
+    train_on, held_out = hold_out(pairs, settings, total=total, has_test=has_test)
+    say(f"{len(train_on):,} pairs to train on, {len(held_out):,} held out")
+    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer))
+
+
+class _Pairs(NamedTuple):
+    """Pairs that can be trained on; `total` rows come before those of a test split, if there is one."""
+
+    pairs: list[EncodedPair]
+    total: int
+    has_test: bool
+
+
+def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
+    data = settings.data
     sets = read_pairs(
         data, seed=settings.seed, render=_render(tokenizer) if data.apply_chat_template else None
     )
-    encoder = _encoder(tokenizer, settings)
-    pairs, report = encoder.encode([*sets.train, *sets.test])
+    pairs, report = _encoder(tokenizer, settings).encode([*sets.train, *sets.test])
     for line in report.lines(data.max_len):
         say(line)
     if not pairs:
@@ -159,14 +124,7 @@ def _prepare(settings: TrainSettings, say: Say, *, hold_out: bool) -> _Parts:
             f"None of the {report.dropped:,} pairs of {data.dataset!r} can be trained on (see above). Raise "
             "--max_len, or check that the texts were made with the chat template of --pretrain."
         )
-    held_out: list[EncodedPair] = []
-    if hold_out:
-        held_out = _held_out(pairs, len(sets.train), settings, has_test=bool(sets.test))
-        held = {pair.index for pair in held_out}
-        pairs = [pair for pair in pairs if pair.index not in held]
-        say(f"{len(pairs):,} pairs to train on, {len(held_out):,} held out")
-    pad = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if i is not None), 0)
-    return _Parts(tokenizer, pairs, held_out, pad)
+    return _Pairs(pairs, len(sets.train), bool(sets.test))
 
 
 def _encoder(tokenizer: Any, settings: TrainSettings) -> Encoder:
@@ -183,54 +141,26 @@ def _render(tokenizer: Any) -> Render:
     return render
 
 
-def _held_out(
-    pairs: list[EncodedPair], train_rows: int, settings: TrainSettings, *, has_test: bool
-) -> list[EncodedPair]:
-    """The test split; else a seeded sample, or the first rows (published)."""
-    if has_test:
-        return [pair for pair in pairs if pair.index >= train_rows]
-    fraction = settings.data.eval_fraction
-    if settings.published:
-        return [pair for pair in pairs if pair.index < int(fraction * train_rows)]
-    chosen = random.Random(settings.seed).sample(range(len(pairs)), int(fraction * len(pairs)))
-    return [pairs[position] for position in sorted(chosen)]
-
-
-def _check_batches(settings: TrainSettings, parts: _Parts) -> None:
-    if not parts.pairs:
-        raise UsageError("All pairs are held out; lower --eval_fraction.")
-    batch = settings.optimizer.train_batch_size
-    if settings.published and len(parts.pairs) < batch:
-        raise UsageError(
-            f"{len(parts.pairs)} pairs do not fill one --train_batch_size of {batch}, and --compat published "
-            "trains on whole batches only. Lower it, or use --compat fixed."
-        )
-
-
-def _reference_and_policy(
-    settings: TrainSettings, parts: _Parts, processes: Processes, arguments: TrainingArguments
-) -> tuple[torch.Tensor, Any]:
+def _reference_and_policy(run: Run, rows: Rows) -> tuple[torch.Tensor, Any]:
     """The reference's log-probabilities of all pairs, and the policy; both models are never held at once."""
+    settings = run.settings
     model, sharded = settings.model, uses_deepspeed(settings)
     half = sharded and model.bf16
     reference_name = model.ref_pretrain or model.pretrain
     reference = models.load_model(reference_name, model, half=half)
-    _check_sizes(reference, parts, settings)
+    check_sizes(reference, rows.all, settings)
     zero3 = sharded and settings.shards.zero_stage == 3
-    asked = _sharded(reference, settings) if zero3 else reference.to(arguments.device)
-    scores = _scores(asked, reference, settings, parts, processes, arguments.device)
+    device = run.arguments.device
+    asked = _sharded(reference, settings) if zero3 else reference.to(device)
+    scores = _scores(asked, reference, settings, rows.all, rows.pad_id, run.processes, device)
     if reference_name == model.pretrain and not zero3:
         policy = reference
     else:
         del reference, asked
         gc.collect()
         policy = models.load_model(model.pretrain, model, half=half)
-        _check_sizes(policy, parts, settings)
-    if model.gradient_checkpointing:
-        models.recompute_activations(policy, model)
-    if model.lora_rank:
-        policy = models.add_adapter(policy, model)
-    return scores[:, :2].contiguous(), policy
+        check_sizes(policy, rows.all, settings)
+    return scores[:, :2].contiguous(), trainable(policy, settings)
 
 
 def _sharded(model: Any, settings: TrainSettings) -> Any:
@@ -240,23 +170,28 @@ def _sharded(model: Any, settings: TrainSettings) -> Any:
     return deepspeed.initialize(model=model, config=config)[0]
 
 
-def _score(name: str, settings: TrainSettings, parts: _Parts, processes: Processes) -> torch.Tensor:
+def _score(name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int) -> torch.Tensor:
     model = models.load_model(name, settings.model)
-    _check_sizes(model, parts, settings)
+    check_sizes(model, pairs, settings)
     wanted = settings.model.device
     device = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
-    return _scores(model.to(device), model, settings, parts, processes, device)
+    return _scores(model.to(device), model, settings, pairs, pad, Processes(), device)
 
 
 def _scores(
-    asked: Any, bare: Any, settings: TrainSettings, parts: _Parts, processes: Processes, device: Any
+    asked: Any,
+    bare: Any,
+    settings: TrainSettings,
+    pairs: Sequence[Any],
+    pad: int,
+    processes: Processes,
+    device: Any,
 ) -> torch.Tensor:
     """[rows of the data, 3], by `EncodedPair.index`; rows that were left out are 0."""
-    pairs = [*parts.pairs, *parts.held_out]
     scores = score_pairs(
         asked,
         pairs,
-        Collator(settings.loss.reduction, parts.pad_id),
+        Collator(settings.loss.reduction, pad),
         forward=PairForward(bare),
         batch_size=settings.optimizer.micro_train_batch_size,
         device=device,
@@ -266,31 +201,3 @@ def _scores(
     by_index = torch.zeros(max(pair.index for pair in pairs) + 1, scores.shape[1])
     by_index[[pair.index for pair in pairs]] = scores
     return by_index
-
-
-def _check_sizes(model: Any, parts: _Parts, settings: TrainSettings) -> None:
-    """Raises UsageError for ids or lengths that the model has no embedding for."""
-    pairs = [*parts.pairs, *parts.held_out]
-    longest = max(pair.length for pair in pairs)
-    context = getattr(model.config, "max_position_embeddings", None)
-    if context is not None and longest > context:
-        raise UsageError(
-            f"The longest pair has {longest:,} tokens, and {model.name_or_path!r} reads {context:,}: "
-            f"set --max_len {context} (it is {settings.data.max_len})."
-        )
-    vocabulary = model.config.vocab_size
-    for pair in pairs:
-        largest = max(*pair.chosen.ids, *pair.rejected.ids)
-        if largest >= vocabulary:
-            raise UsageError(
-                f"{pair.row.place} has the token id {largest}, but {model.name_or_path!r} knows "
-                f"{vocabulary:,} tokens: its tokenizer does not belong to it."
-            )
-
-
-def _bare(model: Any) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-def _silent(_: str) -> None:
-    """Processes other than the first say nothing."""

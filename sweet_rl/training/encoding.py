@@ -1,18 +1,19 @@
-"""Pairs as token ids: which tokens belong to the answers, and where a dialogue that is too long is cut.
+"""Pairs and dialogues as token ids: which tokens are the agent's, and where what is too long is cut.
 
 The rules here are ours; `published` holds those of the published system. Both give `EncodedPair`s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sweet_rl.chat import Span, TurnFormat, tokenizer_digest
 from sweet_rl.errors import UsageError
 from sweet_rl.training.data import PairRow
+from sweet_rl.training.dialogues import TextRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,61 @@ class EncodedPair:
     row: PairRow
 
     @property
+    def sides(self) -> tuple[Side, ...]:
+        """What is read of it."""
+        return self.chosen, self.rejected
+
+    @property
     def length(self) -> int:
         """Tokens of the longer side: what the pair takes in a batch."""
         return max(len(self.chosen.ids), len(self.rejected.ids))
+
+    @property
+    def weight(self) -> int:
+        """What it counts for in its optimizer step's mean: pairs count alike."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """A text to imitate, the row's number among all rows of the data (from 0), and the row."""
+
+    index: int
+    side: Side
+    row: TextRow
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """What is read of it."""
+        return (self.side,)
+
+    @property
+    def length(self) -> int:
+        """Tokens: what the text takes in a batch."""
+        return len(self.side.ids)
+
+    @property
+    def weight(self) -> int:
+        """What it counts for in its optimizer step's mean: every scored token counts alike."""
+        return sum(end - start for start, end in self.side.scored)
+
+
+class _Text(NamedTuple):
+    """What the encoder sees of a row: a prompt, texts that answer it, and their sampled ids."""
+
+    prompt: str
+    responses: tuple[str, ...]
+    ids: tuple[tuple[int, ...] | None, ...]
+    tokenizer: str | None
+    closed: bool
+    place: str
 
 
 @dataclass(slots=True)
 class EncodingReport:
     """What happened on the way; `lines` says it to people."""
 
-    pairs: int = 0
+    noun: str = "pairs"
     from_ids: int = 0
     ids_refused: int = 0
     shortened: int = 0
@@ -82,21 +128,21 @@ class EncodingReport:
         """One line for each thing worth knowing."""
         said: list[str] = []
         if self.from_ids:
-            said.append(f"{self.from_ids:,} pairs use the sampled token ids they carry")
+            said.append(f"{self.from_ids:,} {self.noun} use the sampled token ids they carry")
         if self.ids_refused:
             said.append(
-                f"{self.ids_refused:,} pairs carry ids of another tokenizer: their text was tokenised"
+                f"{self.ids_refused:,} {self.noun} carry ids of another tokenizer: their text was tokenised"
             )
         if self.shortened:
-            said.append(f"{self.shortened:,} pairs lost their oldest turns (--max_len {max_len})")
+            said.append(f"{self.shortened:,} {self.noun} lost their oldest turns (--max_len {max_len})")
         if self.too_long:
             said.append(
-                f"{len(self.too_long):,} pairs left out, too long for --max_len {max_len}: "
+                f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}: "
                 f"{_few(self.too_long)}"
             )
         if self.no_response:
             said.append(
-                f"{len(self.no_response):,} pairs left out, no assistant turn in them: "
+                f"{len(self.no_response):,} {self.noun} left out, no assistant turn in them: "
                 f"{_few(self.no_response)}"
             )
         return said
@@ -141,52 +187,83 @@ class TurnEncoder:
 
     def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
         """Encoded pairs in the order of the rows, without those that cannot be trained on."""
-        if self._format is None and not all(row.prompt for row in rows):
+        texts = [
+            _Text(
+                row.prompt,
+                (row.chosen, row.rejected),
+                (row.chosen_ids, row.rejected_ids),
+                row.tokenizer,
+                closed=True,
+                place=row.place,
+            )
+            for row in rows
+        ]
+        report = EncodingReport()
+        pairs = [
+            EncodedPair(i, chosen, rejected, rows[i])
+            for i, (chosen, rejected) in self._encoded(texts, report)
+        ]
+        return pairs, report
+
+    def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[EncodedText], EncodingReport]:
+        """Encoded texts in the order of the rows, without those that cannot be trained on."""
+        texts = [
+            _Text(row.prompt, (row.text,), (row.ids,), row.tokenizer, closed=not row.cut, place=row.place)
+            for row in rows
+        ]
+        report = EncodingReport("texts")
+        encoded = [EncodedText(i, side, rows[i]) for i, (side,) in self._encoded(texts, report)]
+        return encoded, report
+
+    def _encoded(
+        self, texts: Sequence[_Text], report: EncodingReport
+    ) -> Iterator[tuple[int, tuple[Side, ...]]]:
+        if self._format is None and not all(text.prompt for text in texts):
             raise UsageError(
                 f"The tokenizer of {self._tokenizer.name_or_path!r} has no chat template, so the assistant's "
                 "turns cannot be found in whole dialogues. Give --response_template (the text that opens a "
-                "turn), or pairs with a prompt and --prompt_key."
+                "turn), or rows with a prompt."
             )
-        report = EncodingReport()
-        sides = ((row.prompt, row.chosen.rstrip("\n"), row.rejected.rstrip("\n")) for row in rows)
-        texts = list(chain.from_iterable(sides))
-        ids = self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-        pairs: list[EncodedPair] = []
-        for index, row in enumerate(rows):
-            pair = self._pair(index, row, ids[3 * index : 3 * index + 3], report)
-            if pair is not None:
-                pairs.append(pair)
-        report.pairs = len(pairs)
-        return pairs, report
+        parts = [(text.prompt, *(response.rstrip("\n") for response in text.responses)) for text in texts]
+        flat = list(chain.from_iterable(parts))
+        ids = iter(self._tokenizer(flat, add_special_tokens=False)["input_ids"] if flat else [])
+        for index, text in enumerate(texts):
+            prompt, responses = next(ids), [next(ids) for _ in text.responses]
+            sides = self._sides(text, prompt, responses, report)
+            if sides is not None:
+                yield index, sides
 
-    def _pair(
-        self, index: int, row: PairRow, ids: Sequence[list[int]], report: EncodingReport
-    ) -> EncodedPair | None:
-        prompt, chosen, rejected = ids
-        if self._use_ids(row, report):
-            chosen, rejected = list(row.chosen_ids or ()), list(row.rejected_ids or ())
-        else:
-            chosen, rejected = self._closed(chosen), self._closed(rejected)
-        fitted = self._fitted(prompt, chosen, rejected)
+    def _sides(
+        self, text: _Text, prompt: list[int], responses: list[list[int]], report: EncodingReport
+    ) -> tuple[Side, ...] | None:
+        if self._use_ids(text, report):
+            responses = [list(ids or ()) for ids in text.ids]
+        elif text.closed:
+            responses = [self._closed(ids) for ids in responses]
+        fitted = self._fitted(prompt, responses)
         if fitted is None:
-            report.too_long.append(row.place)
+            report.too_long.append(text.place)
             return None
-        pair = EncodedPair(index, self._side(fitted[0], fitted[1]), self._side(fitted[0], fitted[2]), row)
-        if not (pair.chosen.scored and pair.rejected.scored):
-            report.no_response.append(row.place)
+        kept, shorter = fitted
+        sides = tuple(self._side(kept, response) for response in shorter)
+        if not all(side.scored for side in sides):
+            report.no_response.append(text.place)
             return None
-        report.shortened += sum(map(len, fitted)) < len(prompt) + len(chosen) + len(rejected)
-        return pair
+        report.shortened += len(kept) < len(prompt) or any(
+            len(now) < len(before) for now, before in zip(shorter, responses, strict=True)
+        )
+        return sides
 
     def _fitted(
-        self, prompt: list[int], chosen: list[int], rejected: list[int]
-    ) -> tuple[list[int], list[int], list[int]] | None:
+        self, prompt: list[int], responses: list[list[int]]
+    ) -> tuple[list[int], list[list[int]]] | None:
         """Prompt and responses cut to `max_len`; None if that cannot be done."""
         if prompt:
-            kept = self._shorten(prompt, self._max_len - max(len(chosen), len(rejected)))
-            return None if kept is None else (kept, chosen, rejected)
-        sides = self._shorten(chosen, self._max_len), self._shorten(rejected, self._max_len)
-        return None if sides[0] is None or sides[1] is None else ([], sides[0], sides[1])
+            kept = self._shorten(prompt, self._max_len - max(map(len, responses)))
+            return None if kept is None else (kept, responses)
+        shorter = [self._shorten(ids, self._max_len) for ids in responses]
+        fitting = [ids for ids in shorter if ids is not None]
+        return ([], fitting) if len(fitting) == len(responses) else None
 
     def _side(self, prompt: list[int], response: list[int]) -> Side:
         ids = (*prompt, *response)
@@ -195,10 +272,10 @@ class TurnEncoder:
             spans = [Span(len(prompt), len(ids))]
         return Side(ids, tuple(spans), len(prompt))
 
-    def _use_ids(self, row: PairRow, report: EncodingReport) -> bool:
-        if row.chosen_ids is None or row.rejected_ids is None or not row.prompt:
+    def _use_ids(self, text: _Text, report: EncodingReport) -> bool:
+        if None in text.ids or not text.prompt:
             return False
-        usable = row.tokenizer == self._digest
+        usable = text.tokenizer == self._digest
         report.from_ids += usable
         report.ids_refused += not usable
         return usable

@@ -1,4 +1,4 @@
-"""The preference losses (spec §9.3): tensors in, losses and rewards out, nothing else.
+"""The preference losses (spec §9.3, §9.5): tensors in, losses and rewards out, nothing else.
 
 Axis: B pairs.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from sweet_rl.training.settings import LossSettings
+from sweet_rl.training.settings import LossSettings, RankingLoss
 
 
 class PairLogps(NamedTuple):
@@ -56,3 +56,14 @@ def pair_losses(
         total_B = total_B + settings.nll_loss_coef * policy.nll_B
     accuracy_B = (chosen_reward_B > rejected_reward_B).to(torch.float32)
     return PairLosses(total_B, preference_B, policy.nll_B, chosen_reward_B, rejected_reward_B, accuracy_B)
+
+
+def ranking_losses(chosen_B: Tensor, rejected_B: Tensor, loss: RankingLoss) -> Tensor:
+    """How far a critic's values are from preferring the chosen side (spec §9.5).
+
+    sigmoid is -log sigma(c - r), logexp log(1 + exp(r - c)) as it stands there: the same number, which in the
+    second form overflows when r - c is large.
+    """
+    if loss == "logexp":
+        return torch.log(1 + torch.exp(rejected_B - chosen_B))
+    return -logsigmoid(chosen_B - rejected_B)

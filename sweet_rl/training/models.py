@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.utils.logging import disable_progress_bar
+from torch.nn.init import normal_
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers.utils.logging import (
+    disable_progress_bar,
+    get_verbosity,
+    set_verbosity,
+    set_verbosity_error,
+)
 
 from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.errors import UsageError, missing_package
@@ -46,6 +54,29 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
     Raises:
         UsageError: it cannot be loaded, or a package is missing.
     """
+    return _loaded(AutoModelForCausalLM, name, settings, half=half)[0]
+
+
+def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
+    """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1) (spec §9.5).
+
+    Raises:
+        UsageError: it cannot be loaded, or its kind has no head `score`.
+    """
+    model, missing = _loaded(AutoModelForSequenceClassification, name, settings, half=half, num_labels=1)
+    head = getattr(model, "score", None)
+    if head is None:
+        raise UsageError(f"{name!r} is not a causal language model with a head `score`; name one that is.")
+    if "score.weight" in missing:
+        with _whole(head.weight):
+            normal_(head.weight, std=1 / (model.config.get_text_config().hidden_size + 1))
+    return model
+
+
+def _loaded(
+    kind: Any, name: str, settings: ModelSettings, *, half: bool, **more: Any
+) -> tuple[Any, Collection[str]]:
+    """The model, and the names of weights that its checkpoint lacks."""
     options: dict[str, Any] = {
         "dtype": torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
     }
@@ -54,16 +85,30 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
     if settings.load_in_4bit:
         options["quantization_config"] = _four_bits()
     disable_progress_bar()  # type: ignore[no-untyped-call]
+    loud = get_verbosity()
+    set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
     try:
-        model = AutoModelForCausalLM.from_pretrained(name, **options)
+        model, info = kind.from_pretrained(name, output_loading_info=True, **options, **more)
     except (OSError, ValueError) as error:
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(
             f"No model could be loaded from {name!r}: {line} Name a folder with config.json and weights, "
             "or a model that is in the local cache or on the hub."
         ) from error
+    finally:
+        set_verbosity(loud)
     model.train(mode=False)
-    return model
+    return model, info["missing_keys"]
+
+
+def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:
+    """ZeRO-3 has the weight in pieces from the beginning; here it is in one."""
+    if not hasattr(weight, "ds_id"):
+        return nullcontext()
+    import deepspeed  # noqa: PLC0415 - an extra
+
+    gathered: AbstractContextManager[Any] = deepspeed.zero.GatheredParameters([weight], modifier_rank=0)
+    return gathered
 
 
 def add_adapter(model: Any, settings: ModelSettings) -> Any:
@@ -78,7 +123,7 @@ def add_adapter(model: Any, settings: ModelSettings) -> Any:
         raise missing_package("peft", "lora", needed_for="--lora_rank") from error
     names = [name.strip() for name in settings.target_modules.replace(" ", ",").split(",") if name.strip()]
     config = LoraConfig(
-        task_type="CAUSAL_LM",
+        task_type="SEQ_CLS" if hasattr(model, "score") else "CAUSAL_LM",  # a head is trained whole
         r=settings.lora_rank,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,

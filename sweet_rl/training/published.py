@@ -43,7 +43,6 @@ class PublishedEncoder:
                 continue
             sides = (self._side(chosen[index], prompt), self._side(rejected[index], prompt))
             pairs.append(EncodedPair(index, *sides, row=row))
-        report.pairs = len(pairs)
         return pairs, report
 
     def _side(self, ids: list[int], prompt_length: int) -> Side:

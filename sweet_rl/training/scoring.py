@@ -35,7 +35,8 @@ class CandidateScorer:
     """Scores candidates with one model.
 
     A checkpoint that is a sequence classifier with one label is a critic with a regression head: its
-    candidates have one value each, the head's at their last token.
+    candidates have one value each, the head's at their last token. A critic whose configuration says
+    `critic_value: mean` was trained on the mean over all positions (published), and gives that mean.
 
     Args:
         model: a folder, or a name on the hub.
@@ -147,14 +148,19 @@ class CandidateScorer:
 
     @torch.inference_mode()
     def _values(self, batch: dict[Ids, list[Ids]]) -> Iterator[tuple[Pair, list[float]]]:
-        """The head's value at the last token of context and candidate."""
+        """The head's value at the last token of context and candidate, or its mean over both."""
+        mean = getattr(self._model.config, "critic_value", "last") == "mean"
         pairs = [(context, candidate) for context, tokens in batch.items() for candidate in tokens]
         for chunk in _chunks([(0, context + tokens) for context, tokens in pairs], 0, self._budget):
             ids_RT, mask_RT = self._padded([ids for _, ids in chunk], left=True)
             hidden_RTH = self._model.base_model(
                 input_ids=ids_RT, attention_mask=mask_RT, **self._positions(ids_RT, mask_RT)
             ).last_hidden_state
-            values_R = self._model.score(hidden_RTH[:, -1])[:, 0].float()
+            if mean:
+                values_RT = self._model.score(hidden_RTH)[..., 0].float() * mask_RT
+                values_R = values_RT.sum(dim=1) / mask_RT.sum(dim=1)
+            else:
+                values_R = self._model.score(hidden_RTH[:, -1])[:, 0].float()
             now, pairs = pairs[: len(chunk)], pairs[len(chunk) :]
             yield from zip(now, ([value] for value in values_R.tolist()), strict=True)
 

@@ -11,6 +11,10 @@ Reduction = Literal["sum", "trajectory", "turn"]
 tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage)."""
 
 
+RankingLoss = Literal["sigmoid", "logexp"]
+"""How a critic's two values become a loss."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """Which pairs, and how they become token ids."""
@@ -42,6 +46,14 @@ class LossSettings:
     nll_loss_coef: float = 0.0
     reduction: Reduction = "sum"
     aux_loss_coef: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionSettings:
+    """Which dialogues of a trajectory file are imitated."""
+
+    min_reward: float | None = None
+    best_of_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The training loop: transformers' Trainer with our batches, loss, schedule, checkpoints and log.
 
 Trainer accumulates, clips, shards and keeps random states. What is ours here: every row of an optimizer step
-counts the same, a loss that is not a number stops the run before it does harm, and checkpoints are whole.
+counts for its weight, a loss that is not a number stops the run before it does harm, and checkpoints are
+whole.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -9,7 +10,7 @@ counts the same, a loss that is not a number stops the run before it does harm, 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,27 +20,25 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints
-from sweet_rl.training.batches import Collator, Positions, StepSampler
+from sweet_rl.training.batches import Encoded, Positions, StepSampler, length_batches
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
-from sweet_rl.training.encoding import EncodedPair
-from sweet_rl.training.forward import PairForward
-from sweet_rl.training.losses import PairLogps, PairLosses, pair_losses
 from sweet_rl.training.metrics import MetricsLog
-from sweet_rl.training.reference import Processes, score_pairs
+from sweet_rl.training.objectives import Objective, RowLosses
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings
 
 
-class DPOTrainer(Trainer):
-    """Trains one model on encoded pairs whose reference log-probabilities are known.
+class StepTrainer(Trainer):
+    """Trains one model on encoded rows.
 
     Args:
-        model: the policy, with its adapter if it has one.
+        model: with its adapter if it has one.
         arguments: made by `training_arguments`.
         settings: what the flags say.
-        pairs: to train on.
+        rows: to train on.
         held_out: to evaluate on; may be empty.
-        collator: knows the reference's log-probabilities of both.
+        collator: makes a batch of (row, scale).
+        objective: a batch's losses.
         metrics: where numbers go.
     """
 
@@ -49,21 +48,22 @@ class DPOTrainer(Trainer):
         arguments: TrainingArguments,
         settings: TrainSettings,
         *,
-        pairs: Sequence[EncodedPair],
-        held_out: Sequence[EncodedPair],
-        collator: Collator,
+        rows: Sequence[Encoded],
+        held_out: Sequence[Encoded],
+        collator: Callable[[Any], Any],
+        objective: Objective,
         metrics: MetricsLog,
-        forward: PairForward,
     ) -> None:
-        self._settings, self._pairs, self._held_out = settings, pairs, held_out
-        self._collator, self._metrics, self._forward = collator, metrics, forward
+        self._settings, self._rows, self._held_out = settings, rows, held_out
+        self._collator, self._metrics, self._objective = collator, metrics, objective
         self._sums: Tensor | None = None
+        self._names: list[str] = []
         self._preparing = False
         # A loss function tells Trainer that our loss is already scaled; `compute_loss` below is what runs.
         super().__init__(
             model=model,
             args=arguments,
-            train_dataset=list(pairs),
+            train_dataset=list(rows),
             eval_dataset=list(held_out),
             compute_loss_func=_unused,
             callbacks=[EpochCallback(self._begin_epoch)],
@@ -73,7 +73,8 @@ class DPOTrainer(Trainer):
         if not settings.output.quiet and self.is_world_process_zero():
             self.add_callback(ProgressBar())
         self.sampler = StepSampler(
-            [pair.length for pair in pairs],
+            [row.length for row in rows],
+            weights=[row.weight for row in rows],
             train_batch=settings.optimizer.train_batch_size,
             accumulation=arguments.gradient_accumulation_steps,
             seed=settings.seed,
@@ -92,7 +93,7 @@ class DPOTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Micro-batches of this process; not prepared by accelerate, which would divide them once more."""
         return DataLoader(
-            Positions(self._pairs),
+            Positions(self._rows),
             batch_sampler=self.sampler,
             collate_fn=self._collator,
             generator=torch.Generator().manual_seed(self._settings.seed),
@@ -125,28 +126,39 @@ class DPOTrainer(Trainer):
             UsageError: it is not a number; names the rows.
         """
         del return_outputs, num_items_in_batch
-        logps, aux = self._forward(model, inputs)
-        reference_chosen_B, reference_rejected_B = inputs["reference_SB"]
-        losses = pair_losses(logps, reference_chosen_B, reference_rejected_B, self._settings.loss)
+        losses = self._objective(model, inputs)
         used_B = inputs["scale_B"] > 0
         finite_B = losses.total_B.isfinite() | ~used_B
         if not finite_B.all():
             self._stop_at(inputs["index_B"][~finite_B].tolist())
-        self._sums = _summed(losses, used_B) + (0 if self._sums is None else self._sums)
+        self._sums = self._summed(losses, used_B) + (0 if self._sums is None else self._sums)
         loss = (
             (losses.total_B * inputs["scale_B"])[used_B].sum() if used_B.any() else 0 * losses.total_B.sum()
         )
-        if aux is not None:
-            loss = loss + self._settings.loss.aux_loss_coef * aux * inputs["scale_B"].sum()
+        if losses.aux is not None:
+            loss = loss + losses.aux * (inputs["scale_B"] * losses.weight_B).sum()
         return loss
 
+    def _summed(self, losses: RowLosses, used_B: Tensor) -> Tensor:
+        """Sums over the rows in use: of what is logged, and of the weights."""
+        self._names = list(losses.numbers)
+        rows_FB = torch.stack(
+            [field.detach().float() for field in (*losses.numbers.values(), losses.weight_B)]
+        )
+        return rows_FB[:, used_B].sum(dim=-1)
+
+    def _means(self, sums: Tensor) -> dict[str, float]:
+        """Sums over all processes, divided by the weights."""
+        *values, weight = self.accelerator.reduce(sums.clone(), "sum").tolist()
+        return {name: value / max(weight, 1) for name, value in zip(self._names, values, strict=True)}
+
     def _stop_at(self, indices: list[int]) -> None:
-        by_index = {pair.index: pair.row.place for pair in self._pairs}
+        by_index = {row.index: row.row.place for row in self._rows}
         places = ", ".join(f"{by_index[index]} (index {index})" for index in indices[:5])
         last = checkpoints.complete_checkpoints(self._settings.output.ckpt_path)
         kept = f"The checkpoint {str(last[-1])!r} is from before" if last else "No checkpoint was written yet"
         raise UsageError(
-            f"The loss is not a finite number at update {self.state.global_step + 1}, in the pairs {places}. "
+            f"The loss is not a finite number at update {self.state.global_step + 1}, in the rows {places}. "
             f"{kept}; nothing was updated with this loss. Lower --learning_rate, use float32, "
             "or look at these rows."
         )
@@ -171,32 +183,29 @@ class DPOTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means over the rows since the last line, and write the line to metrics.jsonl."""
         if "loss" in logs and self._sums is not None:
-            sums = self.accelerator.reduce(self._sums.clone(), "sum").tolist()
-            self._sums = None
-            logs = {**_means(sums, nll=bool(self._settings.loss.nll_loss_coef)), **_renamed(logs)}
+            means, self._sums = self._means(self._sums), None
+            logs = {**means, **_renamed(logs)}
             self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **logs})
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Loss, accuracy and rewards on the held-out pairs."""
+        """What is logged of training, on the held-out rows; every process takes every other batch."""
         if not self._held_out:
             return {}
-        scores = score_pairs(
-            self.model_wrapped,
-            self._held_out,
-            self._collator,
-            forward=self._forward,
-            batch_size=self.args.per_device_train_batch_size,
-            device=self.args.device,
-            processes=Processes(self.args.process_index, self.args.world_size),
-            bf16=self.args.bf16,
-        )
-        reference = self._collator.reference
-        if reference is None:
-            raise ValueError("held-out pairs need the reference's log-probabilities")
-        chosen_B, rejected_B = reference[[pair.index for pair in self._held_out]].T
-        losses = pair_losses(PairLogps(*scores.T), chosen_B, rejected_B, self._settings.loss)
-        means = _means(_summed(losses, torch.ones_like(chosen_B, dtype=torch.bool)).tolist(), nll=False)
+        model, (rank, world) = self.model_wrapped, (self.args.process_index, self.args.world_size)
+        batches = length_batches(self._held_out, self.args.per_device_train_batch_size)
+        sums: Tensor | int = 0
+        training = model.training
+        model.eval()
+        for start in range(0, len(batches), world):  # all make the same number of passes, for sharded models
+            mine = batches[min(start + rank, len(batches) - 1)]
+            batch = self._prepare_inputs(self._collator([(self._held_out[i], 0.0) for i in mine]))
+            with torch.inference_mode(), self.compute_loss_context_manager():
+                losses = self._objective(model, batch)
+            used_B = torch.full_like(losses.total_B, start + rank < len(batches), dtype=torch.bool)
+            sums = self._summed(losses, used_B) + sums
+        model.train(training)
+        means = self._means(torch.as_tensor(sums, device=self.args.device))
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self._metrics.append({"step": self.state.global_step, "epoch": self.state.epoch, **metrics})
         super().log(metrics)
@@ -229,20 +238,6 @@ class DPOTrainer(Trainer):
 
 def _unused(*_: Any) -> Tensor:
     raise NotImplementedError
-
-
-def _summed(losses: PairLosses, used_B: Tensor) -> Tensor:
-    """Sums over the rows in use: the six losses' fields, and the number of rows."""
-    rows_FB = torch.stack([field.detach().float() for field in losses])
-    return torch.cat([rows_FB[:, used_B].sum(dim=-1), used_B.sum()[None].float()])
-
-
-def _means(sums: Sequence[float], *, nll: bool) -> dict[str, float]:
-    total, preference, nll_loss, chosen, rejected, accuracy, rows = sums
-    rows = max(rows, 1)
-    means = {"total_loss": total / rows, "loss": preference / rows, "acc": accuracy / rows}
-    means |= {"chosen_reward": chosen / rows, "reject_reward": rejected / rows}
-    return means | ({"nll_loss": nll_loss / rows} if nll else {})
 
 
 def _renamed(logs: dict[str, float]) -> dict[str, float]:

@@ -141,7 +141,7 @@ def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_pat
         ({"max_len": 12}, "None of the 37 pairs"),
         (
             {"compat": "published", "train_batch_size": 64},
-            "37 pairs do not fill one --train_batch_size of 64",
+            "37 rows do not fill one --train_batch_size of 64",
         ),
         ({"flash_attn": True}, "--flash_attn needs a CUDA device"),
         ({"lora_rank": 2, "target_modules": "c_attn"}, "--target_modules 'c_attn' does not fit"),

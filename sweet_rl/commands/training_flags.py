@@ -1,0 +1,287 @@
+"""The flags that every training stage has, once: their defaults, their help, and what they become."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweet_rl.errors import UsageError, missing_package
+
+if TYPE_CHECKING:
+    from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings, TrainSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFlags:
+    """What is the same whatever is trained.
+
+    Args:
+        save_path: folder for the trained model and its tokenizer.
+        eval_fraction: share of the rows to hold out, drawn by seed; 0 for none.
+        max_samples: take the first so many rows of each dataset.
+        max_len: tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.
+        response_template: text that opens an assistant turn, for models whose chat template does not say it.
+        max_epochs: passes over the data.
+        train_batch_size: rows of one update, over all processes.
+        micro_train_batch_size: rows in one forward pass at most; has no influence on the result.
+        learning_rate: the highest.
+        lr_scheduler: after the warm-up: cosine_with_floor (ends at a tenth), linear (ends at 0) or constant.
+        lr_warmup_ratio: share of the updates over which the rate rises.
+        l2: weight decay of AdamW; biases and norms have none.
+        adam_betas: both of them with a comma between.
+        max_norm: gradients are clipped to this norm.
+        seed: of order, held-out rows, adapters and dropout.
+        shuffle: a new order for every epoch; --noshuffle keeps the order of the file.
+        group_by_length: updates of rows of like length, which saves padding; default yes, with --compat published no.
+        metrics_path: .jsonl file for numbers; default metrics.jsonl in save_path.
+        logging_steps: updates between two lines of it.
+        eval_steps: updates between two evaluations of the held-out rows; -1: at the end.
+        save_steps: updates between two checkpoints; -1: none.
+        ckpt_path: folder for checkpoints.
+        max_ckpt_num: checkpoints to keep at most.
+        max_ckpt_mem: gigabytes that they may take; the newest stays in any case.
+        load_checkpoint: go on from the newest checkpoint in ckpt_path, if there is one.
+        resume: the same as load_checkpoint.
+        device: auto, cpu or cuda.
+        dtype: precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).
+        bf16: compute in bfloat16, with weights in float32.
+        gradient_checkpointing: compute activations again instead of keeping them: less memory, more time.
+        gradient_checkpointing_use_reentrant: torch's older way of doing so.
+        flash_attn: the package flash-attn instead of torch's fused attention.
+        load_in_4bit: quantised weights under an adapter (bitsandbytes).
+        lora_rank: train an adapter of this rank, merged into the model at the end; 0 trains all weights.
+        lora_alpha: scale of the adapter.
+        lora_dropout: dropout before the adapter.
+        target_modules: modules that get an adapter, with commas between them, or all-linear.
+        zero_stage: what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.
+        adam_offload: DeepSpeed keeps the optimizer's states in main memory.
+        zpg: for zero_stage 3: GPUs that keep a second copy of the shards among them.
+        grad_accum_dtype: in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.
+        overlap_comm: DeepSpeed reduces gradients while computing others.
+        local_rank: given by launchers; the environment says the same.
+        use_tensorboard: folder for TensorBoard's files.
+        use_wandb: log to Weights & Biases; the key comes from the environment (WANDB_API_KEY) or from `wandb login`.
+        wandb_org: its entity.
+        wandb_group: its group.
+        wandb_project: its project.
+        wandb_run_name: its name for the run.
+        quiet: no progress bar.
+    """
+
+    save_path: str = "./ckpt"
+    eval_fraction: float = 0.03
+    max_samples: float = 1e8
+    max_len: int = 512
+    response_template: str | None = None
+    max_epochs: int = 1
+    train_batch_size: int = 128
+    micro_train_batch_size: int = 8
+    learning_rate: float = 1e-5
+    lr_scheduler: str = "cosine_with_floor"
+    lr_warmup_ratio: float = 0.03
+    l2: float = 0.0
+    adam_betas: str = "0.9,0.95"
+    max_norm: float = 1.0
+    seed: int = 42
+    shuffle: bool = True
+    group_by_length: bool | None = None
+    metrics_path: str | None = None
+    logging_steps: int = 1
+    eval_steps: int = -1
+    save_steps: int = -1
+    ckpt_path: str = "./ckpt/checkpoints_dpo"
+    max_ckpt_num: int = 3
+    max_ckpt_mem: float = 1e8
+    load_checkpoint: bool = False
+    resume: bool = False
+    device: str = "auto"
+    dtype: str = "auto"
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+    gradient_checkpointing_use_reentrant: bool = False
+    flash_attn: bool = False
+    load_in_4bit: bool = False
+    lora_rank: int = 0
+    lora_alpha: int = 16
+    lora_dropout: float = 0.0
+    target_modules: str = "q_proj,k_proj,v_proj,o_proj"
+    zero_stage: int = 2
+    adam_offload: bool = False
+    zpg: int = 1
+    grad_accum_dtype: str | None = None
+    overlap_comm: bool = False
+    local_rank: int = -1
+    use_tensorboard: str | None = None
+    use_wandb: str | None = None
+    wandb_org: str | None = None
+    wandb_group: str | None = None
+    wandb_project: str = "openrlhf_train_dpo"
+    wandb_run_name: str | None = None
+    quiet: bool = False
+
+    def data(self, dataset: str, **own: Any) -> DataSettings:
+        """The shared part of the data's settings, and a stage's own."""
+        from sweet_rl.training.settings import DataSettings
+
+        return DataSettings(
+            dataset=dataset,
+            max_samples=int(self.max_samples),
+            max_len=self.max_len,
+            response_template=self.response_template,
+            eval_fraction=self.eval_fraction,
+            **own,
+        )
+
+    def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
+        """Which weights, and in which precision."""
+        from sweet_rl.training.settings import ModelSettings
+
+        return ModelSettings(pretrain=pretrain, ref_pretrain=ref_pretrain, **_same(ModelSettings, self))
+
+    def settings(
+        self, data: DataSettings, model: ModelSettings, *, loss: LossSettings, published: bool = False
+    ) -> TrainSettings:
+        """The whole run.
+
+        Raises:
+            UsageError: names the flag whose value cannot be.
+        """
+        from sweet_rl.training import settings as s
+
+        betas = self._checked()
+        group = not published and self.shuffle if self.group_by_length is None else self.group_by_length
+        own = {"adam_betas": betas, "group_by_length": group}
+        metrics = Path(self.metrics_path) if self.metrics_path else Path(self.save_path) / "metrics.jsonl"
+        return s.TrainSettings(
+            data=data,
+            model=model,
+            loss=loss,
+            optimizer=s.OptimizerSettings(**_same(s.OptimizerSettings, self) | own),
+            shards=s.ShardSettings(**_same(s.ShardSettings, self)),
+            output=s.OutputSettings(
+                **_same(s.OutputSettings, self)
+                | {
+                    "save_path": Path(self.save_path),
+                    "ckpt_path": Path(self.ckpt_path),
+                    "max_ckpt_mem_gb": self.max_ckpt_mem,
+                    "load_checkpoint": self.load_checkpoint or self.resume,
+                    "metrics_path": metrics,
+                    "tensorboard": self.use_tensorboard,
+                    "wandb": self._wandb(),
+                }
+            ),
+            published=published,
+            seed=self.seed,
+        )
+
+    def _checked(self) -> tuple[float, float]:
+        """Adam's betas, when every other value can be."""
+        from sweet_rl.training.schedule import SCHEDULES
+
+        one_of("device", self.device, ("auto", "cpu", "cuda"))
+        one_of("dtype", self.dtype, ("auto", "float32", "bfloat16"))
+        one_of("zero_stage", self.zero_stage, (0, 1, 2, 3))
+        one_of("lr_scheduler", self.lr_scheduler, SCHEDULES)
+        names = "max_samples max_len max_epochs logging_steps train_batch_size micro_train_batch_size zpg"
+        at_least(1, **{name: getattr(self, name) for name in (*names.split(), "max_ckpt_num")})
+        names = "learning_rate lr_warmup_ratio l2 max_norm lora_rank"
+        at_least(0, **{name: getattr(self, name) for name in names.split()})
+        if not 0 <= self.eval_fraction < 1:
+            raise UsageError(f"--eval_fraction must be at least 0 and below 1, got {self.eval_fraction}.")
+        try:
+            first, second = (float(part) for part in self.adam_betas.replace(",", " ").split())
+        except ValueError:
+            raise UsageError(
+                "--adam_betas must be two numbers with a comma between them (0.9,0.95), got "
+                f"{self.adam_betas!r}."
+            ) from None
+        return first, second
+
+    def _wandb(self) -> bool:
+        """Whether to log there; its client reads the rest from the environment."""
+        if self.use_wandb is None or self.use_wandb.lower() in {"false", "none", ""}:
+            return False
+        if self.use_wandb.lower() != "true":
+            raise UsageError(
+                "--use_wandb is a switch: a key on the command line is seen by every user of the machine. Put "
+                "it into the environment variable WANDB_API_KEY, or run `wandb login` once."
+            )
+        import os
+
+        names = {"WANDB_ENTITY": self.wandb_org, "WANDB_RUN_GROUP": self.wandb_group}
+        for name, value in (names | {"WANDB_PROJECT": self.wandb_project}).items():
+            if value:
+                os.environ[name] = value
+        return True
+
+
+def training_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a stage's function the shared flags, in signature and help, in place of its parameter `flags`.
+
+    Args:
+        **defaults: shared flags whose default is another one in this stage.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(function).parameters.values() if p.name != "flags"]
+        shared = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(field.name, field.default),
+                annotation=field.type,
+            )
+            for field in fields(TrainingFlags)
+        ]
+        signature = inspect.Signature([*own, *shared])
+
+        @functools.wraps(function)
+        def stage(*positional: Any, **named: Any) -> None:
+            given = signature.bind(*positional, **named)
+            given.apply_defaults()
+            values = given.arguments
+            flags = TrainingFlags(**{parameter.name: values.pop(parameter.name) for parameter in shared})
+            try:
+                function(**values, flags=flags)
+            except ImportError as error:
+                raise missing_package(error.name or "torch", "training", needed_for="training") from error
+
+        stage.__signature__ = signature  # type: ignore[attr-defined]
+        lines = inspect.cleandoc(function.__doc__ or "").splitlines()
+        _, _, shared_help = inspect.cleandoc(TrainingFlags.__doc__ or "").partition("Args:\n")
+        stage.__doc__ = "\n".join(
+            [*(line for line in lines if not line.startswith("    flags:")), shared_help]
+        )
+        return stage
+
+    return decorate
+
+
+def _same(kind: Any, flags: TrainingFlags) -> dict[str, Any]:
+    """The fields of a settings class that have a flag of the same name."""
+    names = {field.name for field in fields(kind)}
+    return {field.name: getattr(flags, field.name) for field in fields(flags) if field.name in names}
+
+
+def model_and_data(pretrain: str | None, dataset: str | None, what: str) -> tuple[str, str]:
+    """Both, or an error that asks for them."""
+    if pretrain is None or dataset is None:
+        raise UsageError(f"--pretrain (a model) and --dataset ({what}) are needed.")
+    return pretrain, dataset
+
+
+def one_of(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Raises UsageError unless the flag's value is one of the choices."""
+    if value not in choices:
+        raise UsageError(f"--{name} must be one of {', '.join(map(str, choices))}, got {value!r}.")
+
+
+def at_least(least: int, **flags: float) -> None:
+    """Raises UsageError for a flag whose value is smaller."""
+    for name, value in flags.items():
+        if value < least:
+            raise UsageError(f"--{name} must be at least {least}, got {value}.")

@@ -1,0 +1,34 @@
+"""A critic with a regression head (spec §9.5): the ablation that SWEET-RL's own critic is compared with."""
+
+from __future__ import annotations
+
+from sweet_rl.training import models
+from sweet_rl.training.arguments import uses_deepspeed
+from sweet_rl.training.batches import Collator
+from sweet_rl.training.dpo import pair_rows
+from sweet_rl.training.fitting import Say, begin, check_sizes, fit, trainable
+from sweet_rl.training.objectives import CriticObjective
+from sweet_rl.training.settings import RankingLoss, TrainSettings
+
+
+def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
+    """Train, and save a sequence classifier with one label and its tokenizer to `save_path`.
+
+    Raises:
+        SweetRLError: data, models or flags are wrong, or the loss is not a number.
+    """
+    run = begin(settings, say)
+    tokenizer = models.load_tokenizers(settings.model)
+    rows = pair_rows(tokenizer, settings, run.say)
+    half = uses_deepspeed(settings) and settings.model.bf16
+    model = models.load_critic(settings.model.pretrain, settings.model, half=half)
+    check_sizes(model, rows.all, settings)
+    model.config.pad_token_id = rows.pad_id  # without one, the classifier refuses batches
+    model.config.critic_value = "mean" if settings.published else "last"
+    fit(
+        run,
+        trainable(model, settings),
+        rows,
+        collator=Collator("sum", rows.pad_id),
+        objective=lambda bare: CriticObjective(bare, loss, mean=settings.published),
+    )

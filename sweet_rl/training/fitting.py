@@ -1,0 +1,195 @@
+"""What every training run does around its own data and loss: resume, hold out, train, evaluate, save."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from transformers import TrainingArguments, set_seed
+
+from sweet_rl.errors import UsageError
+from sweet_rl.training import checkpoints, models
+from sweet_rl.training.arguments import training_arguments, uses_deepspeed
+from sweet_rl.training.batches import Encoded
+from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.training.objectives import Objective
+from sweet_rl.training.reference import Processes
+from sweet_rl.training.settings import TrainSettings
+
+Say = Callable[[str], None]
+Row = TypeVar("Row", bound=Encoded)
+
+
+class Run(NamedTuple):
+    """A run that has begun: its place among its processes, and the checkpoint it goes on from."""
+
+    settings: TrainSettings
+    arguments: TrainingArguments
+    resume: Path | None
+    processes: Processes
+    say: Say
+
+
+class Rows(NamedTuple):
+    """What is trained on, and how it becomes a batch."""
+
+    tokenizer: Any
+    train: Sequence[Encoded]
+    held_out: Sequence[Encoded]
+    pad_id: int
+
+    @property
+    def all(self) -> list[Encoded]:
+        """Both."""
+        return [*self.train, *self.held_out]
+
+
+def begin(settings: TrainSettings, say: Say) -> Run:
+    """Join the other processes, if there are some, and look for a checkpoint.
+
+    Raises:
+        UsageError: a package is missing, or `ckpt_path` holds something else.
+    """
+    arguments = training_arguments(settings)
+    output = settings.output
+    resume = checkpoints.newest_checkpoint(output.ckpt_path) if output.load_checkpoint else None
+    processes = Processes(arguments.process_index, arguments.world_size)
+    say = say if processes.rank == 0 else _silent
+    if uses_deepspeed(settings):
+        say(f"DeepSpeed ZeRO-{settings.shards.zero_stage} over {processes.world} processes")
+    set_seed(settings.seed)
+    return Run(settings, arguments, resume, processes, say)
+
+
+def pad_id(tokenizer: Any) -> int:
+    """What fills up a batch; it is never read."""
+    known = (tokenizer.pad_token_id, tokenizer.eos_token_id)
+    return next((token for token in known if token is not None), 0)
+
+
+def hold_out(
+    rows: list[Row], settings: TrainSettings, *, total: int, has_test: bool = False
+) -> tuple[list[Row], list[Row]]:
+    """Rows to train on, and to evaluate on: a seeded sample, the first rows (published), or a test split.
+
+    Args:
+        rows: all of them, with their numbers in the data.
+        settings: seed, share and compatibility.
+        total: rows of the data, those that cannot be trained on included, without its test split.
+        has_test: the rows from `total` on are a test split.
+
+    Raises:
+        UsageError: nothing is left to train on.
+    """
+    fraction = settings.data.eval_fraction
+    if has_test:
+        held = {row.index for row in rows if row.index >= total}
+    elif settings.published:
+        held = set(range(int(fraction * total)))
+    else:
+        places = random.Random(settings.seed).sample(range(len(rows)), int(fraction * len(rows)))
+        held = {rows[place].index for place in places}
+    train = [row for row in rows if row.index not in held]
+    if not train:
+        raise UsageError("Everything is held out; lower --eval_fraction.")
+    batch = settings.optimizer.train_batch_size
+    if settings.published and len(train) < batch:
+        raise UsageError(
+            f"{len(train)} rows do not fill one --train_batch_size of {batch}, and --compat published "
+            "trains on whole batches only. Lower it, or use --compat fixed."
+        )
+    return train, [row for row in rows if row.index in held]
+
+
+def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) -> None:
+    """Raises UsageError for ids or lengths that the model has no embedding for."""
+    longest = max(row.length for row in rows)
+    context = getattr(model.config, "max_position_embeddings", None)
+    if context is not None and longest > context:
+        raise UsageError(
+            f"The longest row has {longest:,} tokens, and {model.name_or_path!r} reads {context:,}: "
+            f"set --max_len {context} (it is {settings.data.max_len})."
+        )
+    vocabulary = model.config.vocab_size
+    for row in rows:
+        largest = max(max(side.ids) for side in row.sides)
+        if largest >= vocabulary:
+            raise UsageError(
+                f"{row.row.place} has the token id {largest}, but {model.name_or_path!r} knows "
+                f"{vocabulary:,} tokens: its tokenizer does not belong to it."
+            )
+
+
+def trainable(model: Any, settings: TrainSettings) -> Any:
+    """The model as it is trained: activations recomputed, an adapter put on, if the flags say so."""
+    if settings.model.gradient_checkpointing:
+        models.recompute_activations(model, settings.model)
+    return models.add_adapter(model, settings.model) if settings.model.lora_rank else model
+
+
+def fit(
+    run: Run, model: Any, rows: Rows, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
+) -> None:
+    """Train, evaluate at the end, and save the model with its tokenizer to `save_path`.
+
+    Args:
+        run: made by `begin`.
+        model: made by `trainable`.
+        rows: what to train on.
+        collator: makes a batch of (row, scale).
+        objective: made for the model without its adapter's wrapper.
+
+    Raises:
+        UsageError: the loss is not a number.
+    """
+    from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
+
+    settings = run.settings
+    trainer = StepTrainer(
+        model,
+        run.arguments,
+        settings,
+        rows=rows.train,
+        held_out=rows.held_out,
+        collator=collator,
+        objective=objective(model.get_base_model() if hasattr(model, "get_base_model") else model),
+        metrics=MetricsLog(
+            settings.output.metrics_path if run.processes.rank == 0 else None,
+            after_step=checkpoints.step_of(run.resume) if run.resume else 0,
+        ),
+    )
+    if run.resume:
+        run.say(f"going on from {run.resume}")
+    trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
+    if rows.held_out and not settings.output.eval_steps > 0:
+        shown = trainer.evaluate()
+        accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
+        run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
+    save(trainer, rows.tokenizer, settings.output.save_path)
+    run.say(f"model and tokenizer: {settings.output.save_path}")
+
+
+def save(trainer: Any, tokenizer: Any, folder: Path) -> None:
+    """Model, an adapter merged into it, and tokenizer; files get their names when all are written."""
+    partial = folder / checkpoints.PARTIAL
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload") and not trainer.is_deepspeed_enabled:
+        model = model.merge_and_unload()
+        if trainer.is_world_process_zero():
+            model.save_pretrained(partial)
+    else:
+        trainer.save_model(str(partial))
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        tokenizer.save_pretrained(partial)
+        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody needs
+        for path in partial.iterdir():
+            path.replace(folder / path.name)
+        partial.rmdir()
+    trainer.accelerator.wait_for_everyone()
+
+
+def _silent(_: str) -> None:
+    """Processes other than the first say nothing."""

@@ -1,0 +1,57 @@
+"""Supervised fine-tuning on the agent's turns: texts, and the run. Prints through `say`."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+from sweet_rl.training import models
+from sweet_rl.training.arguments import uses_deepspeed
+from sweet_rl.training.batches import TextCollator
+from sweet_rl.training.dialogues import read_texts
+from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.fitting import Rows, Say, begin, check_sizes, fit, hold_out, pad_id, trainable
+from sweet_rl.training.objectives import ImitationObjective
+from sweet_rl.training.settings import SelectionSettings, TrainSettings
+
+
+def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> None:
+    """Train, and save the model with its tokenizer to `save_path`.
+
+    An optimizer step minimises the mean negative log-likelihood over all scored tokens of its rows.
+
+    Raises:
+        SweetRLError: data, models or flags are wrong, or the loss is not a number.
+    """
+    run = begin(settings, say)
+    rows = _rows(settings, selection, run.say)
+    model = models.load_model(
+        settings.model.pretrain, settings.model, half=uses_deepspeed(settings) and settings.model.bf16
+    )
+    check_sizes(model, rows.all, settings)
+    fit(
+        run,
+        trainable(model, settings),
+        rows,
+        collator=TextCollator(rows.pad_id),
+        objective=lambda bare: ImitationObjective(bare, aux_loss_coef=settings.loss.aux_loss_coef),
+    )
+
+
+def _rows(settings: TrainSettings, selection: SelectionSettings, say: Say) -> Rows:
+    data = settings.data
+    read, selected = read_texts(data, selection)
+    for line in selected.lines(selection):
+        say(line)
+    tokenizer = models.load_tokenizers(settings.model)
+    encoder = TurnEncoder(tokenizer, max_len=data.max_len, response_template=data.response_template)
+    texts, report = encoder.encode_texts(read)
+    for line in report.lines(data.max_len):
+        say(line)
+    if not texts:
+        raise UsageError(
+            f"None of the {report.dropped:,} texts of {data.dataset!r} can be trained on (see above). Raise "
+            "--max_len, or check that the texts were made with the chat template of --pretrain."
+        )
+    train_on, held_out = hold_out(texts, settings, total=len(read))
+    tokens = sum(text.weight for text in train_on)
+    say(f"{len(train_on):,} texts ({tokens:,} tokens to imitate) to train on, {len(held_out):,} held out")
+    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer))
