@@ -37,14 +37,14 @@ class Page:
 
 def build_page(title: str, *, served: bool) -> Page:
     """The page for a window titled `title`, which may ask its own server for rows when `served`."""
-    style = _static("app.css")
-    scripts = [_static(name) for name in _SCRIPTS]
+    style = static_text("app.css")
+    scripts = [static_text(name) for name in _SCRIPTS]
     own_server = "'self'" if served else "'none'"
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {' '.join(map(_source_hash, scripts))}",
-            f"style-src {_source_hash(style)}",
+            f"script-src {' '.join(map(source_hash, scripts))}",
+            f"style-src {source_hash(style)}",
             "img-src data:",
             f"connect-src {own_server}",
             "base-uri 'none'",
@@ -58,7 +58,7 @@ def build_page(title: str, *, served: bool) -> Page:
         "<!--style-->": f"<style>{style}</style>",
         "<!--scripts-->": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
-    head, tail = _static("index.html").split(_DATA)
+    head, tail = static_text("index.html").split(_DATA)
     for marker, part in parts.items():
         head, tail = head.replace(marker, part), tail.replace(marker, part)
     return Page(head, tail, policy)
@@ -81,9 +81,11 @@ def embed(value: Json) -> str:
     return text.replace("<", "\\u003c")
 
 
-def _static(name: str) -> str:
+def static_text(name: str) -> str:
+    """A file of `static/`."""
     return (files("sweet_rl.viewer") / "static" / name).read_text(encoding="utf-8")
 
 
-def _source_hash(text: str) -> str:
+def source_hash(text: str) -> str:
+    """How a Content-Security-Policy names the inline script or style `text`."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,288 @@
+"""What the report of a study is told: the JSON of one run, or of several seeds, as checked dataclasses.
+
+Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sweet_rl.errors import DataError
+from sweet_rl.types import Json
+
+VERDICTS = {
+    "useful question": True,
+    "right answer": True,
+    "useless question": False,
+    "repeated question": False,
+    "needless question": False,
+    "early answer": False,
+    "miscopied answer": False,
+    "neither question nor answer": False,
+}
+"""What an oracle can say of a turn, and whether it is good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with its interval; shares of 1."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCount:
+    """Episodes that ended after `turns` turns of the agent, and how many of them succeeded."""
+
+    turns: int
+    episodes: int
+    successes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way of training and what came of it; `verdicts` are mean counts per episode."""
+
+    name: str
+    title: str
+    explanation: str
+    examples: int | None
+    updates: int | None
+    episodes: int | None
+    success: Interval
+    tests_passed: Interval
+    seeds: tuple[tuple[int | None, float], ...]
+    by_turns: tuple[TurnCount, ...]
+    verdicts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Critic:
+    """How well a critic tells good turns from bad ones: areas under the ROC curve, 0.5 is chance."""
+
+    name: str
+    title: str
+    auc_questions: float | None
+    auc_answering: float | None
+    turns_questions: int | None
+    turns_answering: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A training run: for each metric (update, value) in the order given, gaps left out."""
+
+    name: str
+    title: str
+    loss: tuple[tuple[int, float], ...]
+    accuracy: tuple[tuple[int, float], ...]
+    margin: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One reply that the model could have given at a turn, `count` times among its samples."""
+
+    text: str
+    score: float | None
+    count: int | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the agent said, what the human answered, and what oracle and critic say of it."""
+
+    agent: str
+    human: str | None
+    verdict: str
+    score: float | None
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """An episode worth reading."""
+
+    title: str
+    method: str
+    reward: float | None
+    request: str
+    solution: str
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Everything on the page."""
+
+    title: str
+    subtitle: str
+    settings: Mapping[str, Json]
+    machine: str
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    methods: tuple[Method, ...]
+    critics: tuple[Critic, ...]
+    curves: tuple[Curve, ...]
+    dialogues: tuple[Dialogue, ...]
+
+
+def read_study(study: Mapping[str, Json]) -> Study:
+    """The study with its kinds checked.
+
+    Raises:
+        DataError: a value is of another kind than the page needs; names the field.
+    """
+    fields = _Fields(study, "")
+    return Study(
+        title=fields.text("title"),
+        subtitle=fields.text("subtitle"),
+        settings=fields.fields("settings").values,
+        machine=fields.text("machine"),
+        seconds=fields.fields("seconds").numbers(),
+        notes=fields.texts("notes"),
+        methods=tuple(map(_method, fields.rows("methods"))),
+        critics=tuple(map(_critic, fields.rows("critics"))),
+        curves=tuple(map(_curve, fields.rows("curves"))),
+        dialogues=tuple(map(_dialogue, fields.rows("dialogues"))),
+    )
+
+
+class _Fields:
+    """The fields of one JSON object, by kind, with the dotted name of the object for messages."""
+
+    def __init__(self, values: Json, name: str) -> None:
+        if not isinstance(values, Mapping):
+            raise DataError("must be an object", field=name, value=values)
+        self.values, self.name = values, name
+
+    def _at(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key
+
+    def text(self, key: str) -> str:
+        return self.text_or_none(key) or ""
+
+    def text_or_none(self, key: str) -> str | None:
+        return _text(self.values.get(key), self._at(key))
+
+    def number(self, key: str) -> float | None:
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DataError("must be a number or null", field=self._at(key), value=value)
+        return float(value) if math.isfinite(value) else None
+
+    def whole(self, key: str) -> int | None:
+        number = self.number(key)
+        return None if number is None else round(number)
+
+    def fields(self, key: str) -> _Fields:
+        value = self.values.get(key)
+        return _Fields({} if value is None else value, self._at(key))
+
+    def numbers(self) -> dict[str, float]:
+        known = {str(key): self.number(key) for key in self.values}
+        return {key: number for key, number in known.items() if number is not None}
+
+    def rows(self, key: str) -> Iterator[_Fields]:
+        return (_Fields(value, at) for value, at in self._items(key))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(_text(value, at) or "" for value, at in self._items(key))
+
+    def _items(self, key: str) -> list[tuple[Json, str]]:
+        values = self.values.get(key)
+        if values is None:
+            return []
+        if not isinstance(values, list | tuple):
+            raise DataError("must be a list", field=self._at(key), value=values)
+        return [(value, f"{self._at(key)}[{index}]") for index, value in enumerate(values)]
+
+
+def _text(value: Json, name: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise DataError("must be a string or null", field=name, value=value)
+    return value
+
+
+def _interval(fields: _Fields) -> Interval:
+    return Interval(fields.number("mean"), fields.number("low"), fields.number("high"))
+
+
+def _method(row: _Fields) -> Method:
+    seeds = [(seed.whole("seed"), seed.number("success")) for seed in row.rows("seeds")]
+    by_turns = [
+        TurnCount(turns, count.whole("episodes") or 0, count.whole("successes") or 0)
+        for count in row.rows("by_turns")
+        if (turns := count.whole("turns")) is not None
+    ]
+    return Method(
+        name=row.text("name"),
+        title=row.text("title") or row.text("name") or "unnamed",
+        explanation=row.text("explanation"),
+        examples=row.whole("examples"),
+        updates=row.whole("updates"),
+        episodes=row.whole("episodes"),
+        success=_interval(row.fields("success")),
+        tests_passed=_interval(row.fields("tests_passed")),
+        seeds=tuple((seed, success) for seed, success in seeds if success is not None),
+        by_turns=tuple(sorted(by_turns, key=lambda count: count.turns)),
+        verdicts=row.fields("verdicts").numbers(),
+    )
+
+
+def _critic(row: _Fields) -> Critic:
+    return Critic(
+        name=row.text("name"),
+        title=row.text("title") or row.text("name") or "unnamed",
+        auc_questions=row.number("auc_questions"),
+        auc_answering=row.number("auc_answering"),
+        turns_questions=row.whole("turns_questions"),
+        turns_answering=row.whole("turns_answering"),
+    )
+
+
+def _curve(row: _Fields) -> Curve:
+    points = list(row.rows("points"))
+
+    def series(metric: str) -> tuple[tuple[int, float], ...]:
+        pairs = ((point.whole("update"), point.number(metric)) for point in points)
+        return tuple((update, value) for update, value in pairs if update is not None and value is not None)
+
+    title = row.text("title") or row.text("name") or "unnamed"
+    return Curve(row.text("name"), title, series("loss"), series("accuracy"), series("margin"))
+
+
+def _dialogue(row: _Fields) -> Dialogue:
+    return Dialogue(
+        title=row.text("title"),
+        method=row.text("method"),
+        reward=row.number("reward"),
+        request=row.text("request"),
+        solution=row.text("solution"),
+        turns=tuple(map(_turn, row.rows("turns"))),
+    )
+
+
+def _turn(row: _Fields) -> Turn:
+    return Turn(
+        agent=row.text("agent"),
+        human=row.text_or_none("human"),
+        verdict=row.text("verdict"),
+        score=row.number("score"),
+        candidates=tuple(
+            Candidate(
+                candidate.text("text"),
+                candidate.number("score"),
+                candidate.whole("count"),
+                candidate.text("verdict"),
+            )
+            for candidate in row.rows("candidates")
+        ),
+    )
