@@ -44,3 +44,21 @@ def dialogue_pairs(count, *, seed=0):
 def write_pairs(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def write_dialogues(path, rows):
+    """Trajectories in the published layout, from the task's text, the agent's turns and the reward."""
+    trajectories = []
+    for row in rows:
+        text = "<|begin|>" + turn("user", row["task"])
+        history = [{"role": "user", "content": row["task"]}]
+        for answer in row["answers"]:
+            text += "<|header|>assistant<|end_header|>\n\n"
+            history.append({"role": "assistant", "content": answer, "input": text, "output": answer})
+            text += answer + "<|end_turn|>" + turn("user", "Yes.")
+            history.append({"role": "user", "content": "Yes."})
+        task = {"problem_description": row["task"], "ground_truth": "def f(): return 1"}
+        trajectories.append(
+            {"task": task, "dialogue_history": history[:-1], "answer": answer, "reward": row["reward"]}
+        )
+    return write_pairs(path, trajectories)
