@@ -111,9 +111,9 @@ def _headline(methods: Sequence[Method]) -> Markup:
     first = own or max(measured, key=_mean)
     clauses = [_clause("", first, " solves ", " of the test episodes")]
     if rival and rival is not first:
-        clauses.append(_clause("its best rival (", rival, ") ", ""))
+        clauses.append(_clause("its best rival (" if own else "the next best (", rival, ") ", ""))
     if base and base is not first:
-        clauses.append(_clause("what training began from (", base, ") ", ""))
+        clauses.append(_clause("the model all began from (", base, ") ", ""))
     compared = _compared(first, rival) if rival and rival is not first else ""
     return join(
         [

@@ -22,10 +22,9 @@ def dialogues_section(dialogues: Sequence[Dialogue], given: Mapping[str, str]) -
     return section(
         "dialogues",
         "Dialogues, turn by turn",
-        "The critic's score of a turn is relative to what else could have been said there: above zero it "
-        "should be said more often, below zero less. Candidates are replies sampled at the same turn, sorted "
-        "by score; the policy is trained to prefer the upper ones. The verdict is an oracle's, which the "
-        "critic does not see.",
+        "The critic's score says how much a turn helps: above zero it should be said more often, below zero "
+        "less. Candidates are replies sampled at the same turn, sorted by score; the policy is trained to "
+        "prefer the upper ones to the lower. The verdict is an oracle's, which the critic does not see.",
         button if to_open else None,
         groups,
     )

@@ -94,8 +94,8 @@ def table_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup
         "methods",
         "The methods",
         "All start from the same warm start and learn from the same recorded dialogues; they differ in what "
-        "they take from them. Success: every hidden test passed. Tests passed: share of the tests, so that "
-        "half-right answers count. Beneath each mean its interval.",
+        "they take from them. Success: all tests of the task passed. Tests passed: share of the tests, so "
+        "that half-right answers count. Beneath each mean its interval.",
         tag("table", head, tag("tbody", rows), class_="methods"),
     )
 
@@ -263,10 +263,9 @@ def critics_section(critics: Sequence[Critic], given: Mapping[str, str]) -> Mark
     return section(
         "critics",
         "Does the critic know good turns from bad ones?",
-        "Two replies at the same turn, one good and one bad by the oracle: how often does the critic score "
-        "the good one higher (area under the ROC curve)? A bar to the right of 0.5 is better than tossing a "
-        "coin, to the left worse. A policy trained on the critic's ranking can hardly learn what the critic "
-        "does not see.",
+        "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
+        "(area under the ROC curve)? A bar to the right of 0.5 is better than tossing a coin, to the left "
+        "worse. A policy trained on the critic's ranking can hardly learn what the critic does not see.",
         tag("div", groups, _axis_row(along, "AUC: 0.5 is chance, 1 is always right"), class_="rows"),
     )
 

@@ -4,13 +4,67 @@ import math
 import random
 
 METHODS = [  # name, title, explanation, examples, updates, success, tests passed, question habits
-    ("warm_start", "Warm start", "Imitates noisy experts; every other method begins here.", 2400, None, 0.234, 0.431, (1.10, 1.35, 0.31, 0.42, 0.23, 0.22, 0.17, 0.30)),
-    ("rejection", "Rejection fine-tuning", "Imitates the warm start's own dialogues that were solved.", 562, 48, 0.525, 0.640, (1.52, 1.05, 0.12, 0.20, 0.52, 0.16, 0.15, 0.12)),
-    ("trajectory_dpo", "Trajectory DPO", "Prefers a solved dialogue to a failed one of the same task, as a whole.", 1180, 37, 0.514, 0.633, (1.60, 0.88, 0.11, 0.16, 0.51, 0.15, 0.18, 0.14)),
-    ("sweet_rl", "SWEET-RL", "Prefers single turns that a critic with the hidden solution scores above others.", 4000, 101, 0.569, 0.702, (1.74, 0.62, 0.05, 0.07, 0.57, 0.08, 0.22, 0.13)),
-    ("sweet_rl_blind", "SWEET-RL, critic without solution", "The same, but the critic sees no more than the agent.", 4000, 101, 0.476, 0.611, (1.58, 0.93, 0.09, 0.12, 0.47, 0.14, 0.20, 0.17)),
+    (
+        "warm_start",
+        "Warm start",
+        "Imitates noisy experts; every other method begins here.",
+        2400,
+        None,
+        0.234,
+        0.431,
+        (1.10, 1.35, 0.31, 0.42, 0.23, 0.22, 0.17, 0.30),
+    ),
+    (
+        "rejection",
+        "Rejection fine-tuning",
+        "Imitates the warm start's own dialogues that were solved.",
+        562,
+        48,
+        0.525,
+        0.640,
+        (1.52, 1.05, 0.12, 0.20, 0.52, 0.16, 0.15, 0.12),
+    ),
+    (
+        "trajectory_dpo",
+        "Trajectory DPO",
+        "Prefers a solved dialogue to a failed one of the same task, as a whole.",
+        1180,
+        37,
+        0.514,
+        0.633,
+        (1.60, 0.88, 0.11, 0.16, 0.51, 0.15, 0.18, 0.14),
+    ),
+    (
+        "sweet_rl",
+        "SWEET-RL",
+        "Prefers single turns that a critic with the hidden solution scores above others.",
+        4000,
+        101,
+        0.569,
+        0.702,
+        (1.74, 0.62, 0.05, 0.07, 0.57, 0.08, 0.22, 0.13),
+    ),
+    (
+        "sweet_rl_blind",
+        "SWEET-RL, critic without solution",
+        "The same, but the critic sees no more than the agent.",
+        4000,
+        101,
+        0.476,
+        0.611,
+        (1.58, 0.93, 0.09, 0.12, 0.47, 0.14, 0.20, 0.17),
+    ),
 ]
-VERDICTS = ["useful question", "useless question", "repeated question", "needless question", "right answer", "early answer", "miscopied answer", "neither question nor answer"]
+VERDICTS = [
+    "useful question",
+    "useless question",
+    "repeated question",
+    "needless question",
+    "right answer",
+    "early answer",
+    "miscopied answer",
+    "neither question nor answer",
+]
 
 
 def sample_study() -> dict:
@@ -18,16 +72,59 @@ def sample_study() -> dict:
     return {
         "title": "Mini benchmark: wasted questions",
         "subtitle": "Three seeds, 500 test tasks each, one model of 0.4 million weights trained from nothing",
-        "settings": {"model": "Llama, width 128, 2 layers", "training tasks": 600, "rollouts per task": 4, "candidates per turn": 16, "pairs per turn": 4, "critic learning rate": 1e-4, "policy learning rate": 1e-4, "beta": 0.1, "nll": 1.0, "temperature": 1.0, "seeds": [0, 1, 2]},
+        "settings": {
+            "model": "Llama, width 128, 2 layers",
+            "training tasks": 600,
+            "rollouts per task": 4,
+            "candidates per turn": 16,
+            "pairs per turn": 4,
+            "critic learning rate": 1e-4,
+            "policy learning rate": 1e-4,
+            "beta": 0.1,
+            "nll": 1.0,
+            "temperature": 1.0,
+            "seeds": [0, 1, 2],
+        },
         "machine": "2 CPU cores, 8 GB",
-        "seconds": {"tasks and tokenizer": 2.1, "warm start": 96.4, "roll-outs": 31.0, "rejection fine-tuning": 22.5, "trajectory DPO": 27.9, "critic": 41.2, "sample and rank": 38.8, "SWEET-RL policy": 62.3, "evaluation": 74.0},
-        "notes": ["SWEET-RL makes more updates than its rivals, as published.", "Settings were chosen on other tasks than the test tasks."],
+        "seconds": {
+            "tasks and tokenizer": 2.1,
+            "warm start": 96.4,
+            "roll-outs": 31.0,
+            "rejection fine-tuning": 22.5,
+            "trajectory DPO": 27.9,
+            "critic": 41.2,
+            "sample and rank": 38.8,
+            "SWEET-RL policy": 62.3,
+            "evaluation": 74.0,
+        },
+        "notes": [
+            "SWEET-RL makes more updates than its rivals, as published.",
+            "Settings were chosen on other tasks than the test tasks.",
+        ],
         "methods": [_method(rng, *row) for row in METHODS],
         "critics": [
-            {"name": "sweet_rl", "title": "Critic with hidden solution", "auc_questions": 0.853, "auc_answering": 0.412, "turns_questions": 3120, "turns_answering": 840},
-            {"name": "sweet_rl_blind", "title": "Critic without", "auc_questions": 0.842, "auc_answering": 0.337, "turns_questions": 3120, "turns_answering": 840},
+            {
+                "name": "sweet_rl",
+                "title": "Critic with hidden solution",
+                "auc_questions": 0.853,
+                "auc_answering": 0.412,
+                "turns_questions": 3120,
+                "turns_answering": 840,
+            },
+            {
+                "name": "sweet_rl_blind",
+                "title": "Critic without",
+                "auc_questions": 0.842,
+                "auc_answering": 0.337,
+                "turns_questions": 3120,
+                "turns_answering": 840,
+            },
         ],
-        "curves": [_curve(rng, "critic", "Critic with hidden solution", 70, 0.05), _curve(rng, "sweet_rl", "SWEET-RL policy", 101, 0.025), _curve(rng, "trajectory_dpo", "Trajectory DPO", 37, 0.04)],
+        "curves": [
+            _curve(rng, "critic", "Critic with hidden solution", 70, 0.05),
+            _curve(rng, "sweet_rl", "SWEET-RL policy", 101, 0.025),
+            _curve(rng, "trajectory_dpo", "Trajectory DPO", 37, 0.04),
+        ],
         "dialogues": [_before(), _after()],
     }
 
@@ -35,9 +132,17 @@ def sample_study() -> dict:
 def _method(rng, name, title, explanation, examples, updates, success, passed, verdicts):
     seeds = [{"seed": seed, "success": round(success + rng.uniform(-0.025, 0.025), 3)} for seed in range(3)]
     by_turns = []
-    for turns, share, rate in zip(range(1, 7), (0.03, 0.11, 0.22, 0.29, 0.21, 0.14), (0.1, 0.5, 1.3, 1.3, 1.0, 0.5), strict=True):
+    for turns, share, rate in zip(
+        range(1, 7), (0.03, 0.11, 0.22, 0.29, 0.21, 0.14), (0.1, 0.5, 1.3, 1.3, 1.0, 0.5), strict=True
+    ):
         episodes = round(1500 * share)
-        by_turns.append({"turns": turns, "episodes": episodes, "successes": min(episodes, round(episodes * rate * success))})
+        by_turns.append(
+            {
+                "turns": turns,
+                "episodes": episodes,
+                "successes": min(episodes, round(episodes * rate * success)),
+            }
+        )
     return {
         "name": name, "title": title, "explanation": explanation, "examples": examples, "updates": updates, "episodes": 1500,
         "success": {"mean": success, "low": success - 0.026, "high": success + 0.025},
@@ -50,7 +155,14 @@ def _curve(rng, name, title, updates, speed):
     points = []
     for update in range(1, updates + 1):
         learned = 1 - math.exp(-speed * update)
-        points.append({"update": update, "loss": 0.693 - 0.3 * learned + rng.gauss(0, 0.03), "accuracy": min(1, 0.5 + 0.3 * learned + rng.gauss(0, 0.04)), "margin": 1.2 * learned + rng.gauss(0, 0.1)})
+        points.append(
+            {
+                "update": update,
+                "loss": 0.693 - 0.3 * learned + rng.gauss(0, 0.03),
+                "accuracy": min(1, 0.5 + 0.3 * learned + rng.gauss(0, 0.04)),
+                "margin": 1.2 * learned + rng.gauss(0, 0.1),
+            }
+        )
     return {"name": name, "title": title, "points": points}
 
 
@@ -60,7 +172,14 @@ SOLUTION = "run(x, scale3, cap2)"
 
 def _dialogue(title, method, reward, turns):
     keys = ("agent", "human", "verdict", "score", "candidates")
-    return {"title": title, "method": method, "reward": reward, "request": REQUEST, "solution": SOLUTION, "turns": [dict(zip(keys, turn, strict=True)) for turn in turns]}
+    return {
+        "title": title,
+        "method": method,
+        "reward": reward,
+        "request": REQUEST,
+        "solution": SOLUTION,
+        "turns": [dict(zip(keys, turn, strict=True)) for turn in turns],
+    }
 
 
 def _candidate(text, score, count, verdict):
