@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sweet_rl.viewer.markup import Markup, tag
 
@@ -17,8 +18,8 @@ Series = Sequence[tuple[float, float]]
 
 PANEL_WIDTH, PANEL_HEIGHT = 320, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 46, 16, 36
-_RAW_POINTS = 600
-"""More raw points than a panel has pixels for only make the page heavy."""
+_MOST_POINTS = 600
+"""More points than a panel has pixels for only make the page heavy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def percent(value: float) -> str:
 def plain(value: float) -> str:
     """A number with three digits, as it is said: `0.379`, `1200`, and minus with its own sign."""
     if value and not 1e-4 <= abs(value) < 1e6:
-        written = f"{value:.2e}"
+        mantissa, exponent = f"{value:.1e}".split("e")
+        written = f"{mantissa.removesuffix('.0')}e{int(exponent)}"
     else:
         digits = 2 - math.floor(math.log10(abs(value))) if value else 0
         written = f"{value:.{max(0, digits)}f}"
@@ -147,28 +149,27 @@ def line_panel(points: Series, title: str, up: Axis, *, colour: str, chance: flo
     """A metric over updates: a smoothed line over the faint raw one, its last value written at its end."""
     along = _between([x for x, _ in points])
     smooth = smoothed(points)
-    every = math.ceil(len(points) / _RAW_POINTS)
     end_x, end_y = _place(along, up, smooth[-1])
     return _panel(
         along,
         up,
         title,
         "update",
-        tag("path", class_=f"raw {colour}", d=_path(along, up, points[::every])),
+        tag("path", class_=f"raw {colour}", d=_path(along, up, _thinned(points))),
         None if chance is None else _level(up, chance, "chance", beside=end_y),
-        tag("path", class_=f"line {colour}", d=_path(along, up, smooth)),
+        tag("path", class_=f"line {colour}", d=_path(along, up, _thinned(smooth))),
         tag("circle", class_=f"dot {colour}", cx=end_x, cy=end_y, r=3.5),
         tag("text", up.write(smooth[-1][1]), class_="end", x=end_x + 7, y=end_y + 4),
     )
 
 
-def _between(values: Sequence[float]) -> Axis:
-    """An axis that ends where `values` do, so that the last one lies at the panel's edge."""
-    rounded = axis(values, plain, count=4)
-    low, high = min(values), max(values)
+def _between(updates: Sequence[float]) -> Axis:
+    """An axis that ends where `updates` do, so that the last one lies at the panel's edge."""
+    low, high = min(updates), max(updates)
     if low == high:
-        return rounded
-    return Axis(low, high, tuple(tick for tick in rounded.ticks if low <= tick <= high), plain)
+        return Axis(low - 0.5, high + 0.5, (low,), plain)
+    rounded = axis(updates, plain, count=4).ticks
+    return Axis(low, high, tuple(x for x in rounded if low <= x <= high and x == round(x)), plain)
 
 
 def column_panel(
@@ -193,25 +194,32 @@ def column_panel(
         marks = [
             tag("rect", class_=f"rest {colour}", x=left, y=top, width=width, height=floor - top),
             tag("rect", class_=f"fill {colour}", x=left, y=filled, width=width, height=floor - filled),
-            tag("text", rate, class_="end", x=x, y=top - 4, text_anchor="middle"),
         ]
+        if width > 26:  # else the numbers would run into each other
+            marks.append(tag("text", rate, class_="end", x=x, y=top - 4, text_anchor="middle"))
         tip = f"{after} turns: {episodes} episodes, {successes} succeeded ({rate})"
         drawn.append(tag("g", marks, data_tip=tip))
     return _panel(along, up, "share of episodes", "turns of the agent", *drawn, margin=6)
 
 
 def smoothed(points: Series) -> list[tuple[float, float]]:
-    """Each value replaced by the mean of its neighbourhood: a fifteenth of the curve, less at the ends.
+    """Each value replaced by the mean of its neighbourhood: a fifteenth of the curve, half of it at the ends.
 
     A curve of under eight points stays as it is.
     """
     reach = 0 if len(points) < 8 else max(1, len(points) // 30)
+    sums = [0.0, *accumulate(y for _, y in points)]
     means = []
     for index, (x, _) in enumerate(points):
-        near = min(reach, index, len(points) - 1 - index)
-        values = [y for _, y in points[index - near : index + near + 1]]
-        means.append((x, sum(values) / len(values)))
+        first, end = max(0, index - reach), min(len(points), index + reach + 1)
+        means.append((x, (sums[end] - sums[first]) / (end - first)))
     return means
+
+
+def _thinned(points: Series) -> Series:
+    """At most about `_MOST_POINTS` of them, the last one always."""
+    every = math.ceil(len(points) / _MOST_POINTS)
+    return [*points[:-1:every], points[-1]]
 
 
 def _panel(

@@ -134,7 +134,9 @@ def _enumerated(clauses: list[Markup]) -> Markup:
 
 
 def _compared(first: Method, rival: Method) -> str:
-    points = 100 * (_mean(first) - _mean(rival))
+    points = round(100 * (_mean(first) - _mean(rival)), 1)
+    if points == 0:
+        return f"{first.title} and {rival.title} are level."
     lead = f"{first.title} is {abs(points):.1f} points {'ahead' if points >= 0 else 'behind'}"
     (upper, lower) = (first, rival) if points >= 0 else (rival, first)
     if upper.success.low is None or lower.success.high is None:

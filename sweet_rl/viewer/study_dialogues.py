@@ -96,7 +96,7 @@ def _candidate(candidate: Candidate, along: charts.Axis, *, said: bool) -> Marku
     ]
     if said:
         words += [" ", tag("span", "said", class_="mark")]
-    score = tag("span", class_="interval") if candidate.score is None else _score_bar(candidate.score, along)
+    score = tag("span", class_="score") if candidate.score is None else _score_bar(candidate.score, along)
     return tag("li", score, tag("span", words), verdict_chip(candidate.verdict))
 
 
