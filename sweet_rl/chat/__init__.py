@@ -9,9 +9,11 @@ from sweet_rl.chat.formats import (
     tokenizer_digest,
     with_system,
 )
+from sweet_rl.chat.names import EMBEDDED, model_path
 from sweet_rl.chat.turns import Span, TurnFormat
 
 __all__ = [
+    "EMBEDDED",
     "ChatFormat",
     "PlainChat",
     "Span",
@@ -19,6 +21,7 @@ __all__ = [
     "TurnFormat",
     "fold_system",
     "load_tokenizer",
+    "model_path",
     "tokenizer_digest",
     "with_system",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweet_rl.chat.names import model_path
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.types import Message, digest
 
@@ -146,7 +147,7 @@ def load_tokenizer(model: str | Path) -> Any:
     except ImportError as error:
         raise missing_package("transformers", "transformers", needed_for="a model's chat template") from error
     try:
-        return AutoTokenizer.from_pretrained(str(model))
+        return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"No tokenizer could be loaded from {str(model)!r}: {_first_line(error)} Name a folder with "

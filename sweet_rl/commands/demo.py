@@ -1,79 +1,79 @@
-"""The whole pipeline on the embedded defaults, every stage by the command a person would type."""
+"""The whole story on the embedded defaults, every stage by the command a person would type."""
 
 from __future__ import annotations
 
 from sweet_rl.errors import UsageError
 
-AGENTS = ("oracle", "questioner", "constant")
 
+def demo(
+    output_dir: str = "outputs/demo",
+    *,
+    agent: str = "embedded",
+    world: str = "usual",
+    seed: int = 0,
+    train_tasks: int = 600,
+    test_tasks: int = 300,
+    dev: bool = False,
+    jobs: int = 2,
+    overwrite: bool = False,
+) -> None:
+    """Run SWEET-RL and its rivals from nothing: dialogues, critic, candidates, pairs, policies, report.
 
-def demo(output_dir: str = "outputs/demo", *, num_tasks: int = 40, best_of_n: int = 2, seed: int = 0) -> None:
-    """Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.
-
-    Needs no GPU, no download and no key, and takes a minute or two. It generates tasks of the mini benchmark,
-    starts the simulator server (the scripted human behind the OpenAI protocol), lets three scripted agents
-    talk to it over HTTP, grades their answers in the sandbox and writes a page to look at.
+    Needs no GPU, no download and no key; takes under ten minutes on two cores. The embedded agent talks to
+    the scripted human over HTTP, its dialogues are graded in the sandbox, and every method learns from the
+    same ones: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in four forms. Each command is
+    printed as a person would type it. It ends with a table and a page to look at. An interrupted demo goes on
+    where it was.
 
     Args:
-        output_dir: folder for everything that is made; what an earlier demo left there is replaced.
-        num_tasks: tasks of mini:test.
-        best_of_n: dialogues for each task.
-        seed: decides about tasks and dialogues.
+        output_dir: folder for everything that is made.
+        agent: the agent to begin with: embedded, or a folder of make_embedded_agent.py.
+        world: world of the mini benchmark: usual or easy.
+        seed: decides about tasks, dialogues and trainings.
+        train_tasks: tasks that the agent talks about, four times each, to learn from.
+        test_tasks: tasks that every method is measured on.
+        dev: measure on mini:dev instead of mini:test, to choose settings.
+        jobs: stages at once, each with one thread.
+        overwrite: throw away what an earlier demo left in the folder.
     """
     import json
+    import shutil
     import time
     from pathlib import Path
 
+    from sweet_rl.commands.recipes import Study
+    from sweet_rl.commands.study import run_study, seconds_of
+    from sweet_rl.commands.study_results import describe, results, table
+    from sweet_rl.records import replace_file
     from sweet_rl.users.server_process import start_server
+    from sweet_rl.viewer.study import study_page
 
-    if num_tasks < 1 or best_of_n < 1:
-        raise UsageError("--num_tasks and --best_of_n must be at least 1.")
+    if world not in {"usual", "easy"}:
+        raise UsageError(f"--world must be usual or easy, got {world!r}.")
+    if train_tasks < 1 or test_tasks < 1 or jobs < 1:
+        raise UsageError("--train_tasks, --test_tasks and --jobs must be at least 1.")
     started = time.perf_counter()
     folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    tasks = folder / "tasks.jsonl"
-    _stage("generate_tasks", tasks, source="mini:test", num_tasks=num_tasks, seed=seed, overwrite=True)
-    with start_server(latency_median_ms=20) as server:
-        print(f"\nThe simulated human answers at {server.base_url}\n")
-        for agent in AGENTS:
-            _stage(
-                "simulate_interactions",
-                tasks,
-                folder / f"{agent}.jsonl",
-                agent_model=agent,
-                env_model="scripted",
-                env_base_url=server.base_url,
-                best_of_n=best_of_n,
-                batch_size=64,
-                seed=seed,
-                overwrite=True,
-            )
-    for agent in AGENTS:
-        _stage("evaluate_code", folder / f"{agent}.jsonl", k=best_of_n, quiet=True)
-    page = folder / "questioner.html"
-    _stage("visualize_dialogue_histories", folder / "questioner.jsonl", export=page)
-    print(f"\n{'agent':<12}{'tests passed %':>16}{'success %':>12}")
-    for agent in AGENTS:
-        report = json.loads((folder / f"{agent}.report.json").read_text())
-        column = report["columns"]["fixed"]
-        numbers = [100 * column[name]["mean"] for name in ("tests_passed", "success")]
-        print(f"{agent:<12}{numbers[0]:>16.1f}{numbers[1]:>12.1f}")
+    if overwrite and folder.exists():
+        shutil.rmtree(folder)
+    with start_server() as server:
+        print(f"The scripted human answers at {server.base_url}\n", flush=True)
+        study = Study(
+            folder,
+            agent=agent,
+            human=server.base_url,
+            seed=seed,
+            world=world,
+            train_tasks=train_tasks,
+            test_split="dev" if dev else "test",
+            test_tasks=test_tasks,
+        )
+        run_study(study, jobs=jobs)
+    found = results(study) | describe(study) | {"seconds": seconds_of(study)}
+    replace_file(folder / "study.json", [json.dumps(found).encode()])
+    replace_file(folder / "report.html", [study_page(found).encode()])
+    print(f"\n{table(found)}\n")
     print(
-        f"\nDone in {time.perf_counter() - started:.0f} s. Open {page} in a browser to read the dialogues,\n"
-        f"or run: sweet-rl visualize_dialogue_histories {folder / 'oracle.jsonl'}"
+        f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser, or\n"
+        f"read dialogues with: sweet-rl visualize_dialogue_histories {folder / 'sweet.test.jsonl'}"
     )
-
-
-def _stage(name: str, *positional: object, **flags: object) -> None:
-    """Run a stage as a process of its own, and show the command that does the same by hand."""
-    import shlex
-    import subprocess
-    import sys
-
-    arguments = [str(value) for value in positional]
-    for flag, value in flags.items():
-        arguments += [f"--{flag}"] if value is True else [f"--{flag}", str(value)]
-    print("$ sweet-rl " + shlex.join([name, *arguments]), flush=True)
-    done = subprocess.run([sys.executable, "-m", "sweet_rl", name, *arguments], check=False)  # noqa: S603
-    if done.returncode:
-        raise UsageError(f"the stage {name} ended with status {done.returncode}; its message is above.")

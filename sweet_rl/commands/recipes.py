@@ -76,6 +76,8 @@ TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 
 
 CRITIC = {"learning_rate": 1e-4, "max_epochs": 2}
 POLICY = {"learning_rate": 1e-4, "nll_loss_coef": 1.0}
+DIALOGUE_DPO = {"learning_rate": 1e-4, "nll_loss_coef": 0.3, "max_epochs": 2}
+REJECTION = {"learning_rate": 1e-3, "max_epochs": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +236,7 @@ def _critic(study: Study, name: str, *, hidden: bool, mean: bool) -> Call:
 
 def _dialogue_dpo(study: Study) -> Call:
     """Multi-turn DPO on pairs of whole dialogues."""
-    flags = {"learning_rate": 1e-4, "nll_loss_coef": 0.3, "max_epochs": 2}
-    return _train(study, "dpo", "pairs.jsonl", flags)
+    return _train(study, "dpo", "pairs.jsonl", DIALOGUE_DPO)
 
 
 def _rejection(study: Study) -> Call:
@@ -250,8 +251,7 @@ def _rejection(study: Study) -> Call:
             "save_path": study.path("rft"),
             "seed": study.seed,
             **TRAIN,
-            "learning_rate": 1e-3,
-            "max_epochs": 2,
+            **REJECTION,
         },
     )
 

@@ -48,7 +48,7 @@ def train_tokenizer(corpus: Iterable[str], *, vocab_size: int = 1200) -> Any:
         show_progress=False,
     )
     bpe.train_from_iterator(corpus, trainer)
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=bpe, bos_token=BEGIN, eos_token=END_OF_TURN, pad_token=END_OF_TEXT
     )
     tokenizer.chat_template = CHAT_TEMPLATE

@@ -108,7 +108,7 @@ def _read_phase(
     bar = tqdm(batches, total=count, desc=phase.name, unit="step", disable=quiet)
     for batch in bar:
         loss = _loss(model, batch, all_tokens=phase.all_tokens)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, with_system
+from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, model_path, with_system
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
 from sweet_rl.policies.batching import MicroBatcher
 from sweet_rl.types import (
@@ -170,7 +170,7 @@ def _load_model(model: str | Path, device: str, dtype: str) -> Any:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(str(model), dtype=dtype)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model_path(model), dtype=dtype)
     except (OSError, ValueError) as error:
         raise UsageError(f"No causal language model could be loaded from {str(model)!r}: {error}") from error
     try:

@@ -22,6 +22,7 @@ from typing import Self
 
 import aiohttp
 
+from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.policies import lifeline
 
@@ -168,7 +169,7 @@ class VLLMServer:
             raise UsageError(f"There is no interpreter {self._python!r} to run vLLM with.")
         command = [
             *(self._python, "-m", "vllm.entrypoints.openai.api_server"),
-            *("--model", self.model, "--host", _HOST, "--port", str(self._port)),
+            *("--model", model_path(self.model), "--host", _HOST, "--port", str(self._port)),
             *self._args,
         ]
         try:

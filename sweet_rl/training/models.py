@@ -18,7 +18,7 @@ from transformers.utils.logging import (
     set_verbosity_error,
 )
 
-from sweet_rl.chat import load_tokenizer, tokenizer_digest
+from sweet_rl.chat import load_tokenizer, model_path, tokenizer_digest
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.training.settings import ModelSettings
 
@@ -88,7 +88,7 @@ def _loaded(
     loud = get_verbosity()
     set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
     try:
-        model, info = kind.from_pretrained(name, output_loading_info=True, **options, **more)
+        model, info = kind.from_pretrained(model_path(name), output_loading_info=True, **options, **more)
     except (OSError, ValueError) as error:
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
 
 Ids = tuple[int, ...]
@@ -243,9 +244,9 @@ def load_model(model: str | Path, *, device: str, dtype: str) -> Any:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        config = AutoConfig.from_pretrained(str(model))
+        config = AutoConfig.from_pretrained(model_path(model))
         kind = AutoModelForSequenceClassification if is_value_model(config) else AutoModelForCausalLM
-        loaded: Any = kind.from_pretrained(str(model), dtype=dtype)
+        loaded: Any = kind.from_pretrained(model_path(model), dtype=dtype)
     except (OSError, ValueError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(
