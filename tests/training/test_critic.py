@@ -93,7 +93,8 @@ def test_it_learns_whatever_the_micro_batch_and_ranks(steady, pairs, tmp_path):
     for ours, theirs in zip(*runs, strict=True):
         for name in {"loss", "grad_norm", "eval_loss", "chosen_reward"} & set(ours):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5)
-    assert runs[0][-2]["loss"] < 0.5 < 0.6 < runs[0][0]["loss"]
+    assert runs[0][-2]["loss"] < 0.5
+    assert runs[0][0]["loss"] > 0.6
 
     prompt = f"<|begin|>{turn('user', 'What?')}<|header|>assistant<|end_header|>\n\n"
     candidates = ["It is zero.", "no"]

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# SWEET-RL on Backend Programming, from offline dialogues to a measured policy, stage by stage.
+#
+#   scripts/sweet_backend.sh configs/sweet/embedded.sh     the embedded agent: a CPU, minutes
+#   scripts/sweet_backend.sh configs/sweet/llama8b.sh      the published setting: 8 GPUs
+#
+# A configuration sets what is below; a variable of the environment wins over it: OUTPUT_PATH=run2 scripts/...
+# What is done is skipped, what was interrupted goes on: run the same command again. A stage whose command is
+# another one than before is refused, as its output belongs to the old one (docs/training.md).
+set -euo pipefail
+
+config=${1:?name a configuration, for example configs/sweet/embedded.sh}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# What a configuration may set. Flags of a stage are an array, to be added to what the chain itself needs.
+SIMULATE_FLAGS=() EVALUATE_FLAGS=() TRAIN_FLAGS=() CRITIC_FLAGS=() SAMPLE_FLAGS=() RANK_FLAGS=() PAIR_FLAGS=()
+POLICY_FLAGS=() LAUNCHER=()
+# shellcheck source=/dev/null
+source "$config"
+
+: "${MODEL:?the model to begin from: a folder or a hub name}"
+: "${OUTPUT_PATH:?the folder for all files}"
+: "${TEST_TASKS:?tasks to measure on}"
+: "${OFFLINE:=}"         # trajectories to learn from; empty: simulate them on TRAIN_TASKS
+: "${TRAIN_TASKS:=}"
+: "${NUM_TRAIN_TASKS:=1000}" "${NUM_TEST_TASKS:=1000}"
+: "${K:=3}"              # repeats of each task in the offline data
+: "${DATA_FRACTION:=0.1}" "${NUM_PAIRS:=4}"
+: "${COMPAT:=fixed}"     # published: its defects too, to compare numbers
+: "${PYTHON:=python}"
+[[ ${#LAUNCHER[@]} -gt 0 ]] || LAUNCHER=("$PYTHON")
+[[ -n $OFFLINE || -n $TRAIN_TASKS ]] || { echo "error: set OFFLINE (trajectories) or TRAIN_TASKS." >&2; exit 2; }
+
+# The published names of the files.
+TRAJECTORIES_PATH=$OUTPUT_PATH/offline.jsonl
+GROUND_TRUTH_PREFERENCES_PATH=$OUTPUT_PATH/ground_truth_preferences.jsonl
+REWARD_PATH=$OUTPUT_PATH/reward_model
+SAMPLED_PATH=$OUTPUT_PATH/sampled.jsonl
+RANKED_PATH=$OUTPUT_PATH/ranked.jsonl
+RANDOM_PAIRS_PATH=$OUTPUT_PATH/random_pairs.jsonl
+SAVE_PATH=$OUTPUT_PATH/policy
+EVALUATION_PATH=$OUTPUT_PATH/test.jsonl
+
+case $COMPAT in
+  fixed)
+    PAIR_FORM=() COMPAT_FLAGS=() GRADING=()
+    POLICY_FORM=(--prompt_key prompt) CRITIC_FORM=()
+    ;;
+  published)
+    PAIR_FORM=(--no_prompt) COMPAT_FLAGS=(--compat published) GRADING=(--grading published)
+    POLICY_FORM=() CRITIC_FORM=(--response_template '<|start_header_id|>assistant<|end_header_id|>')
+    ;;
+  *)
+    echo "error: COMPAT must be fixed or published, got '$COMPAT'." >&2
+    exit 2
+    ;;
+esac
+
+marks=$OUTPUT_PATH/.done
+mkdir -p "$marks"
+number=0 stages=9
+
+# stage OUTPUT COMMAND...: run the command unless a mark says that it has made OUTPUT, a file or a model's folder.
+# A mark holds the command; beside it a file remembers, from the command's beginning on, what it makes.
+stage() {
+  local output=$1 check=$1 mark line later
+  shift
+  number=$((number + 1))
+  mark=$marks/$number
+  [[ $output == *.json* ]] || check=$output/config.json
+  printf -v line '%q ' "$@"
+  line=${line#*/scripts/} # neither launcher nor place decides what is made
+  if [[ -f $mark && -e $check ]]; then
+    if [[ $(<"$mark") != "$line" ]]; then
+      printf 'error: %s was made by another command:\n  %s\nnow it would be:\n  %s\n' "$output" "$(<"$mark")" "$line"
+      printf 'Remove it to make it and all that follows again, or set another OUTPUT_PATH.\n'
+      exit 1
+    fi >&2
+    printf '[%d] done: %s\n' "$number" "$output"
+    return
+  fi
+  rm -f "$mark"
+  for ((later = number + 1; later <= stages; later++)); do
+    if [[ -f $marks/$later.begun ]]; then # made from what is now made anew
+      printf '[%d] out of date, removed: %s\n' "$later" "$(<"$marks/$later.begun")"
+      rm -rf "$(<"$marks/$later.begun")" "$(<"$marks/$later.begun").checkpoints"
+      rm -f "$marks/$later" "$marks/$later.begun"
+    fi
+  done
+  printf '%s\n' "$output" >"$mark.begun"
+  printf '[%d] $ ' "$number"
+  printf '%q ' "$@"
+  printf '\n'
+  "$@"
+  printf '%s\n' "$line" >"$mark.part"
+  mv "$mark.part" "$mark"
+}
+
+simulate() { # MODEL TASKS OUTPUT NUMBER REPEATS
+  stage "$3" "$PYTHON" "$root/scripts/simulate_interactions.py" --agent_model "$1" --input_path "$2" \
+    --output_path "$3" --num_tasks "$4" --best_of_n "$5" --to_continue "${SIMULATE_FLAGS[@]}"
+}
+
+train() { # DATA OUTPUT FLAGS...
+  local data=$1 output=$2
+  shift 2
+  stage "$output" "${LAUNCHER[@]}" "$root/scripts/train_dpo.py" --pretrain "$MODEL" \
+    --dataset "$data" --save_path "$output" --ckpt_path "$output.checkpoints" --load_checkpoint \
+    "${TRAIN_FLAGS[@]}" "$@" "${COMPAT_FLAGS[@]}"
+}
+
+# 1 to 2: dialogues, graded, with pairs of whole ones that know the hidden solution
+if [[ -n $OFFLINE ]]; then
+  stage "$TRAJECTORIES_PATH" cp "$OFFLINE" "$TRAJECTORIES_PATH"
+else
+  simulate "$MODEL" "$TRAIN_TASKS" "$TRAJECTORIES_PATH" "$NUM_TRAIN_TASKS" "$K"
+fi
+stage "$GROUND_TRUTH_PREFERENCES_PATH" "$PYTHON" "$root/scripts/evaluate_code.py" "$TRAJECTORIES_PATH" --k "$K" \
+  --ground_truth_preference_path "$GROUND_TRUTH_PREFERENCES_PATH" "${GRADING[@]}" "${EVALUATE_FLAGS[@]}"
+
+# 3: the critic, which is told the hidden solution
+train "$GROUND_TRUTH_PREFERENCES_PATH" "$REWARD_PATH" --mean_log_prob "${CRITIC_FORM[@]}" "${CRITIC_FLAGS[@]}"
+
+# 4 to 6: other turns for the same dialogues, the critic's opinion of them, pairs of them
+stage "$SAMPLED_PATH" "$PYTHON" "$root/scripts/sample_best_of_n.py" "$TRAJECTORIES_PATH" "$SAMPLED_PATH" "$MODEL" \
+  --data_fraction "$DATA_FRACTION" --to_continue "${SAMPLE_FLAGS[@]}" "${COMPAT_FLAGS[@]}"
+stage "$RANKED_PATH" "$PYTHON" "$root/scripts/rank_best_of_n.py" "$SAMPLED_PATH" "$RANKED_PATH" "$REWARD_PATH" \
+  --to_continue "${RANK_FLAGS[@]}" "${COMPAT_FLAGS[@]}"
+stage "$RANDOM_PAIRS_PATH" "$PYTHON" "$root/scripts/generate_random_pairs_from_ranks.py" "$RANKED_PATH" \
+  "$RANDOM_PAIRS_PATH" "${PAIR_FORM[@]}" --num_pairs "$NUM_PAIRS" "${PAIR_FLAGS[@]}" "${COMPAT_FLAGS[@]}"
+
+# 7: the policy, which is not
+train "$RANDOM_PAIRS_PATH" "$SAVE_PATH" "${POLICY_FORM[@]}" "${POLICY_FLAGS[@]}"
+
+# 8 to 9: what it can do
+simulate "$SAVE_PATH" "$TEST_TASKS" "$EVALUATION_PATH" "$NUM_TEST_TASKS" 1
+stage "${EVALUATION_PATH%.jsonl}.report.json" "$PYTHON" "$root/scripts/evaluate_code.py" "$EVALUATION_PATH" \
+  "${GRADING[@]}" "${EVALUATE_FLAGS[@]}"
