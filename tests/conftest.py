@@ -1,5 +1,7 @@
 """Fixtures that every room's tests use."""
 
+import atexit
+import gc
 import os
 import signal
 from pathlib import Path
@@ -10,6 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; torch would take all cores for each
 
+
+gc.set_threshold(10_000, 20, 20)  # as the command line does: torch's objects stay
+atexit.register(gc.freeze)
 
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests send Ctrl-C to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
