@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweet_rl.tasks.mini import extras
+
 Flags = Mapping[str, Any]
 
 
@@ -194,7 +196,7 @@ def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int)
             "env_model": "scripted",
             "env_base_url": study.human,
             "best_of_n": repeats,
-            "max_steps": 6,
+            "max_steps": extras.MAX_STEPS,
             "max_tokens": 48,
             "batch_size": 256,
             "max_batch": 256,

@@ -15,9 +15,6 @@ from sweet_rl.tasks.mini.problem import Problem
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.users.scripted import ScriptedHuman
 
-MAX_STEPS = 6
-"""Agent turns of an episode in the mini worlds."""
-
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -57,8 +54,8 @@ def dialogue(rng: Random, *, named: bool = False, with_solution: bool = False) -
     request = row_of(problem)["problem_description"]
     messages = [Message("user", request)]
     while True:
-        messages.append(Message("assistant", expert.say(messages, rng, max_steps=MAX_STEPS)))
-        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * MAX_STEPS:
+        messages.append(Message("assistant", expert.say(messages, rng, max_steps=extras.MAX_STEPS)))
+        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_STEPS:
             return Text(tuple(messages), problem.source if with_solution else None)
         messages.append(_reply(problem, request, messages))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,13 +19,14 @@ from sweet_rl.embedded import curriculum
 from sweet_rl.embedded.curriculum import Text
 from sweet_rl.embedded.tokenizer import END_OF_TURN, train_tokenizer
 from sweet_rl.preferences.trajectory_pairs import PREFIX
+from sweet_rl.tasks.mini import extras
 from sweet_rl.training.logprobs import next_logprobs
 from sweet_rl.types import derive_seed
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
 CONTEXT = 1024
-_CORPUS = 3000
-"""Dialogues that the tokenizer is learnt from."""
+_CORPUS = (3000, 100)
+"""Drills and dialogues that the tokenizer is learnt from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class Phase:
 
 PHASES = (
     Phase("drills", curriculum.drills, 300, 32, 3e-3, all_tokens=False),
-    Phase("reading", curriculum.reading, 300, 64, 2e-3, all_tokens=True),
-    Phase("teaching", curriculum.teaching, 150, 64, 1.5e-3, all_tokens=False),
+    Phase("reading", curriculum.reading, 300, 48, 2e-3, all_tokens=True),
+    Phase("teaching", curriculum.teaching, 150, 48, 1.5e-3, all_tokens=False),
 )
 
 
@@ -136,8 +137,11 @@ def _batches(texts: Iterator[Any], size: int) -> Iterator[list[Any]]:
 def _contents(system_prompt: str) -> Iterator[str]:
     """What the tokenizer is learnt from: the same for every agent."""
     rng = Random(0)
-    for text in islice(curriculum.teaching(rng), _CORPUS):
+    drills, dialogues = _CORPUS
+    texts = [curriculum.copying(rng) for _ in range(drills)]
+    for text in chain(texts, islice(curriculum.teaching(rng), dialogues)):
         yield from (message.content for message in text.messages)
+        yield from map(extras.question, extras.EXTRAS)
         yield from ("system", "user", "assistant", "\n\n", system_prompt)
         final = text.messages[-1].content.partition("\n")[2]
         yield PREFIX.format(ground_truth=final)

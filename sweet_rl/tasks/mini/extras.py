@@ -9,7 +9,7 @@ Two worlds share it and differ in what there is to learn (docs/mini.md):
 
 - `usual`: nine times in ten an extra that costs something is one of four usual ones. Nobody says which those
   are: only many hidden solutions, or what became of many dialogues, show it. A won dialogue still holds about
-  three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
+  four wasted questions of six: learning from whole dialogues means learning much of the waste, too.
 - `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
   make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
   removes them.
@@ -34,6 +34,9 @@ USUALLY = 0.9
 """The share of charged extras that are usual ones, in the world `usual`."""
 
 AMOUNTS = range(2, 10)
+
+MAX_STEPS = 8
+"""Agent turns of an episode, the answer included: seven questions for twelve extras."""
 
 _REQUESTS = (
     "I need a Python function for the total price of an order. Two of our extras cost something.",
