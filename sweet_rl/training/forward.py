@@ -82,12 +82,17 @@ class ValueForward:
 
     def __init__(self, model: Any, *, mean: bool = False) -> None:
         self._mean = mean
+        self._head = model.score
         self._values: list[Tensor] = []
-        # The head's own output: the model takes the one before the padding's id, which texts may hold.
-        model.score.register_forward_hook(lambda _module, _inputs, output: self._values.append(output))
+        self._listens = False
 
     def __call__(self, model: Any, ids_ST: Tensor, attention_ST: Tensor) -> Tensor:
         """Values in float32, as [S]; ids are padded on the right."""
+        if not self._listens:
+            # The head's own output: the model takes that before the padding's id, which texts may hold. Not
+            # before the first call, as DeepSpeed puts hooks of its own on the head, which must come first.
+            self._head.register_forward_hook(lambda _module, _inputs, output: self._values.append(output))
+            self._listens = True
         self._values.clear()
         options: dict[str, Tensor] = {}
         if self._mean:
