@@ -14,6 +14,9 @@ from sweet_rl.errors import UsageError, missing_package
 if TYPE_CHECKING:
     from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings, TrainSettings
 
+_PACKAGES = ("torch", "transformers", "accelerate", "jinja2")
+"""What the extra `training` installs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFlags:
@@ -248,7 +251,10 @@ def training_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[
             try:
                 function(**values, flags=flags)
             except ImportError as error:
-                raise missing_package(error.name or "torch", "training", needed_for="training") from error
+                package = (error.name or "").partition(".")[0]
+                if package not in _PACKAGES:
+                    raise
+                raise missing_package(package, "training", needed_for="training") from error
 
         stage.__signature__ = signature  # type: ignore[attr-defined]
         lines = inspect.cleandoc(function.__doc__ or "").splitlines()

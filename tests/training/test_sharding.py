@@ -20,8 +20,9 @@ NUMBERS = {"total_loss", "loss", "grad_norm", "chosen_reward", "eval_loss"}
 ALL = """
 import os, sys, traceback
 os.environ["DS_ACCELERATOR"] = "cpu"
+import torch
+torch.compile = lambda function=None, **_: function or (lambda it: it)  # for an optimizer that is not ours
 import deepspeed
-sys.modules["deepspeed.runtime.zero.muon.muon_optimizer"] = None  # not our optimizer; its import loads a compiler
 import sweet_rl.training.trainer
 from sweet_rl.cli import load
 for stage in {stages}:
