@@ -26,8 +26,8 @@ class Noise:
     asks about something else although the request names the extras (world `easy`).
     """
 
-    early: float = 0.03
-    late: float = 0.2
+    early: float = 0.04
+    late: float = 0.15
     repeat: float = 0.05
     silent: float = 0.1
     astray: float = 0.3

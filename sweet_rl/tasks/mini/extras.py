@@ -9,7 +9,7 @@ Two worlds share it and differ in what there is to learn (docs/mini.md):
 
 - `usual`: nine times in ten an extra that costs something is one of four usual ones. Nobody says which those
   are: only many hidden solutions, or what became of many dialogues, show it. A won dialogue still holds about
-  four wasted questions of six: learning from whole dialogues means learning much of the waste, too.
+  three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
 - `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
   make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
   removes them.
@@ -35,8 +35,8 @@ USUALLY = 0.9
 
 AMOUNTS = range(2, 10)
 
-MAX_STEPS = 8
-"""Agent turns of an episode, the answer included: seven questions for twelve extras."""
+MAX_STEPS = 6
+"""Agent turns of an episode, the answer included: five questions for twelve extras."""
 
 _REQUESTS = (
     "I need a Python function for the total price of an order. Two of our extras cost something.",

@@ -1,0 +1,161 @@
+"""The mini study over several seeds: does step-level credit help, and when?
+
+Every seed has its own warm start (made from nothing), its own tasks, dialogues and trainings. All methods of
+a seed learn from the same dialogues. Settings were chosen on mini:dev; the test tasks are for this.
+
+Run: python benchmarks/mini.py [--seeds 0,1,2] [--world usual] [--output benchmarks/results/mini_usual.json]
+(about a quarter of an hour for each seed on two cores; an interrupted run goes on where it was)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _machine import machine_line
+
+T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
+"""Student's t at 97.5 %, by degrees of freedom."""
+
+
+def main() -> None:
+    """Run every seed that is not done, then print and save the table."""
+    arguments = _arguments()
+    folder = Path(arguments.folder)
+    studies = [_study(seed, folder, arguments) for seed in arguments.seeds]
+    summary = summarise(studies, arguments.seeds) | {
+        "machine": machine_line(),
+        "world": arguments.world,
+        "split": "dev" if arguments.dev else "test",
+        "settings": studies[0]["settings"],
+    }
+    print(f"\n{table(summary)}")
+    if arguments.output:
+        Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)
+        Path(arguments.output).write_text(json.dumps(summary, indent=1) + "\n")
+
+
+def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    agent, output = folder / f"agent{seed}", folder / f"{arguments.world}{seed}"
+    if not (agent / "tokenizer.json").exists():
+        _run("make_embedded_agent", str(agent), "--seed", str(seed), "--overwrite", "--quiet")
+    command = ["demo", "--output_dir", str(output), "--agent", str(agent), "--seed", str(seed)]
+    command += ["--world", arguments.world, "--test_tasks", str(arguments.test_tasks)]
+    _run(*command, *(["--dev"] if arguments.dev else []))
+    study: dict[str, Any] = json.loads((output / "study.json").read_text())
+    return study
+
+
+def _run(*command: str) -> None:
+    subprocess.run([sys.executable, "-m", "sweet_rl", *command], check=True)
+
+
+def summarise(studies: Sequence[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
+    """Means over seeds with 95 % intervals (Student's t), the seeds' own numbers, and paired differences."""
+    methods = []
+    for place, method in enumerate(studies[0]["methods"]):
+        ours = [study["methods"][place] for study in studies]
+        success = [one["success"]["mean"] for one in ours]
+        sweet = [_named(study, "sweet")["success"]["mean"] for study in studies]
+        methods.append(
+            {
+                "name": method["name"],
+                "title": method["title"],
+                "success": interval(success),
+                "by_seed": dict(zip(map(str, seeds), success, strict=True)),
+                "tests_passed": interval([one["tests_passed"]["mean"] for one in ours]),
+                "sweet_minus_this": interval([a - b for a, b in zip(sweet, success, strict=True)]),
+                "usual_share": statistics.mean(one["usual_share"] or 0 for one in ours),
+                "examples": [one["examples"] for one in ours],
+                "updates": [one["updates"] for one in ours],
+                "verdicts": {
+                    verdict: statistics.mean(one["verdicts"][verdict] for one in ours)
+                    for verdict in method["verdicts"]
+                },
+            }
+        )
+    critics = [
+        {
+            "name": critic["name"],
+            "title": critic["title"],
+            **{
+                name: interval([study["critics"][place][name] for study in studies])
+                for name in ("auc_questions", "auc_answering")
+            },
+        }
+        for place, critic in enumerate(studies[0]["critics"])
+    ]
+    return {"seeds": list(seeds), "methods": methods, "critics": critics}
+
+
+def interval(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean with its 95 % interval over seeds; no interval for a single one."""
+    mean = statistics.mean(values)
+    if len(values) < 2:
+        return {"mean": mean, "low": None, "high": None}
+    half = T_975[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def table(summary: dict[str, Any]) -> str:
+    """Markdown, for docs/mini.md."""
+    seeds = summary["seeds"]
+    head = [f"seed {seed}" for seed in seeds]
+    what = f"success % on mini:{summary['world']}:{summary['split']}"
+    more = "mean, 95 % interval | SWEET-RL minus this | usual extras asked | examples | updates"
+    lines = [f"| {what} | {' | '.join(head)} | {more} |", "|---" * (len(seeds) + 6) + "|"]
+    for method in summary["methods"]:
+        cells = [f"{100 * value:.1f}" for value in method["by_seed"].values()]
+        lines.append(
+            f"| {method['title']} | {' | '.join(cells)} | {_shown(method['success'])} "
+            f"| {_shown(method['sweet_minus_this'])} | {method['usual_share']:.2f} "
+            f"| {_listed(method['examples'])} | {_listed(method['updates'])} |"
+        )
+    lines += ["", "| critic | AUC questions | AUC answering |", "|---|---|---|"]
+    lines += [
+        f"| {critic['title']} | {_shown(critic['auc_questions'], 1)} | {_shown(critic['auc_answering'], 1)} |"
+        for critic in summary["critics"]
+    ]
+    return "\n".join(lines)
+
+
+def _shown(value: dict[str, float | None], factor: int = 100) -> str:
+    digits = 1 if factor == 100 else 2
+    low, high = value["low"], value["high"]
+    mean = f"{factor * (value['mean'] or 0):.{digits}f}"
+    return (
+        mean
+        if low is None or high is None
+        else f"{mean} [{factor * low:.{digits}f}, {factor * high:.{digits}f}]"
+    )
+
+
+def _listed(values: Sequence[int | None]) -> str:
+    return ", ".join("" if value is None else str(value) for value in values)
+
+
+def _named(study: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(method for method in study["methods"] if method["name"] == name)
+    return found
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[0, 1, 2])
+    parser.add_argument("--world", choices=["usual", "easy"], default="usual")
+    parser.add_argument("--test_tasks", type=int, default=500)
+    parser.add_argument("--dev", action="store_true", help="measure on mini:dev")
+    parser.add_argument("--folder", default="outputs/mini")
+    parser.add_argument("--output", help="file for the numbers")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
