@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sweet_rl.commands.training_flags import TrainingFlags, at_least, model_and_data, one_of, training_stage
+from sweet_rl.commands.training_flags import (
+    PairFlags,
+    TrainingFlags,
+    at_least,
+    model_and_data,
+    one_of,
+    training_stage,
+)
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,14 +24,6 @@ def train_dpo(
     dataset: str | None = None,
     *,
     ref_pretrain: str | None = None,
-    dataset_probs: str = "1.0",
-    train_split: str = "train",
-    eval_split: str = "test",
-    prompt_key: str | None = None,
-    chosen_key: str = "chosen",
-    rejected_key: str = "rejected",
-    input_template: str | None = None,
-    apply_chat_template: bool = False,
     mean_log_prob: str = "none",
     beta: float = 0.1,
     ipo: bool = False,
@@ -38,6 +37,7 @@ def train_dpo(
     ring_attn_size: int = 1,
     ring_head_stride: int = 1,
     disable_fast_tokenizer: bool = False,
+    pairs: PairFlags,
     flags: TrainingFlags,
 ) -> None:
     """Train a model on preference pairs, by DPO.
@@ -56,14 +56,6 @@ def train_dpo(
         pretrain: the model to train: a folder or a hub name.
         dataset: pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.
         ref_pretrain: the reference model; default pretrain as it is before training.
-        dataset_probs: for several datasets: how often each is drawn from, with commas between the numbers.
-        train_split: of a dataset from the hub.
-        eval_split: of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.
-        prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are whole dialogues (published: always whole dialogues).
-        chosen_key: field with the preferred side.
-        rejected_key: field with the other side.
-        input_template: text around the prompt, which takes the place of {}.
-        apply_chat_template: the fields are lists of messages; make texts of them with the model's chat template.
         mean_log_prob: none (sum over the response), trajectory (mean over its tokens; what the bare switch means) or turn (sum of each turn's mean).
         beta: how strongly the policy is held to the reference.
         ipo: IPO's squared loss instead of the sigmoid.
@@ -77,6 +69,7 @@ def train_dpo(
         ring_attn_size: only 1: one process reads a whole pair.
         ring_head_stride: accepted for the published command line; belongs to ring attention.
         disable_fast_tokenizer: accepted for the published command line; has no effect.
+        pairs: how pairs are read.
         flags: what every training stage has.
     """
     del ref_offload, ring_head_stride, disable_fast_tokenizer
@@ -99,18 +92,7 @@ def train_dpo(
 
     published = compat == "published"
     settings = flags.settings(
-        flags.data(
-            dataset,
-            dataset_probs=dataset_probs,
-            train_split=train_split,
-            eval_split=eval_split,
-            prompt_key=prompt_key,
-            find_prompt=not published,
-            chosen_key=chosen_key,
-            rejected_key=rejected_key,
-            input_template=input_template,
-            apply_chat_template=apply_chat_template,
-        ),
+        flags.pair_data(dataset, pairs, published=published),
         flags.model(pretrain, ref_pretrain),
         loss=LossSettings(beta, label_smoothing, ipo, nll_loss_coef, reduction, aux_loss_coef),
         published=published,

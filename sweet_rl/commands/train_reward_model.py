@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweet_rl.commands.training_flags import TrainingFlags, model_and_data, one_of, training_stage
+from sweet_rl.commands.training_flags import PairFlags, TrainingFlags, model_and_data, one_of, training_stage
 
 
 @training_stage(
@@ -15,16 +15,9 @@ def train_reward_model(
     pretrain: str | None = None,
     dataset: str | None = None,
     *,
-    dataset_probs: str = "1.0",
-    train_split: str = "train",
-    eval_split: str = "test",
-    prompt_key: str | None = None,
-    chosen_key: str = "chosen",
-    rejected_key: str = "rejected",
-    input_template: str | None = None,
-    apply_chat_template: bool = False,
     loss: str = "sigmoid",
     compat: str = "fixed",
+    pairs: PairFlags,
     flags: TrainingFlags,
 ) -> None:
     """Train a critic with a regression head on preference pairs.
@@ -40,16 +33,9 @@ def train_reward_model(
     Args:
         pretrain: the model to begin from: a folder or a hub name; its head is new unless it is such a critic.
         dataset: pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.
-        dataset_probs: for several datasets: how often each is drawn from, with commas between the numbers.
-        train_split: of a dataset from the hub.
-        eval_split: of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.
-        prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are whole dialogues (published: always whole dialogues).
-        chosen_key: field with the preferred side.
-        rejected_key: field with the other side.
-        input_template: text around the prompt, which takes the place of {}.
-        apply_chat_template: the fields are lists of messages; make texts of them with the model's chat template.
         loss: sigmoid, or logexp: the same number in a form that overflows for values far apart.
         compat: fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).
+        pairs: how pairs are read.
         flags: what every training stage has.
     """
     pretrain, dataset = model_and_data(pretrain, dataset, "a .jsonl file with pairs")
@@ -59,18 +45,7 @@ def train_reward_model(
 
     published = compat == "published"
     settings = flags.settings(
-        flags.data(
-            dataset,
-            dataset_probs=dataset_probs,
-            train_split=train_split,
-            eval_split=eval_split,
-            prompt_key=prompt_key,
-            find_prompt=not published,
-            chosen_key=chosen_key,
-            rejected_key=rejected_key,
-            input_template=input_template,
-            apply_chat_template=apply_chat_template,
-        ),
+        flags.pair_data(dataset, pairs, published=published),
         flags.model(pretrain),
         loss=LossSettings(),
         published=published,

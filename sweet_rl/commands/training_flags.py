@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import Field, asdict, dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,10 @@ class TrainingFlags:
             **own,
         )
 
+    def pair_data(self, dataset: str, pairs: PairFlags, *, published: bool) -> DataSettings:
+        """The data's settings where rows are preference pairs."""
+        return self.data(dataset, find_prompt=not published, **asdict(pairs))
+
     def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
         """Which weights, and in which precision."""
         from sweet_rl.training.settings import ModelSettings
@@ -222,34 +227,60 @@ class TrainingFlags:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFlags:
+    """How preference pairs are read.
+
+    Args:
+        dataset_probs: for several datasets: how often each is drawn from, with commas between the numbers.
+        train_split: of a dataset from the hub.
+        eval_split: of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.
+        prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are whole dialogues (published: always whole dialogues).
+        chosen_key: field with the preferred side.
+        rejected_key: field with the other side.
+        input_template: text around the prompt, which takes the place of {}.
+        apply_chat_template: the fields are lists of messages; make texts of them with the model's chat template.
+    """
+
+    dataset_probs: str = "1.0"
+    train_split: str = "train"
+    eval_split: str = "test"
+    prompt_key: str | None = None
+    chosen_key: str = "chosen"
+    rejected_key: str = "rejected"
+    input_template: str | None = None
+    apply_chat_template: bool = False
+
+
+_GROUPS: dict[str, type] = {"pairs": PairFlags, "flags": TrainingFlags}
+"""Parameters of a stage's function that stand for several flags."""
+
+
 def training_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a stage's function the shared flags, in signature and help, in place of its parameter `flags`.
+    """Give a stage's function the shared flags, in signature and help, in place of `flags` and `pairs`.
 
     Args:
         **defaults: shared flags whose default is another one in this stage.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in inspect.signature(function).parameters.values() if p.name != "flags"]
-        shared = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(field.name, field.default),
-                annotation=field.type,
-            )
-            for field in fields(TrainingFlags)
-        ]
-        signature = inspect.Signature([*own, *shared])
+        parameters = inspect.signature(function).parameters
+        groups = {name: kind for name, kind in _GROUPS.items() if name in parameters}
+        shared = {
+            name: [_parameter(field, defaults) for field in fields(kind)] for name, kind in groups.items()
+        }
+        own = [parameter for name, parameter in parameters.items() if name not in groups]
+        signature = inspect.Signature([*own, *chain.from_iterable(shared.values())])
 
         @functools.wraps(function)
         def stage(*positional: Any, **named: Any) -> None:
             given = signature.bind(*positional, **named)
             given.apply_defaults()
             values = given.arguments
-            flags = TrainingFlags(**{parameter.name: values.pop(parameter.name) for parameter in shared})
+            for name, kind in groups.items():
+                values[name] = kind(**{flag.name: values.pop(flag.name) for flag in shared[name]})
             try:
-                function(**values, flags=flags)
+                function(**values)
             except ImportError as error:
                 package = (error.name or "").partition(".")[0]
                 if package not in _PACKAGES:
@@ -258,13 +289,19 @@ def training_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[
 
         stage.__signature__ = signature  # type: ignore[attr-defined]
         lines = inspect.cleandoc(function.__doc__ or "").splitlines()
-        _, _, shared_help = inspect.cleandoc(TrainingFlags.__doc__ or "").partition("Args:\n")
-        stage.__doc__ = "\n".join(
-            [*(line for line in lines if not line.startswith("    flags:")), shared_help]
-        )
+        lines = [line for line in lines if not line.startswith(tuple(f"    {name}:" for name in groups))]
+        helps = (inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")[2] for kind in groups.values())
+        stage.__doc__ = "\n".join([*lines, *helps])
         return stage
 
     return decorate
+
+
+def _parameter(field: Field[Any], defaults: Mapping[str, Any]) -> inspect.Parameter:
+    default = defaults.get(field.name, field.default)
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+    )
 
 
 def _same(kind: Any, flags: TrainingFlags) -> dict[str, Any]:
