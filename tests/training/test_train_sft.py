@@ -1,7 +1,6 @@
 """Fine-tuning as a stage: what a step minimises, and that it stops and goes on as DPO does."""
 
 import json
-import math
 import random
 
 import pytest
@@ -42,7 +41,7 @@ def weights(folder):
 
 
 def token_mean(model, dataset):
-    """Mean over all imitated tokens of all rows, by a plain pass over one text at a time."""
+    """Mean over all imitated tokens of all rows and its gradient's norm, by plain passes over single texts."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -55,10 +54,12 @@ def token_mean(model, dataset):
     network, losses = AutoModelForCausalLM.from_pretrained(model).eval(), []
     for text in encoder.encode_texts(rows)[0]:
         ids = torch.tensor([text.side.ids])
-        with torch.inference_mode():
-            logps = network(ids).logits[0].log_softmax(-1)
-        losses += [-logps[i - 1, ids[0, i]].item() for i, kept in enumerate(text.side.mask) if kept]
-    return math.fsum(losses) / len(losses)
+        logps = network(ids).logits[0].log_softmax(-1)
+        losses += [-logps[i - 1, ids[0, i]] for i, kept in enumerate(text.side.mask) if kept]
+    mean = torch.stack(losses).mean()
+    mean.backward()
+    norms = [parameter.grad.norm() for parameter in network.parameters()]
+    return mean.item(), torch.stack(norms).norm().item()
 
 
 def test_a_step_minimises_the_mean_over_tokens_whatever_the_micro_batch(steady, dialogues, tmp_path, capsys):
@@ -68,7 +69,9 @@ def test_a_step_minimises_the_mean_over_tokens_whatever_the_micro_batch(steady, 
         for micro in (1, 2, 3)
     ]
     assert "10 texts (" in capsys.readouterr().out
-    assert runs[0][0]["loss"] == pytest.approx(token_mean(steady, dialogues), rel=1e-5)
+    loss, norm = token_mean(steady, dialogues)
+    assert runs[0][0]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert runs[0][0]["grad_norm"] == pytest.approx(norm, rel=1e-4)
     assert runs[0][-1]["loss"] < runs[0][0]["loss"]
     for other in (1, 2):
         for ours, theirs in zip(runs[other], runs[0], strict=True):
