@@ -175,20 +175,3 @@ def test_files_that_cannot_be_graded(tmp_path, write):
     with locked(path):
         busy = evaluate(path)
     assert (busy.returncode, "Another run is writing" in busy.stderr) == (1, True)
-
-
-def test_the_demo_runs_from_nothing(tmp_path):
-    command = [sys.executable, str(ROOT / "scripts/demo.py"), "--output_dir", str(tmp_path / "demo")]
-    done = subprocess.run(
-        [*command, "--num_tasks", "3", "--best_of_n", "1"],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    table = done.stdout.split("success %\n")[-1].splitlines()
-    assert table[0].split() == ["oracle", "100.0", "100.0"]
-    assert table[1].split() == ["questioner", "0.0", "0.0"]
-    assert table[2].split()[0] == "constant"
-    assert "delivery" in (tmp_path / "demo/questioner.html").read_text()

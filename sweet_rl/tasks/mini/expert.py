@@ -26,10 +26,10 @@ class Noise:
     asks about something else although the request names the extras (world `easy`).
     """
 
-    early: float = 0.04
-    late: float = 0.15
+    early: float = 0.01
+    late: float = 0.05
     repeat: float = 0.05
-    silent: float = 0.1
+    silent: float = 0.03
     astray: float = 0.3
 
 
