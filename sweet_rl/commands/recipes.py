@@ -76,8 +76,8 @@ class Study:
 TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
 """Flags of every training here."""
 
-CRITIC = {"learning_rate": 1e-4, "max_epochs": 2}
-POLICY = {"learning_rate": 1e-4, "nll_loss_coef": 1.0}
+CRITIC = {"learning_rate": 3e-4, "max_epochs": 2}
+POLICY = {"learning_rate": 2e-4, "beta": 0.3, "nll_loss_coef": 0.3}
 DIALOGUE_DPO = {"learning_rate": 1e-4, "nll_loss_coef": 0.3, "max_epochs": 2}
 REJECTION = {"learning_rate": 1e-3, "max_epochs": 2}
 
@@ -296,7 +296,9 @@ def _sweet(study: Study, way: Sweet) -> tuple[Call, ...]:
             "generate_random_pairs_from_ranks",
             pairs,
             (str(ranked), str(pairs)),
-            {"num_pairs": study.pairs_per_turn, "with_replacement": True, "seed": study.seed},
+            # The published draws keep pairs of twins: no preference, but their NLL holds on to what all
+            # candidates of a turn agree on, such as answering in the last one.
+            {"num_pairs": study.pairs_per_turn, "compat": "published", "seed": study.seed},
         ),
         _train(study, way.name, pairs.name, POLICY),
         *_measure(study, way.name, str(study.path(way.name))),

@@ -48,13 +48,15 @@ def dialogue(rng: Random, *, named: bool = False, with_solution: bool = False) -
     Args:
         rng: all randomness comes from it.
         named: of the world `easy`, where the request names the extras.
-        with_solution: put the solution before it.
+        with_solution: put the solution before it; the teacher, too, has mostly read it.
     """
     problem = extras.easy(rng) if named else extras.uniform(rng)
     request = row_of(problem)["problem_description"]
+    relevant = dict(problem.rules) if with_solution and rng.random() < 0.7 else {}
     messages = [Message("user", request)]
     while True:
-        messages.append(Message("assistant", expert.say(messages, rng, max_steps=extras.MAX_STEPS)))
+        said = expert.say(messages, rng, max_steps=extras.MAX_STEPS, relevant=relevant)
+        messages.append(Message("assistant", said))
         if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_STEPS:
             return Text(tuple(messages), problem.source if with_solution else None)
         messages.append(_reply(problem, request, messages))

@@ -19,6 +19,7 @@ VERDICTS = {
     "repeated question": False,
     "needless question": False,
     "early answer": False,
+    "incomplete last answer": False,
     "miscopied answer": False,
     "neither question nor answer": False,
 }

@@ -119,6 +119,11 @@ def test_the_teacher_errs_as_often_as_told():
         (["delivery"], "Do you charge for delivery?", Verdict.REPEATED),
         (["delivery", "tuning"], "Do you charge for storage?", Verdict.NEEDLESS),
         (["delivery"], f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}", Verdict.EARLY),
+        (
+            ["delivery", "storage", "framing", "samples", "painting"],
+            f"I WANT TO ANSWER:\n{extras.source({'delivery': 3})}",
+            Verdict.FORCED,
+        ),
         (["delivery", "tuning"], f"I WANT TO ANSWER:\n{SOLUTION}", Verdict.RIGHT),
         (["delivery", "tuning"], f"I WANT TO ANSWER:\n{SOLUTION.replace('3', '4')}", Verdict.WRONG),
         ([], "Do you charge", Verdict.OTHER),

@@ -24,7 +24,9 @@ class Verdict(StrEnum):
     """Asked although everything was known."""
     RIGHT = "right answer"
     EARLY = "early answer"
-    """Handed in before everything was known."""
+    """Handed in before everything was known, with turns left to ask."""
+    FORCED = "incomplete last answer"
+    """Handed in before everything was known, in the last turn: the questions before it were the mistake."""
     WRONG = "miscopied answer"
     """Everything was known, and the answer is wrong all the same."""
     OTHER = "neither question nor answer"
@@ -37,7 +39,7 @@ class Verdict(StrEnum):
     @property
     def is_answer(self) -> bool:
         """Whether the turn handed something in."""
-        return self in {Verdict.RIGHT, Verdict.EARLY, Verdict.WRONG}
+        return self in {Verdict.RIGHT, Verdict.EARLY, Verdict.FORCED, Verdict.WRONG}
 
 
 def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
@@ -53,7 +55,8 @@ def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
     complete = len(known) == extras.CHARGED
     if ANSWER_MARKER in turn:
         if not complete:
-            return Verdict.EARLY
+            taken = sum(message.role == "assistant" for message in messages)
+            return Verdict.FORCED if taken == extras.MAX_STEPS - 1 else Verdict.EARLY
         return Verdict.RIGHT if turn == f"{ANSWER_MARKER}\n{solution}" else Verdict.WRONG
     extra = extras.asked_about(turn)
     if extra is None:
