@@ -78,8 +78,8 @@ TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 
 
 CRITIC = {"learning_rate": 3e-4, "max_epochs": 2}
 POLICY = {"learning_rate": 2e-4, "beta": 0.3, "nll_loss_coef": 0.3}
-DIALOGUE_DPO = {"learning_rate": 1e-4, "nll_loss_coef": 0.3, "max_epochs": 2}
-REJECTION = {"learning_rate": 1e-3, "max_epochs": 2}
+DIALOGUE_DPO = {"learning_rate": 2e-4, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2}
+REJECTION = {"learning_rate": 5e-4, "max_epochs": 8}
 
 
 @dataclass(frozen=True, slots=True)
