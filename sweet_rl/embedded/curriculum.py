@@ -72,9 +72,9 @@ def reading(rng: Random) -> Iterator[Text]:
     """Phase 2: dialogues of both worlds, some after their solution, and further drills."""
     while True:
         kind = rng.random()
-        if kind < 0.3:
+        if kind < 0.2:
             yield next(drills(rng))
-        elif kind < 0.55:
+        elif kind < 0.5:
             yield dialogue(rng, named=True)
         else:
             yield dialogue(rng, with_solution=rng.random() < 0.6)

@@ -25,8 +25,6 @@ from sweet_rl.types import derive_seed
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
 CONTEXT = 1024
-_WINDOW = 8
-"""Batches that are sorted by length together."""
 _CORPUS = (3000, 100)
 """Drills and dialogues that the tokenizer is learnt from."""
 
@@ -44,8 +42,8 @@ class Phase:
 
 
 PHASES = (
-    Phase("drills", curriculum.drills, 900, 32, 3e-3, all_tokens=False),
-    Phase("reading", curriculum.reading, 400, 64, 2e-3, all_tokens=True),
+    Phase("drills", curriculum.drills, 400, 32, 3e-3, all_tokens=False),
+    Phase("reading", curriculum.reading, 300, 64, 2e-3, all_tokens=True),
     Phase("teaching", curriculum.teaching, 150, 64, 1.5e-3, all_tokens=False),
 )
 
@@ -69,7 +67,7 @@ def make_agent(
     for phase in PHASES:
         rng = Random(derive_seed("curriculum", phase.name, seed))
         count = max(1, round(phase.steps * steps))
-        batches = _batches(map(reader.read, phase.texts(rng)), phase.batch_size, rng)
+        batches = _batches(map(reader.read, phase.texts(rng)), phase.batch_size)
         _read_phase(model, phase, islice(batches, count), count, quiet=quiet)
     model.generation_config.temperature = None
     model.save_pretrained(folder)
@@ -131,12 +129,14 @@ def _loss(model: Any, batch: Sequence[tuple[list[int], list[int]]], *, all_token
     return -(logprobs_bt * learnt_bt).sum() / learnt_bt.sum()
 
 
-def _batches(texts: Iterator[Any], size: int, rng: Random) -> Iterator[list[Any]]:
-    """Batches of texts of like length, so that little is padding; in random order."""
+def _batches(texts: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Batches as the texts come, of all kinds.
+
+    Sorting texts by length saves padding, but then a batch holds one kind only, and more steps of drills
+    taught less.
+    """
     while True:
-        window = sorted(islice(texts, size * _WINDOW), key=lambda text: len(text[0]))
-        batches = [window[start : start + size] for start in range(0, len(window), size)]
-        yield from rng.sample(batches, len(batches))
+        yield list(islice(texts, size))
 
 
 def _contents(system_prompt: str) -> Iterator[str]:
