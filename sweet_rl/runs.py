@@ -17,9 +17,10 @@ from sweet_rl.types import Json
 
 Key = tuple[str, int]
 
-_FORCE = (
+HOW_TO_MIX = (
     "Use the settings of the first run, choose another --output_path, or pass --force_continue to mix them."
 )
+"""What a person can do about a file that was made another way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,14 @@ def plan(
         where = f"{str(path)!r}, line {line}"
         if not force:
             if key not in wanted and not _is_extra_repeat(key, wanted):
-                raise UsageError(f"{where}: this episode is of a task that is not among yours. {_FORCE}")
+                raise UsageError(f"{where}: this episode is of a task that is not among yours. {HOW_TO_MIX}")
             if key in wanted and row.get("task") != wanted[key]:
-                raise UsageError(f"{where}: the task {key[0]!r} differs from yours of that name. {_FORCE}")
-            _check_settings(row, settings, where)
+                raise UsageError(
+                    f"{where}: the task {key[0]!r} differs from yours of that name. {HOW_TO_MIX}"
+                )
+            theirs = (row.get("provenance") or {}).get("settings")
+            if theirs is not None:
+                check_settings(theirs, settings, where)
         if key in done:
             raise DataError(
                 "is an episode that stands in the file twice",
@@ -100,6 +105,23 @@ def plan(
         done[key] = line
     todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in done)
     return Run(order, frozenset(done), todo)
+
+
+def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str) -> None:
+    """Refuse to continue a file that was made with other settings.
+
+    Args:
+        theirs: the settings of a row on disk.
+        ours: those of this run.
+        where: the row, for the message.
+
+    Raises:
+        UsageError: names every setting that differs.
+    """
+    changed = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
+    if changed:
+        differences = ", ".join(f"{n} was {theirs.get(n)!r}, is {ours.get(n)!r}" for n in changed)
+        raise UsageError(f"{where}: the file was made with other settings: {differences}. {HOW_TO_MIX}")
 
 
 def finish(path: str | Path, run: Run) -> None:
@@ -126,13 +148,3 @@ def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:
 def _is_extra_repeat(key: Key, wanted: Mapping[Key, Json]) -> bool:
     """A repeat beyond `--best_of_n` of a task that is wanted: the file was once made with more repeats."""
     return (key[0], 0) in wanted
-
-
-def _check_settings(row: Mapping[str, Json], settings: Mapping[str, Json], where: str) -> None:
-    theirs = (row.get("provenance") or {}).get("settings")
-    if theirs is None:
-        return
-    changed = sorted(name for name in {*theirs, *settings} if theirs.get(name) != settings.get(name))
-    if changed:
-        differences = ", ".join(f"{n} was {theirs.get(n)!r}, is {settings.get(n)!r}" for n in changed)
-        raise UsageError(f"{where}: the file was made with other settings: {differences}. {_FORCE}")

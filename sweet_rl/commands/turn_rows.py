@@ -17,11 +17,8 @@ from tqdm import tqdm
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import TurnKey
 from sweet_rl.records import read_rows, replace_rows
+from sweet_rl.runs import HOW_TO_MIX, check_settings
 from sweet_rl.types import Json
-
-_FORCE = (
-    "Use the settings of the first run, choose another --output_path, or pass --force_continue to mix them."
-)
 
 
 def key_of(row: Mapping[str, Json]) -> TurnKey:
@@ -57,12 +54,8 @@ def done_keys(
         where = f"{str(path)!r}, line {line}"
         if not force:
             if wanted.get(key) != row.get("input"):
-                raise UsageError(f"{where}: this row is of a turn that is not among yours. {_FORCE}")
-            theirs = row.get(field) or {}
-            changed = sorted(n for n in {*theirs, *settings} if theirs.get(n) != settings.get(n))
-            if changed:
-                words = ", ".join(f"{n} was {theirs.get(n)!r}, is {settings.get(n)!r}" for n in changed)
-                raise UsageError(f"{where}: the file was made with other settings: {words}. {_FORCE}")
+                raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
+            check_settings(row.get(field) or {}, settings, where)
         done.add(key)
     return done & set(wanted)
 
