@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tqdm import tqdm
-
+from sweet_rl.commands.running import progress
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import CodeGrader, Grades, constant_floor
 from sweet_rl.grading.report import Report, summarise
@@ -89,14 +88,14 @@ def _grade(
             row["reward"], changed = known, True
     graded = grader.grade_both(trajectories[index] for index in missing)
     saved = time.monotonic()
-    for index, grades in tqdm(
-        zip(missing, graded, strict=True), total=len(missing), unit="answer", disable=quiet or not missing
-    ):
-        rows[index] |= graded_fields(grades, grading)
-        changed = True
-        if time.monotonic() - saved > SAVE_EVERY_S:
-            replace_rows(saved_path, rows)
-            saved, changed = time.monotonic(), False
+    with progress(len(missing), 0, unit="answer", quiet=quiet or not missing) as bar:
+        for index, grades in zip(missing, graded, strict=True):
+            rows[index] |= graded_fields(grades, grading)
+            changed = True
+            bar.update()
+            if time.monotonic() - saved > SAVE_EVERY_S:
+                replace_rows(saved_path, rows)
+                saved, changed = time.monotonic(), False
     if changed:
         replace_rows(saved_path, rows)
 

@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorer_of
 from sweet_rl.commands.tokenizers import encoding_of
-from sweet_rl.commands.turn_rows import done_keys, finish, progress, run_until_stopped
+from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (
@@ -92,7 +93,7 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
         unscored = Unscored()
         if todo:
             work = _rank(flags, scorer_flags, todo, journal, unscored, len(done))
-            run_until_stopped(work, flags.output_path, len(rows))
+            run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
         finish(flags.output_path, [row.key for row in rows])
     print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
     unscored.say()

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from sweet_rl.commands.parts import AgentFlags, make_policy
-from sweet_rl.commands.turn_rows import done_keys, finish, progress, run_until_stopped
+from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import OfflineTurn, offline_turns, sampled_row
@@ -79,7 +80,7 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         failures: Counter[str] = Counter()
         if todo:
             work = _sample(flags, agent, todo, journal, settings, failures, len(done))
-            run_until_stopped(work, flags.output_path, len(turns))
+            run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
         finish(flags.output_path, [turn.key for turn in turns])
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
     if failures:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tqdm import tqdm
-
 import sweet_rl
 from sweet_rl.commands.parts import AgentFlags, UserFlags, make_policy, make_user
+from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.contracts import Policy, User
 from sweet_rl.envs.backend import BackendEnv
 from sweet_rl.envs.parsing import PARSERS
 from sweet_rl.errors import UsageError
-from sweet_rl.records import Journal, read_rows, trajectory_to_row
+from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.tasks import load_tasks
@@ -67,17 +63,9 @@ def run(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> None:
         journal.rows.clear()
         stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
         outcome = Outcome()
-        try:
-            if todo.todo:
-                asyncio.run(_simulate(flags, agent, user, tasks, todo, journal, settings, stats, outcome))
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            there = sum(1 for _ in read_rows(flags.output_path))
-            print(
-                f"\nStopped. {there} of {len(episodes)} episodes are in {flags.output_path}; "
-                "the same command with --to_continue plays the rest.",
-                file=sys.stderr,
-            )
-            raise KeyboardInterrupt from None
+        if todo.todo:
+            work = _simulate(flags, agent, user, tasks, todo, journal, settings, stats, outcome)
+            run_until_stopped(work, flags.output_path, len(episodes), noun="episodes", verb="plays")
         finish(flags.output_path, todo)
     _summarise(flags, len(episodes), stats, outcome)
 
@@ -108,9 +96,6 @@ async def _simulate(
     stats: RolloutStats,
     outcome: Outcome,
 ) -> None:
-    current = asyncio.current_task()
-    if current is not None:  # a polite kill ends as cleanly as Ctrl-C
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
     bar = ProgressBar(stats, len(run_.order), quiet=flags.quiet)
     user: User | None = None
     policy: Policy | None = None
@@ -159,14 +144,7 @@ class ProgressBar:
     def __init__(self, stats: RolloutStats, total: int, *, quiet: bool) -> None:
         self._stats = stats
         self._started = time.perf_counter()
-        self._bar = tqdm(
-            total=total,
-            initial=stats.episodes,
-            unit="episode",
-            disable=quiet,
-            mininterval=0.2 if sys.stderr.isatty() else 10.0,
-            dynamic_ncols=True,
-        )
+        self._bar = progress(total, stats.episodes, unit="episode", quiet=quiet)
 
     def update(self) -> None:
         """Show the current totals, at most a few times a second."""

@@ -5,14 +5,8 @@ Used by the stages that append such rows (sampled, ranked); pure file work, no m
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from tqdm import tqdm
 
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import TurnKey
@@ -67,34 +61,3 @@ def finish(path: str | Path, order: Sequence[TurnKey]) -> None:
     in_order = sorted(rows, key=lambda row: places.get(key_of(row), len(places)))
     if any(a is not b for a, b in zip(rows, in_order, strict=True)):
         replace_rows(path, in_order)
-
-
-def progress(total: int, done: int, *, unit: str, quiet: bool) -> Any:
-    """A progress bar on standard error; its time left counts from this run's first row."""
-    interval = 0.2 if sys.stderr.isatty() else 10.0
-    return tqdm(total=total, initial=done, unit=unit, disable=quiet, mininterval=interval, dynamic_ncols=True)
-
-
-def run_until_stopped(work: Coroutine[Any, Any, None], path: str | Path, total: int) -> None:
-    """Run `work`; Ctrl-C and a polite kill end it cleanly, with words about how to go on.
-
-    Raises:
-        KeyboardInterrupt: it was stopped; what had finished is in the file.
-    """
-
-    async def main() -> None:
-        current = asyncio.current_task()
-        if current is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
-        await work
-
-    try:
-        asyncio.run(main())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        there = sum(1 for _ in read_rows(path))
-        print(
-            f"\nStopped. {there} of {total} rows are in {path}; the same command with --to_continue does the "
-            "rest.",
-            file=sys.stderr,
-        )
-        raise KeyboardInterrupt from None
