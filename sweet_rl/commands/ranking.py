@@ -25,6 +25,7 @@ from sweet_rl.preferences.ranking import (
     reduce,
     stored_reference,
 )
+from sweet_rl.preferences.turn_keys import key_fields
 from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.types import Json
@@ -212,8 +213,7 @@ def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
 
 
 def _ranked(row: Candidates, scores: list[float | None], flags: RankingFlags) -> dict[str, Json]:
-    identity = dict(zip(("task_id", "sample_index", "turn_index"), row.key, strict=True))
-    return dict(row.row) | {"judge_result": scores} | identity | {"ranking": flags.settings()}
+    return dict(row.row) | {"judge_result": scores} | key_fields(row.key) | {"ranking": flags.settings()}
 
 
 def _say_what_is_tokenised_again(rows: Sequence[Candidates], encoding: Encoding, *, published: bool) -> None:

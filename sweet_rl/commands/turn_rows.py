@@ -9,15 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.candidates import TurnKey
+from sweet_rl.preferences.turn_keys import TurnKey, key_of
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings
 from sweet_rl.types import Json
-
-
-def key_of(row: Mapping[str, Json]) -> TurnKey:
-    """The identity of a row that these stages wrote."""
-    return row.get("task_id", ""), row.get("sample_index", 0), row.get("turn_index", 0)
 
 
 def done_keys(

@@ -16,11 +16,9 @@ from typing import Any
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.trajectory_pairs import PREFIX
+from sweet_rl.preferences.turn_keys import KEY_FIELDS, TurnKey, key_fields
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.types import AgentTurn, Completion, Failure, FinishReason, Json, Trajectory, digest
-
-TurnKey = tuple[str, int, int]
-"""The identity of a turn, and of its row in sampled and ranked files: task_id, sample_index, turn_index."""
 
 _MESSAGE_FIELDS = ("role", "content", "input", "output")
 _REPAIR = "Make the file with sample_best_of_n.py."
@@ -221,8 +219,7 @@ def sampled_row(
         "additional_token_ids": [None if c.token_ids is None else list(c.token_ids) for c in completions],
         "additional_finish_reasons": [completion.finish_reason.value for completion in completions],
     }
-    row |= dict(zip(("task_id", "sample_index", "turn_index"), turn.key, strict=True))
-    row |= {"tokenizer": tokenizer, "end_token": end_token, "sampling": dict(settings)}
+    row |= key_fields(turn.key) | {"tokenizer": tokenizer, "end_token": end_token, "sampling": dict(settings)}
     if failure is not None:
         row["error"] = {"kind": failure.kind, "detail": failure.detail}
     return row
@@ -245,7 +242,7 @@ def candidates_from_rows(
     for line, row in rows:
         key = _key(row, seen)
         if key in lines:
-            raise _twice(path, line, "task_id, sample_index, turn_index", key, lines[key])
+            raise _twice(path, line, ", ".join(KEY_FIELDS), key, lines[key])
         lines[key] = line
         result.append(_candidates(row, key, path, line))
     return result
@@ -325,7 +322,7 @@ class _Columns:
 
 
 def _key(row: Mapping[str, Json], seen: Counter[tuple[str, int]]) -> TurnKey:
-    task_id, sample_index, turn_index = (row.get(n) for n in ("task_id", "sample_index", "turn_index"))
+    task_id, sample_index, turn_index = (row.get(name) for name in KEY_FIELDS)
     if isinstance(task_id, str) and isinstance(sample_index, int) and isinstance(turn_index, int):
         return task_id, sample_index, turn_index
     messages = row.get("messages") or []

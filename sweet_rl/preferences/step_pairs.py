@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sweet_rl.errors import DataError
 from sweet_rl.preferences.candidates import Candidates
+from sweet_rl.preferences.turn_keys import key_fields
 from sweet_rl.types import Json
 
 
@@ -152,8 +153,7 @@ def pair_row(
     if not no_prompt and row.tokenizer is not None and None not in ids:
         result |= {"chosen_token_ids": list(ids[0] or ()), "rejected_token_ids": list(ids[1] or ())}
         result["tokenizer"] = row.tokenizer
-    result |= dict(zip(("task_id", "sample_index", "turn_index"), row.key, strict=True))
-    return result | {"chosen_index": pair.chosen, "rejected_index": pair.rejected}
+    return result | key_fields(row.key) | {"chosen_index": pair.chosen, "rejected_index": pair.rejected}
 
 
 def why_unusable(rows: Sequence[Candidates], *, margin: float = 0.0) -> str:
