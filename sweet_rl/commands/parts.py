@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shlex
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import check_placeholders, load_prompt
 from sweet_rl.types import Json, Observation, Task, derive_seed
 
 if TYPE_CHECKING:
-    from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+    from sweet_rl.openai_client import OpenAIClient
 
 SCRIPTED_AGENTS = ("oracle", "constant", "questioner", "expert")
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
@@ -130,7 +128,7 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
     template = load_prompt(flags.prompt_path or USER_PROMPT)
     check_placeholders(template, PLACEHOLDERS, flags.prompt_path or USER_PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
-    client = _client(urls, flags, concurrency=concurrency)
+    client = client_of(urls, flags, max_connections=concurrency)
     try:
         model = flags.model if flags.model != "auto" else await _first_model(client, urls)
     except BaseException:
@@ -169,23 +167,15 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
         )
     if engine == "vllm":
         from sweet_rl.policies.vllm import VLLMPolicy
-        from sweet_rl.policies.vllm_server import VLLMServer
 
         return await VLLMPolicy.start(
-            VLLMServer(
-                flags.model,
-                python=flags.vllm_python,
-                tensor_parallel_size=flags.tensor_parallel_size,
-                data_parallel_size=flags.data_parallel_size,
-                args=shlex.split(flags.vllm_args),
-                on_progress=lambda line: print(line, file=sys.stderr),
-            ),
+            vllm_server(flags.model, flags),
             system_prompt=system_prompt,
             chat_format=chat,
             temperature=flags.temperature,
             max_tokens=flags.max_tokens,
             seed=flags.seed,
-            retry=_retry(flags),
+            retry=retry_of(flags),
             max_connections=concurrency,
         )
     if flags.base_url is None:
@@ -194,7 +184,7 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
     from sweet_rl.policies.openai import OpenAIPolicy
 
     return OpenAIPolicy(
-        _client(base_url_from("", 0, flags.base_url), flags, concurrency=concurrency),
+        client_of(base_url_from("", 0, flags.base_url), flags, max_connections=concurrency),
         flags.model,
         system_prompt=system_prompt,
         chat_format=chat,
@@ -237,19 +227,6 @@ def _expert(flags: AgentFlags) -> Callable[[Observation], str]:
         return expert.say(observation.messages, rng, max_steps=flags.max_steps)
 
     return say
-
-
-def _retry(flags: UserFlags | AgentFlags) -> RetryPolicy:
-    from sweet_rl.openai_client import RetryPolicy
-
-    return RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
-
-
-def _client(urls: Sequence[str], flags: UserFlags | AgentFlags, *, concurrency: int) -> OpenAIClient:
-    from sweet_rl.openai_client import OpenAIClient
-
-    key = os.environ.get(flags.api_key_var)
-    return OpenAIClient(urls, api_key=key, retry=_retry(flags), max_connections=concurrency)
 
 
 async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shlex
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.errors import missing_package
 
 if TYPE_CHECKING:
@@ -85,33 +83,20 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
             )
         )
         return
-    from sweet_rl.openai_client import OpenAIClient, RetryPolicy, base_url_from
+    from sweet_rl.openai_client import OpenAIClient, base_url_from
     from sweet_rl.preferences.server_scoring import ServerScorer
 
-    retry = RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)
-        scorer = ServerScorer(
-            OpenAIClient(urls, api_key=os.environ.get(flags.api_key_var), retry=retry), model
-        )
+        scorer = ServerScorer(client_of(urls, flags), model)
         try:
             await scorer.start()
             yield scorer
         finally:
             await scorer.close()
         return
-    from sweet_rl.policies.vllm_server import VLLMServer
-
-    server = VLLMServer(
-        model,
-        python=flags.vllm_python,
-        tensor_parallel_size=flags.tensor_parallel_size,
-        data_parallel_size=flags.data_parallel_size,
-        args=shlex.split(flags.vllm_args),
-        on_progress=lambda line: print(line, file=sys.stderr),
-    )
-    async with server:
-        scorer = ServerScorer(OpenAIClient([server.base_url], retry=retry), model)
+    async with vllm_server(model, flags) as server:
+        scorer = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags)), model)
         try:
             await scorer.start()
             yield scorer

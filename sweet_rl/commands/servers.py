@@ -1,0 +1,85 @@
+"""Model servers as the flags ask for them: a client of one that runs somewhere, or a vLLM of our own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+    from sweet_rl.policies.vllm_server import VLLMServer
+
+
+class RequestFlags(Protocol):
+    """Flags of everyone who asks a server."""
+
+    @property
+    def api_key_var(self) -> str:
+        """The environment variable that holds the key."""
+        ...
+
+    @property
+    def request_timeout_s(self) -> float:
+        """Seconds that an attempt may take."""
+        ...
+
+    @property
+    def request_attempts(self) -> int:
+        """Attempts at most."""
+        ...
+
+
+class VLLMFlags(Protocol):
+    """Flags of everyone who may start a server."""
+
+    @property
+    def tensor_parallel_size(self) -> int:
+        """GPUs that share one copy of the model."""
+        ...
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Copies of the model."""
+        ...
+
+    @property
+    def vllm_python(self) -> str | None:
+        """Interpreter of the environment that has vLLM."""
+        ...
+
+    @property
+    def vllm_args(self) -> str:
+        """Further arguments, as a shell would split them."""
+        ...
+
+
+def retry_of(flags: RequestFlags) -> RetryPolicy:
+    """How often and how patiently a request is tried."""
+    from sweet_rl.openai_client import RetryPolicy
+
+    return RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
+
+
+def client_of(urls: Sequence[str], flags: RequestFlags, *, max_connections: int = 1000) -> OpenAIClient:
+    """A client of somebody's server, with the key from the environment."""
+    from sweet_rl.openai_client import OpenAIClient
+
+    key = os.environ.get(flags.api_key_var)
+    return OpenAIClient(urls, api_key=key, retry=retry_of(flags), max_connections=max_connections)
+
+
+def vllm_server(model: str, flags: VLLMFlags) -> VLLMServer:
+    """A vLLM server of our own, not started yet; what it says while it loads goes to standard error."""
+    from sweet_rl.policies.vllm_server import VLLMServer
+
+    return VLLMServer(
+        model,
+        python=flags.vllm_python,
+        tensor_parallel_size=flags.tensor_parallel_size,
+        data_parallel_size=flags.data_parallel_size,
+        args=shlex.split(flags.vllm_args),
+        on_progress=lambda line: print(line, file=sys.stderr),
+    )
