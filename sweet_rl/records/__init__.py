@@ -10,6 +10,7 @@ from sweet_rl.records.files import (
     read_rows,
     replace_file,
     replace_rows,
+    sync_path,
 )
 from sweet_rl.records.journal import Journal
 from sweet_rl.records.lock import locked
@@ -29,6 +30,7 @@ __all__ = [
     "read_rows",
     "replace_file",
     "replace_rows",
+    "sync_path",
     "task_from_row",
     "trajectories_from_rows",
     "trajectory_from_row",

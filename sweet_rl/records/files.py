@@ -115,7 +115,7 @@ def replace_file(path: str | Path, chunks: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         Path(temporary).replace(target)
         temporary = None
-        sync_directory(target.parent)
+        sync_path(target.parent)
     except OSError as error:
         raise StorageError(
             f"Cannot write {str(target)!r}: {error.strerror}. The file is as it was before; "
@@ -127,8 +127,8 @@ def replace_file(path: str | Path, chunks: Iterable[bytes]) -> None:
                 Path(temporary).unlink()
 
 
-def sync_directory(path: Path) -> None:
-    """Make a rename or a new name in `path` durable."""
+def sync_path(path: Path) -> None:
+    """Make durable what stands at `path`: a file's content, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import DataError, StorageError
-from sweet_rl.records.files import encode_row, parse_line, sync_directory
+from sweet_rl.records.files import encode_row, parse_line, sync_path
 from sweet_rl.records.lock import locked
 from sweet_rl.types import Json
 
@@ -44,7 +44,7 @@ class Journal:
             if overwrite:
                 os.ftruncate(self._descriptor, 0)
             self._size = self._recover()
-            sync_directory(self.path.parent)
+            sync_path(self.path.parent)
         except OSError as error:
             self._cleanup.close()
             raise StorageError(f"Cannot open {str(path)!r} for writing: {error.strerror}.") from error

@@ -6,12 +6,12 @@ renamed, so that a folder of that name is always complete.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
 
 from sweet_rl.errors import StorageError, UsageError
+from sweet_rl.records import sync_path
 
 PARTIAL = ".partial"
 """Folder in which a checkpoint is made."""
@@ -66,12 +66,12 @@ def publish(folder: Path, name: str) -> Path:
     made, target = folder / PARTIAL / name, folder / name
     try:
         for path in (*made.rglob("*"), made):
-            _sync(path)
+            sync_path(path)
         if target.exists():
             shutil.rmtree(target)
         made.rename(target)
         shutil.rmtree(folder / PARTIAL, ignore_errors=True)
-        _sync(folder)
+        sync_path(folder)
     except OSError as error:
         raise StorageError(f"Cannot write the checkpoint {str(target)!r}: {error.strerror}.") from error
     return target
@@ -85,11 +85,3 @@ def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
         oldest = found.pop(0)
         (oldest / _STATE).unlink()  # no longer complete, should we be killed in the middle
         shutil.rmtree(oldest)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
