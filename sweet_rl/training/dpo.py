@@ -17,7 +17,18 @@ from sweet_rl.training.arguments import uses_deepspeed
 from sweet_rl.training.batches import Collator
 from sweet_rl.training.data import Render, read_pairs
 from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder
-from sweet_rl.training.fitting import Rows, Run, Say, begin, check_sizes, fit, hold_out, pad_id, trainable
+from sweet_rl.training.fitting import (
+    Rows,
+    Run,
+    Say,
+    begin,
+    check_sizes,
+    fit,
+    hold_out,
+    pad_id,
+    say_what_was_encoded,
+    trainable,
+)
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import PairLogps, pair_losses
 from sweet_rl.training.metrics import finite
@@ -117,13 +128,7 @@ def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
         data, seed=settings.seed, render=_render(tokenizer) if data.apply_chat_template else None
     )
     pairs, report = _encoder(tokenizer, settings).encode([*sets.train, *sets.test])
-    for line in report.lines(data.max_len):
-        say(line)
-    if not pairs:
-        raise UsageError(
-            f"None of the {report.dropped:,} pairs of {data.dataset!r} can be trained on (see above). Raise "
-            "--max_len, or check that the texts were made with the chat template of --pretrain."
-        )
+    say_what_was_encoded(pairs, report, data, say)
     return _Pairs(pairs, len(sets.train), bool(sets.test))
 
 

@@ -13,10 +13,11 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints, models
 from sweet_rl.training.arguments import training_arguments, uses_deepspeed
 from sweet_rl.training.batches import Encoded
+from sweet_rl.training.encoding import EncodingReport
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective
 from sweet_rl.training.reference import Processes
-from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.settings import DataSettings, TrainSettings
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
@@ -61,6 +62,23 @@ def begin(settings: TrainSettings, say: Say) -> Run:
         say(f"DeepSpeed ZeRO-{settings.shards.zero_stage} over {processes.world} processes")
     set_seed(settings.seed)
     return Run(settings, arguments, resume, processes, say)
+
+
+def say_what_was_encoded(
+    encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, say: Say
+) -> None:
+    """Tell what happened to the rows on their way to token ids.
+
+    Raises:
+        UsageError: none can be trained on.
+    """
+    for line in report.lines(data.max_len):
+        say(line)
+    if not encoded:
+        raise UsageError(
+            f"None of the {report.dropped:,} {report.noun} of {data.dataset!r} can be trained on (see "
+            "above). Raise --max_len, or check that the texts were made with the chat template of --pretrain."
+        )
 
 
 def pad_id(tokenizer: Any) -> int:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from sweet_rl.errors import UsageError
 from sweet_rl.training import models
 from sweet_rl.training.arguments import uses_deepspeed
 from sweet_rl.training.batches import TextCollator
 from sweet_rl.training.dialogues import read_texts
 from sweet_rl.training.encoding import TurnEncoder
-from sweet_rl.training.fitting import Rows, Say, begin, check_sizes, fit, hold_out, pad_id, trainable
+from sweet_rl.training.fitting import (
+    Rows,
+    Say,
+    begin,
+    check_sizes,
+    fit,
+    hold_out,
+    pad_id,
+    say_what_was_encoded,
+    trainable,
+)
 from sweet_rl.training.objectives import ImitationObjective
 from sweet_rl.training.settings import SelectionSettings, TrainSettings
 
@@ -44,13 +53,7 @@ def _rows(settings: TrainSettings, selection: SelectionSettings, say: Say) -> Ro
     tokenizer = models.load_tokenizers(settings.model)
     encoder = TurnEncoder(tokenizer, max_len=data.max_len, response_template=data.response_template)
     texts, report = encoder.encode_texts(read)
-    for line in report.lines(data.max_len):
-        say(line)
-    if not texts:
-        raise UsageError(
-            f"None of the {report.dropped:,} texts of {data.dataset!r} can be trained on (see above). Raise "
-            "--max_len, or check that the texts were made with the chat template of --pretrain."
-        )
+    say_what_was_encoded(texts, report, data, say)
     train_on, held_out = hold_out(texts, settings, total=len(read))
     tokens = sum(text.weight for text in train_on)
     say(f"{len(train_on):,} texts ({tokens:,} tokens to imitate) to train on, {len(held_out):,} held out")
