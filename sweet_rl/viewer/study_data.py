@@ -171,6 +171,10 @@ class _Fields:
     def text_or_none(self, key: str) -> str | None:
         return _text(self.values.get(key), self._at(key))
 
+    def title(self) -> str:
+        """What people call the thing."""
+        return self.text("title") or self.text("name") or "unnamed"
+
     def number(self, key: str) -> float | None:
         value = self.values.get(key)
         if value is None:
@@ -225,7 +229,7 @@ def _method(row: _Fields) -> Method:
     ]
     return Method(
         name=row.text("name"),
-        title=row.text("title") or row.text("name") or "unnamed",
+        title=row.title(),
         explanation=row.text("explanation"),
         examples=row.whole("examples"),
         updates=row.whole("updates"),
@@ -241,7 +245,7 @@ def _method(row: _Fields) -> Method:
 def _critic(row: _Fields) -> Critic:
     return Critic(
         name=row.text("name"),
-        title=row.text("title") or row.text("name") or "unnamed",
+        title=row.title(),
         auc_questions=row.number("auc_questions"),
         auc_answering=row.number("auc_answering"),
         turns_questions=row.whole("turns_questions"),
@@ -256,8 +260,7 @@ def _curve(row: _Fields) -> Curve:
         pairs = ((point.whole("update"), point.number(metric)) for point in points)
         return tuple((update, value) for update, value in pairs if update is not None and value is not None)
 
-    title = row.text("title") or row.text("name") or "unnamed"
-    return Curve(row.text("name"), title, series("loss"), series("accuracy"), series("margin"))
+    return Curve(row.text("name"), row.title(), series("loss"), series("accuracy"), series("margin"))
 
 
 def _dialogue(row: _Fields) -> Dialogue:

@@ -38,6 +38,24 @@ def flags(settings):
     }
 
 
+def encoded(settings, golden, policy):
+    """The pairs of a golden's settings as token ids and masks."""
+    from sweet_rl.chat import load_tokenizer
+    from sweet_rl.training.data import read_pairs
+    from sweet_rl.training.published import PublishedEncoder
+    from sweet_rl.training.settings import DataSettings
+
+    rows = read_pairs(
+        DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
+    ).train
+    encoder = PublishedEncoder(
+        load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
+    )
+    pairs, report = encoder.encode(rows)
+    assert report.dropped == 0
+    return pairs
+
+
 @pytest.mark.parametrize("micro", [1, 4])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_number_of_every_pair(name, micro, golden, expected, policy, tmp_path):
@@ -67,22 +85,8 @@ def test_every_number_of_every_pair(name, micro, golden, expected, policy, tmp_p
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_ids_and_masks(name, golden, expected, policy):
-    from sweet_rl.chat import load_tokenizer
-    from sweet_rl.training.data import read_pairs
-    from sweet_rl.training.published import PublishedEncoder
-    from sweet_rl.training.settings import DataSettings
-
     variant = expected["variants"][name]
-    settings = variant["settings"]
-    rows = read_pairs(
-        DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
-    ).train
-    encoder = PublishedEncoder(
-        load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
-    )
-    pairs, report = encoder.encode(rows)
-    assert report.dropped == 0
-    for pair, item in zip(pairs, variant["items"], strict=True):
+    for pair, item in zip(encoded(variant["settings"], golden, policy), variant["items"], strict=True):
         for name_of_side, side in (("chosen", pair.chosen), ("rejected", pair.rejected)):
             assert list(side.ids) == item[f"{name_of_side}_ids"]
             assert side.mask == item[f"{name_of_side}_loss_mask"]
@@ -95,29 +99,20 @@ def test_gradients(name, golden, expected, policy):
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
 
-    from sweet_rl.chat import load_tokenizer
     from sweet_rl.training.batches import Collator
-    from sweet_rl.training.data import read_pairs
     from sweet_rl.training.forward import PairForward
     from sweet_rl.training.losses import pair_losses
-    from sweet_rl.training.published import PublishedEncoder
-    from sweet_rl.training.settings import DataSettings, LossSettings
+    from sweet_rl.training.settings import LossSettings
 
     variant = expected["variants"][name]
     settings = variant["settings"]
-    rows = read_pairs(
-        DataSettings(str(golden / settings["input"]), prompt_key=settings.get("prompt_key")), seed=0
-    ).train
-    encoder = PublishedEncoder(
-        load_tokenizer(policy), max_len=settings["max_len"], response_template=settings["response_template"]
-    )
     reduction = "trajectory" if settings["mean_log_prob"] else "sum"
     losses = LossSettings(
         settings["beta"], settings["label_smoothing"], settings["ipo"], settings["nll_loss_coef"], reduction
     )
     model = AutoModelForCausalLM.from_pretrained(policy)
     forward, gradients = PairForward(model), load_file(golden / "expected_grads_layer0_q_proj.safetensors")
-    for pair, item in zip(encoder.encode(rows)[0], variant["items"], strict=True):
+    for pair, item in zip(encoded(settings, golden, policy), variant["items"], strict=True):
         model.zero_grad()
         batch = Collator(reduction, 0)([(pair, 1.0)])
         logps, _ = forward(model, batch)
