@@ -18,7 +18,7 @@ from sweet_rl.chat import TokenizerChat, TurnFormat, with_system
 from sweet_rl.embedded import curriculum
 from sweet_rl.embedded.curriculum import Text
 from sweet_rl.embedded.tokenizer import END_OF_TURN, train_tokenizer
-from sweet_rl.preferences.trajectory_pairs import PREFIX
+from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.tasks.mini import extras
 from sweet_rl.training.logprobs import next_logprobs
 from sweet_rl.types import derive_seed
@@ -87,7 +87,7 @@ class _Reader:
         *before, last = with_system(self._system_prompt, text.messages)
         written = self._chat.render(before) + last.content + END_OF_TURN
         if text.solution is not None:
-            written = PREFIX.format(ground_truth=text.solution) + written
+            written = with_solution(written, text.solution)
         ids = self._chat.encode(written)
         mask = [0] * len(ids)
         for start, end in self._turns.spans(ids):
@@ -149,7 +149,7 @@ def _contents(system_prompt: str) -> Iterator[str]:
         yield from map(extras.question, extras.EXTRAS)
         yield from ("system", "user", "assistant", "\n\n", system_prompt)
         final = text.messages[-1].content.partition("\n")[2]
-        yield PREFIX.format(ground_truth=final)
+        yield with_solution("", final)
 
 
 def _config(tokenizer: Any) -> LlamaConfig:

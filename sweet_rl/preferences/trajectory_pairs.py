@@ -43,6 +43,11 @@ def trajectory_pairs(
     return pairs
 
 
+def with_solution(prompt: str, ground_truth: str) -> str:
+    """The prompt as the critic reads it: the hidden solution directly before it (spec §4.3)."""
+    return PREFIX.format(ground_truth=ground_truth) + prompt
+
+
 def dialogue_text(trajectory: Trajectory, *, with_ground_truth: bool) -> str:
     """The whole dialogue as the model saw and wrote it; with the hidden solution before it for the critic.
 
@@ -52,8 +57,8 @@ def dialogue_text(trajectory: Trajectory, *, with_ground_truth: bool) -> str:
     last = trajectory.last_turn
     if last is None:
         raise ValueError(f"trajectory {trajectory.key} does not end with an agent turn")
-    prefix = PREFIX.format(ground_truth=trajectory.task.ground_truth) if with_ground_truth else ""
-    return prefix + last.input + last.output
+    text = last.input + last.output
+    return with_solution(text, trajectory.task.ground_truth) if with_ground_truth else text
 
 
 def pair_rows(
