@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import EpisodeError
-from sweet_rl.preferences.candidates import OfflineTurn
+from sweet_rl.preferences.offline_turns import OfflineTurn
 from sweet_rl.types import Completion, Failure, derive_seed
 
 OnSampled = Callable[[OfflineTurn, Sequence[Completion], Failure | None], Awaitable[None]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from sweet_rl.errors import DataError
 from sweet_rl.types import Json
 
 TurnKey = tuple[str, int, int]
@@ -21,3 +23,15 @@ def key_of(row: Mapping[str, Json]) -> TurnKey:
 def key_fields(key: TurnKey) -> dict[str, Json]:
     """The identity as fields of a row."""
     return dict(zip(KEY_FIELDS, key, strict=True))
+
+
+def twice(path: str | Path | None, line: int, field: str, value: Json, earlier: int) -> DataError:
+    """The error of a row whose identity stood in line `earlier` already."""
+    return DataError(
+        "stands in the file twice",
+        path=path,
+        line=line,
+        field=field,
+        value=value,
+        repair=f"Delete this line or line {earlier}.",
+    )

@@ -9,7 +9,8 @@ import pytest
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.commands.tokenizers import encoding_of
 from sweet_rl.errors import UsageError
-from sweet_rl.preferences.candidates import candidates_from_rows, offline_turns, sampled_row
+from sweet_rl.preferences.candidates import candidates_from_rows
+from sweet_rl.preferences.offline_turns import offline_turns, sampled_row
 from sweet_rl.preferences.ranking import (
     advantage,
     context_of,
