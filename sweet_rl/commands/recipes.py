@@ -47,7 +47,7 @@ class Chain:
 class Study:
     """What a study is made of. The defaults are those of the demo; they were chosen on `mini:dev`.
 
-    `turns_fraction` is the part of the dialogues whose turns are sampled anew; `threads` those of one stage.
+    `turns_fraction` is the part of the dialogues whose turns are sampled anew.
     """
 
     folder: Path
