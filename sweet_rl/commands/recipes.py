@@ -16,6 +16,9 @@ from sweet_rl.tasks.mini import extras
 
 Flags = Mapping[str, Any]
 
+ADDRESSES = frozenset({"env_base_url"})
+"""Flags that say where a server is to be found, and nothing about what comes of the stage."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -29,8 +32,16 @@ class Call:
     @property
     def command(self) -> str:
         """The line that does the same by hand."""
+        return self._line(self.flags)
+
+    @property
+    def identity(self) -> str:
+        """The line without the addresses of servers: alike in two runs whose outputs are alike."""
+        return self._line({name: value for name, value in self.flags.items() if name not in ADDRESSES})
+
+    def _line(self, flags: Flags) -> str:
         words = ["sweet-rl", self.stage, *self.positional]
-        for name, value in self.flags.items():
+        for name, value in flags.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         return shlex.join(words)
 

@@ -1,6 +1,7 @@
 """Runs the mini study: chains of stages, two at a time, each stage once; then measures what came of it.
 
-A stage that is done leaves a mark with its command; an interrupted study goes on where it was.
+A stage that is done leaves a mark with its command, without the addresses of servers, which change from run
+to run; an interrupted study goes on where it was.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _run_chain(chain: Chain, folder: Path) -> None:
             ) from None
         seconds = round(time.perf_counter() - started, 2)
         print(f"[{chain.name}] {call.output.name} after {seconds:.0f} s", flush=True)
-        done: Json = {"command": call.command, "seconds": seconds}
+        done: Json = {"command": call.identity, "seconds": seconds}
         replace_file(mark, [json.dumps(done).encode()])
 
 
@@ -98,7 +99,7 @@ def _run_call(call: Call, log: Path) -> None:
 
 
 def _is_done(mark: Path, call: Call) -> bool:
-    return mark.exists() and json.loads(mark.read_text())["command"] == call.command and call.output.exists()
+    return mark.exists() and json.loads(mark.read_text())["command"] == call.identity and call.output.exists()
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:

@@ -1,13 +1,14 @@
 """The mini study: its commands, its marks, and what it reads out of the stages' files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sweet_rl.cli import _check_flags, load
 from sweet_rl.commands import study as runner
-from sweet_rl.commands.recipes import SWEETS, Call, Chain, Study
+from sweet_rl.commands.recipes import SWEETS, Call, Chain, Study, data
 from sweet_rl.commands.study_results import METHODS, area_under_curve, results, table
 from sweet_rl.errors import ServiceError
 from sweet_rl.records import replace_rows
@@ -152,6 +153,25 @@ def test_results_say_what_the_files_hold(study):
     from sweet_rl.viewer.study import study_page
 
     assert "SWEET-RL" in study_page(found)
+
+
+def test_another_port_of_the_human_runs_nothing_again_and_another_seed_does(study, tmp_path, monkeypatch):
+    ran = []
+
+    def stage(call, log):
+        ran.append(call.stage)
+        call.output.write_text("made")
+
+    monkeypatch.setattr(runner, "_run_call", stage)
+    offline = data(study)
+    runner._run_chain(offline, tmp_path)
+    assert "http://127.0.0.1:1/v1" in offline.calls[2].command  # what is printed is what can be typed
+    everything = list(ran)
+    assert everything == ["generate_tasks", "generate_tasks", "simulate_interactions", "evaluate_code"]
+    runner._run_chain(data(replace(study, human="http://127.0.0.1:2/v1")), tmp_path)
+    assert ran == everything
+    runner._run_chain(data(replace(study, seed=1)), tmp_path)
+    assert "simulate_interactions" in ran[len(everything) :]
 
 
 def test_marks_name_the_command_so_that_other_settings_run_again(tmp_path):
