@@ -214,7 +214,7 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
 
 
 def _distinct(row: Candidates) -> list[dict[str, Json]]:
-    """The different candidates of a turn, best first, with how often each was drawn."""
+    """The different candidates of a turn, best first and the unscored last, with how often each was drawn."""
     counts = Counter(candidate.text for candidate in row.candidates)
     scores = {c.text: score for c, score in zip(row.candidates, row.scores or (), strict=True)}
     verdicts = dict(zip((c.text for c in row.candidates), _candidate_verdicts(row), strict=True))
@@ -222,7 +222,7 @@ def _distinct(row: Candidates) -> list[dict[str, Json]]:
         {"text": text, "score": scores[text], "count": counts[text], "verdict": str(verdicts[text])}
         for text in counts
     ]
-    return sorted(found, key=lambda one: -(one["score"] if one["score"] is not None else float("inf")))
+    return sorted(found, key=lambda one: -(one["score"] if one["score"] is not None else float("-inf")))
 
 
 def _mean(values: Sequence[float]) -> float | None:
