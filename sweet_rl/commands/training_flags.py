@@ -40,6 +40,9 @@ class TrainingFlags:
         max_norm: gradients are clipped to this norm.
         seed: of order, held-out rows, adapters and dropout.
         shuffle: a new order for every epoch; --noshuffle keeps the order of the file.
+        group_by_history: rows that begin with the same history come in the same update; default yes, with --compat published no.
+        max_tokens_per_batch: tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size.
+        prefix_tree: compute what rows of a batch begin with in common only once; the result is the same.
         group_by_length: updates of rows of like length, which saves padding; default yes, with --compat published no.
         metrics_path: .jsonl file for numbers; default metrics.jsonl in save_path.
         logging_steps: updates between two lines of it.
@@ -93,6 +96,9 @@ class TrainingFlags:
     seed: int = 42
     shuffle: bool = True
     group_by_length: bool | None = None
+    group_by_history: bool | None = None
+    prefix_tree: bool = True
+    max_tokens_per_batch: int | None = None
     metrics_path: str | None = None
     logging_steps: int = 1
     eval_steps: int = -1
@@ -162,7 +168,8 @@ class TrainingFlags:
 
         betas = self._checked()
         group = not published and self.shuffle if self.group_by_length is None else self.group_by_length
-        own = {"adam_betas": betas, "group_by_length": group}
+        alike = not published and self.shuffle if self.group_by_history is None else self.group_by_history
+        own = {"adam_betas": betas, "group_by_length": group, "group_by_history": alike}
         metrics = Path(self.metrics_path) if self.metrics_path else Path(self.save_path) / "metrics.jsonl"
         return s.TrainSettings(
             data=data,
@@ -196,6 +203,9 @@ class TrainingFlags:
         one_of("lr_scheduler", self.lr_scheduler, SCHEDULES)
         names = "max_samples max_len max_epochs logging_steps train_batch_size micro_train_batch_size zpg"
         at_least(1, **{name: getattr(self, name) for name in (*names.split(), "max_ckpt_num")})
+        at_least(
+            1, max_tokens_per_batch=1 if self.max_tokens_per_batch is None else self.max_tokens_per_batch
+        )
         names = "learning_rate lr_warmup_ratio l2 max_norm lora_rank"
         at_least(0, **{name: getattr(self, name) for name in names.split()})
         if not 0 <= self.eval_fraction < 1:

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import DataError
-from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.preferences.turn_keys import KEY_FIELDS, TurnKey, twice
 from sweet_rl.types import FinishReason, Json, digest
-
-__all__ = ["Candidate", "Candidates", "candidates_from_rows", "with_solution"]
 
 _REPAIR = "Make the file with sample_best_of_n.py."
 

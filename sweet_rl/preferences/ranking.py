@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from sweet_rl.preferences.candidates import Candidate, Candidates, with_solution
+from sweet_rl.preferences.candidates import Candidate, Candidates
+from sweet_rl.preferences.trajectory_pairs import with_solution
 
 
 class Scorer(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import socket
 import warnings
@@ -16,8 +15,13 @@ from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.sharding import deepspeed_config
 
 
-def training_arguments(settings: TrainSettings) -> TrainingArguments:
-    """Trainer's arguments. Making them also joins the other processes, if there are some."""
+def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingArguments:
+    """Trainer's arguments. Making them also joins the other processes, if there are some.
+
+    Args:
+        settings: what the flags say.
+        accumulation: micro-batches of one optimizer step on one process.
+    """
     options, output, model = settings.optimizer, settings.output, settings.model
     world = world_size()
     sharded = uses_deepspeed(settings)
@@ -33,9 +37,7 @@ def training_arguments(settings: TrainSettings) -> TrainingArguments:
     arguments = TrainingArguments(
         output_dir=str(output.ckpt_path),
         per_device_train_batch_size=options.micro_train_batch_size,
-        gradient_accumulation_steps=math.ceil(
-            options.train_batch_size / (options.micro_train_batch_size * world)
-        ),
+        gradient_accumulation_steps=accumulation,
         num_train_epochs=options.max_epochs,
         learning_rate=options.learning_rate,
         weight_decay=options.l2,
@@ -96,6 +98,11 @@ def _free_port() -> int:
 def world_size() -> int:
     """Number of processes that the launcher started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def rank() -> int:
+    """Number of this process among them."""
+    return int(os.environ.get("RANK", "0"))
 
 
 def uses_deepspeed(settings: TrainSettings) -> bool:

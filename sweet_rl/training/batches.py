@@ -1,22 +1,23 @@
-"""Encoded rows to tensors, and the order in which they are trained on.
+"""Encoded rows to tensors: what a model reads, and which log-probabilities are asked of it.
 
-Axes: S sides (the chosen of all pairs, then the rejected), T positions, B rows (pairs, or single texts).
+Axes: R rows of tokens, T places in a row, K log-probabilities asked for, M terms, O outputs, B rows of the
+data (pairs, or single texts), S sides (the chosen of all pairs, then the rejected).
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from sweet_rl.training.encoding import EncodedPair, EncodedText, Side
 from sweet_rl.training.settings import Reduction
+from sweet_rl.training.trees import lay_out
 
 
 class Encoded(Protocol):
@@ -48,20 +49,135 @@ class Encoded(Protocol):
         ...
 
 
-class Batch(TypedDict):
-    """One micro-batch of pairs. Sides are padded on the right; padding has weight 0 everywhere.
+class Question(TypedDict):
+    """What a model reads, and the tokens whose log-probabilities are asked for.
 
-    A response's reduced log-probability is the weighted sum of its tokens' log-probabilities, whatever the
-    reduction; `scale_B` is what each pair's loss counts for in its optimizer step.
+    Sequences that begin alike share their beginning (`sweet_rl.training.trees`); then `positions_RT` and
+    `ends_RT` are there. Log-probability k is that of the token `targets_K[k]` after the one at the flat place
+    (row x T + place) `predictors_K[k]`.
     """
 
-    ids_ST: Tensor
-    attention_ST: Tensor
-    weights_ST: Tensor
-    nll_weights_BT: Tensor
+    ids_RT: Tensor
+    positions_RT: NotRequired[Tensor]
+    ends_RT: NotRequired[Tensor]
+    attention_RT: NotRequired[Tensor]
+    predictors_K: Tensor
+    targets_K: Tensor
+
+
+class Reading(Question):
+    """A question, and weighted sums of its log-probabilities.
+
+    Output o is the sum of `weights_M[m]` times log-probability `terms_M[m]` over all m with
+    `outputs_M[m] == o`.
+    """
+
+    terms_M: Tensor
+    outputs_M: Tensor
+    weights_M: Tensor
+
+
+class Batch(Reading):
+    """One micro-batch of pairs; its outputs are B chosen, B rejected, and B negative log-likelihoods.
+
+    `scale_B` is what each pair's loss counts for in its optimizer step.
+    """
+
     reference_SB: Tensor
     scale_B: Tensor
     index_B: Tensor
+
+
+class TextBatch(Reading):
+    """One micro-batch of texts; its outputs are B sums over the `units_B` tokens to imitate."""
+
+    units_B: Tensor
+    scale_B: Tensor
+    index_B: Tensor
+
+
+class ValueBatch(TypedDict):
+    """One micro-batch of pairs for a regression head: both sides, padded on the right."""
+
+    ids_ST: Tensor
+    attention_ST: Tensor
+    scale_B: Tensor
+    index_B: Tensor
+
+
+class Term(NamedTuple):
+    """A weighted sum over one side's tokens, into one of the outputs."""
+
+    side: int
+    output: int
+    weights: np.ndarray
+    """One for each of the side's tokens; the first is 0, as nothing predicts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Sequences to questions.
+
+    Args:
+        pad_id: fills up rows; never read.
+        attention_span: how much sharing is worth (`sweet_rl.training.trees.grow`); 0 shares nothing.
+        with_attention: also give the padding mask, for models that count tokens. Nothing is shared then.
+    """
+
+    pad_id: int
+    attention_span: float = math.inf
+    with_attention: bool = False
+
+    def ask(
+        self, sequences: Sequence[np.ndarray], asked: Sequence[tuple[int, np.ndarray]]
+    ) -> tuple[Question, list[np.ndarray]]:
+        """One question for all; nothing is asked for twice.
+
+        Args:
+            sequences: token ids, none empty.
+            asked: some (sequence, positions of the tokens asked for, each at least 1).
+
+        Returns:
+            The question, and for each part of `asked` where its log-probabilities stand among the K. Tokens
+            behind a sequence's last one that is asked for are not read, nor is that one itself.
+        """
+        needed = [1] * len(sequences)
+        for number, positions in asked:
+            needed[number] = max(needed[number], int(positions.max(initial=1)))
+        layout = lay_out(
+            [ids[:n].astype(np.uint32) for ids, n in zip(sequences, needed, strict=True)],
+            attention_span=0 if self.with_attention else self.attention_span,
+            pad_id=self.pad_id,
+        )
+        predictors = [layout.places[number][positions - 1] for number, positions in asked]
+        targets = [sequences[number][positions].astype(np.int64) for number, positions in asked]
+        pairs = np.stack([np.concatenate(predictors), np.concatenate(targets)])
+        distinct, places = np.unique(pairs, axis=1, return_inverse=True)
+        question = Question(
+            ids_RT=torch.from_numpy(layout.ids_RT),
+            predictors_K=torch.from_numpy(distinct[0]),
+            targets_K=torch.from_numpy(distinct[1]),
+        )
+        if layout.shares:
+            question["positions_RT"] = torch.from_numpy(layout.positions_RT)
+            question["ends_RT"] = torch.from_numpy(layout.ends_RT)
+        if self.with_attention:
+            question["attention_RT"] = torch.from_numpy((layout.ends_RT > 0).astype(np.int64))
+        stops = np.cumsum([len(positions) for _, positions in asked])[:-1]
+        return question, np.split(places.reshape(-1), stops)
+
+    def read(self, sides: Sequence[Side], terms: Sequence[Term]) -> Reading:
+        """The question whose answers the terms need, and the terms."""
+        asked = [(term.side, np.flatnonzero(term.weights)) for term in terms]
+        question, places = self.ask([np.asarray(side.ids, dtype=np.uint32) for side in sides], asked)
+        outputs = [np.full(len(at), term.output) for at, term in zip(places, terms, strict=True)]
+        weights = [term.weights[positions] for term, (_, positions) in zip(terms, asked, strict=True)]
+        return Reading(
+            **question,
+            terms_M=torch.from_numpy(np.concatenate(places)),
+            outputs_M=torch.from_numpy(np.concatenate(outputs)),
+            weights_M=torch.from_numpy(np.concatenate(weights).astype(np.float32)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,65 +185,95 @@ class Collator:
     """Pairs to a batch, with the reference's log-probabilities where they are known."""
 
     reduction: Reduction
-    pad_id: int
+    reader: Reader
     reference: Tensor | None = None
     """[pairs, 2]: chosen and rejected, by `EncodedPair.index`."""
 
     def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> Batch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
+        count = len(pairs)
         sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
-        ids, attention = _stacked(sides, self.pad_id)
-        weights = np.zeros(ids.shape, dtype=np.float32)
-        nll = np.zeros((len(pairs), ids.shape[1]), dtype=np.float32)
-        for row, side in enumerate(sides):
-            _weigh(weights[row], side, self.reduction)
-            if row < len(pairs):
-                _weigh_mean(nll[row], side)
+        terms = [Term(i, i, token_weights(side, self.reduction)) for i, side in enumerate(sides)]
+        terms += [
+            Term(i, 2 * count + i, -token_weights(side, "trajectory", own=True))
+            for i, side in enumerate(sides[:count])
+        ]
         index = torch.tensor([pair.index for pair in pairs])
-        reference = torch.zeros(2, len(pairs)) if self.reference is None else self.reference[index].T
         return Batch(
-            ids_ST=ids,
-            attention_ST=attention,
-            weights_ST=torch.from_numpy(weights),
-            nll_weights_BT=torch.from_numpy(nll),
-            reference_SB=reference,
-            scale_B=torch.tensor([scale for _, scale in items], dtype=torch.float32),
+            **self.reader.read(sides, terms),
+            reference_SB=torch.zeros(2, count) if self.reference is None else self.reference[index].T,
+            scale_B=_scales(items),
             index_B=index,
         )
-
-
-class TextBatch(TypedDict):
-    """One micro-batch of texts; `mask_BT` is 1 at tokens to imitate."""
-
-    ids_BT: Tensor
-    attention_BT: Tensor
-    mask_BT: Tensor
-    scale_B: Tensor
-    index_B: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class TextCollator:
     """Texts to a batch."""
 
-    pad_id: int
+    reader: Reader
 
     def __call__(self, items: Sequence[tuple[EncodedText, float]]) -> TextBatch:
         """A batch of (text, scale); a text with scale 0 fills a place and trains nothing."""
         sides = [text.side for text, _ in items]
-        ids, attention = _stacked(sides, self.pad_id)
-        mask = torch.zeros(ids.shape)
-        for row, side in enumerate(sides):
-            for start, end in side.scored:
-                mask[row, start:end] = 1
+        terms = [Term(i, i, token_weights(side, "sum")) for i, side in enumerate(sides)]
         return TextBatch(
-            ids_BT=ids,
-            attention_BT=attention,
-            mask_BT=mask,
-            scale_B=torch.tensor([scale for _, scale in items], dtype=torch.float32),
+            **self.reader.read(sides, terms),
+            units_B=torch.tensor([text.weight for text, _ in items], dtype=torch.float32),
+            scale_B=_scales(items),
             index_B=torch.tensor([text.index for text, _ in items]),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCollator:
+    """Pairs to a batch for a regression head."""
+
+    pad_id: int
+
+    def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> ValueBatch:
+        """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
+        pairs = [pair for pair, _ in items]
+        ids, attention = _stacked([*(p.chosen for p in pairs), *(p.rejected for p in pairs)], self.pad_id)
+        return ValueBatch(
+            ids_ST=ids,
+            attention_ST=attention,
+            scale_B=_scales(items),
+            index_B=torch.tensor([pair.index for pair in pairs]),
+        )
+
+
+def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> np.ndarray:
+    """What each of a side's tokens counts for in its reduced log-probability, as float32.
+
+    Args:
+        side: prompt and response.
+        reduction: sum, mean, or sum over turns of each turn's mean.
+        own: divide by the tokens that are scored, whatever the side's denominator is.
+
+    A mean over nothing is NaN, and so is its gradient, as in the published code; our encoder leaves such
+    pairs out.
+    """
+    weights = np.zeros(len(side.ids), dtype=np.float32)
+    spans = side.scored
+    total = sum(end - start for start, end in spans)
+    denominator = total if own or side.denominator is None else side.denominator
+    if not total and not denominator and reduction != "sum":
+        weights[1:2] = np.nan
+    for start, end in spans:
+        weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
+    return weights
+
+
+def length_batches(rows: Sequence[Encoded], size: int) -> list[list[int]]:
+    """Positions in `rows`, longest first, in batches of `size`: for passes where the order is free."""
+    order = sorted(range(len(rows)), key=lambda i: -rows[i].length)
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _scales(items: Sequence[tuple[Any, float]]) -> Tensor:
+    return torch.tensor([scale for _, scale in items], dtype=torch.float32)
 
 
 def _stacked(sides: Sequence[Side], pad_id: int) -> tuple[Tensor, Tensor]:
@@ -139,135 +285,3 @@ def _stacked(sides: Sequence[Side], pad_id: int) -> tuple[Tensor, Tensor]:
         ids[row, : len(side.ids)] = torch.tensor(side.ids)
         attention[row, : len(side.ids)] = 1
     return ids, attention
-
-
-def _weigh(row: np.ndarray, side: Side, reduction: Reduction) -> None:
-    spans = side.scored
-    total = sum(end - start for start, end in spans)
-    denominator = total if side.denominator is None else side.denominator
-    if not total and not denominator and reduction != "sum":
-        row[1 : len(side.ids)] = np.nan  # the published mean over nothing
-    for start, end in spans:
-        by = {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
-        row[start:end] = 1.0 / by
-
-
-def _weigh_mean(row: np.ndarray, side: Side) -> None:
-    spans = side.scored
-    total = sum(end - start for start, end in spans)
-    if not total:
-        row[1 : len(side.ids)] = np.nan  # the published mean over nothing; our encoder leaves such pairs out
-    for start, end in spans:
-        row[start:end] = 1.0 / total
-
-
-class Positions(Dataset[tuple[Encoded, float]]):
-    """What the sampler's (position, scale) stand for."""
-
-    def __init__(self, rows: Sequence[Encoded]) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, place: tuple[int, float]) -> tuple[Encoded, float]:
-        position, scale = place
-        return self._rows[position], scale
-
-
-def length_batches(rows: Sequence[Encoded], size: int) -> list[list[int]]:
-    """Positions in `rows`, longest first, in batches of `size`: for passes where the order is free."""
-    order = sorted(range(len(rows)), key=lambda i: -rows[i].length)
-    return [order[start : start + size] for start in range(0, len(order), size)]
-
-
-class StepSampler:
-    """Micro-batches of one process for one epoch, as lists of (position, scale); the same for any micro size.
-
-    An optimizer step is `train_batch` rows (the epoch's last one may have fewer), whose scale makes its loss
-    the mean over their weights. Each step has exactly `accumulation` micro-batches on each of `world`
-    processes: its rows are sorted by length and dealt out evenly; an empty place is filled by a row with
-    scale 0.
-
-    Args:
-        lengths: tokens of each row.
-        weights: what each row counts for; default all the same.
-        train_batch: rows of one optimizer step, over all processes.
-        accumulation: micro-batches of one step on one process.
-        seed: with the epoch, decides the order.
-        shuffle: a new order for each epoch; otherwise the order of the file.
-        group_by_length: steps of rows of like length, drawn from the rows of many steps.
-        drop_last: leave out an incomplete last step (published).
-        rank: of this process.
-        world: number of processes.
-    """
-
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        *,
-        train_batch: int,
-        accumulation: int,
-        seed: int,
-        shuffle: bool = True,
-        group_by_length: bool = True,
-        drop_last: bool = False,
-        rank: int = 0,
-        world: int = 1,
-        weights: Sequence[float] | None = None,
-    ) -> None:
-        self._lengths = lengths
-        self._weights = [1.0] * len(lengths) if weights is None else weights
-        self._train_batch = train_batch
-        self._accumulation = accumulation
-        self._seed, self._epoch = seed, 0
-        self._shuffle, self._group, self._drop_last = shuffle, group_by_length, drop_last
-        self._rank, self._world = rank, world
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps of one epoch."""
-        whole, rest = divmod(len(self._lengths), self._train_batch)
-        return whole + (rest > 0 and not self._drop_last)
-
-    def __len__(self) -> int:
-        return self.steps * self._accumulation
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of epoch 0, 1, ..."""
-        self._epoch = epoch
-
-    def __iter__(self) -> Iterator[list[tuple[int, float]]]:
-        for rows in self._steps():
-            yield from self._micro_batches(rows)
-
-    def _steps(self) -> list[list[int]]:
-        order = list(range(len(self._lengths)))
-        draw = random.Random(f"{self._seed}/{self._epoch}")
-        if self._shuffle:
-            draw.shuffle(order)
-        size = self._train_batch
-        if self._group:
-            many = size * _STEPS_SORTED_TOGETHER
-            order = [
-                row
-                for start in range(0, len(order), many)
-                for row in sorted(order[start : start + many], key=lambda row: -self._lengths[row])
-            ]
-        steps = [order[start : start + size] for start in range(0, len(order), size)][: self.steps]
-        if self._group and self._shuffle:
-            draw.shuffle(steps)
-        return steps
-
-    def _micro_batches(self, rows: list[int]) -> Iterator[list[tuple[int, float]]]:
-        if self._group:
-            rows = sorted(rows, key=lambda row: -self._lengths[row])
-        scale = self._world / sum(self._weights[row] for row in rows)  # gradients are averaged over processes
-        for number in range(self._accumulation):
-            start, end = (len(rows) * i // self._accumulation for i in (number, number + 1))
-            mine = rows[start:end][self._rank :: self._world]
-            yield [(row, scale) for row in mine] or [(rows[0], 0.0)]
-
-
-_STEPS_SORTED_TOGETHER = 16
-"""More would save little padding, and make steps less random."""

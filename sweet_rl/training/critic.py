@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sweet_rl.training import models
 from sweet_rl.training.arguments import uses_deepspeed
-from sweet_rl.training.batches import Collator
+from sweet_rl.training.batches import ValueCollator
 from sweet_rl.training.dpo import pair_rows
-from sweet_rl.training.fitting import Say, begin, check_sizes, fit, trainable
+from sweet_rl.training.fitting import Say, begin, check_sizes, fit, once, trainable
 from sweet_rl.training.objectives import CriticObjective
 from sweet_rl.training.settings import RankingLoss, TrainSettings
 
@@ -17,9 +17,9 @@ def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
     Raises:
         SweetRLError: data, models or flags are wrong, or the loss is not a number.
     """
-    run = begin(settings, say)
-    tokenizer = models.load_tokenizers(settings.model)
-    rows = pair_rows(tokenizer, settings, run.say)
+    say = once(say)
+    rows = pair_rows(models.load_tokenizers(settings.model), settings, say)
+    run = begin(settings, rows, say, share=False)
     half = uses_deepspeed(settings) and settings.model.bf16
     model = models.load_critic(settings.model.pretrain, settings.model, half=half)
     check_sizes(model, rows.all, settings)
@@ -28,7 +28,6 @@ def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
     fit(
         run,
         trainable(model, settings),
-        rows,
-        collator=Collator("sum", rows.pad_id),
+        collator=ValueCollator(rows.pad_id),
         objective=lambda bare: CriticObjective(bare, loss, mean=settings.published),
     )

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from transformers import set_seed
 
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
@@ -25,7 +24,9 @@ from sweet_rl.training.fitting import (
     check_sizes,
     fit,
     hold_out,
+    once,
     pad_id,
+    reader,
     say_what_was_encoded,
     trainable,
 )
@@ -88,16 +89,14 @@ def train(settings: TrainSettings, say: Say) -> None:
     Raises:
         SweetRLError: data, models or flags are wrong, or the loss is not a number.
     """
-    run = begin(settings, say)
-    tokenizer = models.load_tokenizers(settings.model)
-    rows = pair_rows(tokenizer, settings, run.say)
-    set_seed(settings.seed)
+    say = once(say)
+    rows = pair_rows(models.load_tokenizers(settings.model), settings, say)
+    run = begin(settings, rows, say)
     reference, model = _reference_and_policy(run, rows)
     fit(
         run,
         model,
-        rows,
-        collator=Collator(settings.loss.reduction, rows.pad_id, reference),
+        collator=Collator(settings.loss.reduction, reader(model, rows.pad_id, settings), reference),
         objective=lambda bare: PreferenceObjective(bare, settings.loss),
     )
 
@@ -196,7 +195,7 @@ def _scores(
     scores = score_pairs(
         asked,
         pairs,
-        Collator(settings.loss.reduction, pad),
+        Collator(settings.loss.reduction, reader(bare, pad, settings)),
         forward=PairForward(bare),
         batch_size=settings.optimizer.micro_train_batch_size,
         device=device,

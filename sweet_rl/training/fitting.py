@@ -11,26 +11,18 @@ from transformers import TrainingArguments, set_seed
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints, models
-from sweet_rl.training.arguments import training_arguments, uses_deepspeed
-from sweet_rl.training.batches import Encoded
+from sweet_rl.training.arguments import rank, training_arguments, uses_deepspeed, world_size
+from sweet_rl.training.batches import Encoded, Reader
 from sweet_rl.training.encoding import EncodingReport
+from sweet_rl.training.forward import attention_span
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective
 from sweet_rl.training.reference import Processes
 from sweet_rl.training.settings import DataSettings, TrainSettings
+from sweet_rl.training.steps import StepSampler, by_count, by_tokens, history_groups, prefix_order
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
-
-
-class Run(NamedTuple):
-    """A run that has begun: its place among its processes, and the checkpoint it goes on from."""
-
-    settings: TrainSettings
-    arguments: TrainingArguments
-    resume: Path | None
-    processes: Processes
-    say: Say
 
 
 class Rows(NamedTuple):
@@ -47,21 +39,69 @@ class Rows(NamedTuple):
         return [*self.train, *self.held_out]
 
 
-def begin(settings: TrainSettings, say: Say) -> Run:
-    """Join the other processes, if there are some, and look for a checkpoint.
+class Run(NamedTuple):
+    """A run that has begun: its place among its processes, and the checkpoint it goes on from."""
+
+    settings: TrainSettings
+    rows: Rows
+    steps: StepSampler
+    arguments: TrainingArguments
+    resume: Path | None
+    processes: Processes
+    say: Say
+
+
+def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) -> Run:
+    """Plan the steps, join the other processes, if there are some, and look for a checkpoint.
+
+    Args:
+        settings: what the flags say.
+        rows: what is trained on.
+        say: how to talk to people.
+        share: whether the objective's rows can share tokens.
 
     Raises:
-        UsageError: a package is missing, or `ckpt_path` holds something else.
+        UsageError: a package is missing, a row is too large, or `ckpt_path` holds something else.
     """
-    arguments = training_arguments(settings)
     output = settings.output
     resume = checkpoints.newest_checkpoint(output.ckpt_path) if output.load_checkpoint else None
-    processes = Processes(arguments.process_index, arguments.world_size)
-    say = say if processes.rank == 0 else _silent
+    processes = Processes(rank(), world_size())
+    steps = _steps(settings, rows.train, processes, share=share and settings.optimizer.prefix_tree)
+    arguments = training_arguments(settings, steps.accumulation)
     if uses_deepspeed(settings):
         say(f"DeepSpeed ZeRO-{settings.shards.zero_stage} over {processes.world} processes")
     set_seed(settings.seed)
-    return Run(settings, arguments, resume, processes, say)
+    return Run(settings, rows, steps, arguments, resume, processes, say)
+
+
+def once(say: Say) -> Say:
+    """Only the first of several processes says something."""
+    return say if rank() == 0 else _silent
+
+
+def _steps(
+    settings: TrainSettings, rows: Sequence[Encoded], processes: Processes, *, share: bool
+) -> StepSampler:
+    options, world = settings.optimizer, processes.world
+    order = prefix_order(rows) if share else [-row.length for row in rows]
+    if options.max_tokens_per_batch is None:
+        packs = by_count(order, most=options.micro_train_batch_size, world=world)
+    else:
+        packs = by_tokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
+    return StepSampler(
+        [row.length for row in rows],
+        packs=packs,
+        weights=[row.weight for row in rows],
+        groups=history_groups(rows) if share and options.group_by_history else None,
+        train_batch=options.train_batch_size,
+        epochs=options.max_epochs,
+        seed=settings.seed,
+        shuffle=options.shuffle,
+        group_by_length=options.group_by_length,
+        drop_last=settings.published,
+        rank=processes.rank,
+        world=world,
+    )
 
 
 def say_what_was_encoded(
@@ -85,6 +125,12 @@ def pad_id(tokenizer: Any) -> int:
     """What fills up a batch; it is never read."""
     known = (tokenizer.pad_token_id, tokenizer.eos_token_id)
     return next((token for token in known if token is not None), 0)
+
+
+def reader(model: Any, pad: int, settings: TrainSettings) -> Reader:
+    """How this model reads rows: with what they share standing there once, if it can and the flags say so."""
+    span = attention_span(model) if settings.optimizer.prefix_tree else 0
+    return Reader(pad, span, with_attention=settings.loss.aux_loss_coef > 0)
 
 
 def hold_out(
@@ -148,14 +194,13 @@ def trainable(model: Any, settings: TrainSettings) -> Any:
 
 
 def fit(
-    run: Run, model: Any, rows: Rows, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
+    run: Run, model: Any, *, collator: Callable[[Any], Any], objective: Callable[[Any], Objective]
 ) -> None:
     """Train, evaluate at the end, and save the model with its tokenizer to `save_path`.
 
     Args:
         run: made by `begin`.
         model: made by `trainable`.
-        rows: what to train on.
         collator: makes a batch of (row, scale).
         objective: made for the model without its adapter's wrapper.
 
@@ -164,13 +209,14 @@ def fit(
     """
     from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
 
-    settings = run.settings
+    settings, rows = run.settings, run.rows
     trainer = StepTrainer(
         model,
         run.arguments,
         settings,
         rows=rows.train,
         held_out=rows.held_out,
+        sampler=run.steps,
         collator=collator,
         objective=objective(model.get_base_model() if hasattr(model, "get_base_model") else model),
         metrics=MetricsLog(

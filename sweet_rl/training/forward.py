@@ -1,7 +1,7 @@
-"""Forward passes: to the log-probabilities of scored tokens, of whole responses, or to a critic's values.
+"""Forward passes: to sums of log-probabilities, or to a critic's values.
 
-Axes: S sides (chosen, then rejected), T positions, K positions whose token is scored, V vocabulary, B pairs,
-H hidden.
+Axes: R rows of tokens, T places in a row, K log-probabilities asked for, O outputs, S sides (chosen, then
+rejected), B pairs.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -9,21 +9,19 @@ H hidden.
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from sweet_rl.training.batches import Batch
-from sweet_rl.training.logprobs import next_logprobs
+from sweet_rl.training.batches import Batch, Question, Reading
+from sweet_rl.training.head import ResponseHead
 from sweet_rl.training.losses import PairLogps
 
 
-class TokenForward:
-    """Computes logits only where a token is scored, when the model can (nearly all can).
-
-    Padding is on the right and the model causal, so real tokens see neither padding nor wrong positions: no
-    attention mask is made, which keeps the fast attention kernels. A mixture of experts does get one, as its
-    balance loss counts tokens.
+class ReadingForward:
+    """The outputs of a `Reading` under a causal model.
 
     Args:
         model: the bare model; calls may go to what wraps it.
@@ -31,42 +29,119 @@ class TokenForward:
     """
 
     def __init__(self, model: Any, *, aux_loss: bool = False) -> None:
-        parameters = inspect.signature(model.forward).parameters
-        self._keeps = "logits_to_keep" in parameters
-        self._cache = {"use_cache": False} if "use_cache" in parameters else {}
-        self._aux = {"output_router_logits": True} if aux_loss else {}
+        self._bare = model
+        self._head = ResponseHead(model)
+        self._options = {"output_router_logits": True} if aux_loss else {}
 
-    def __call__(
-        self, model: Any, ids_ST: Tensor, attention_ST: Tensor, scored_K: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Log-probabilities [S, K] in float32 of the tokens at `scored_K`; the balance loss if asked for."""
-        options: dict[str, Any] = {**self._cache, **self._aux}
-        if self._aux:
-            options["attention_mask"] = attention_ST
-        if self._keeps:
-            output = model(input_ids=ids_ST, logits_to_keep=scored_K - 1, **options)
-            logits_SKV = output.logits
-        else:
-            output = model(input_ids=ids_ST, **options)
-            logits_SKV = output.logits[:, scored_K - 1]
-        return next_logprobs(logits_SKV, ids_ST[:, scored_K]), getattr(output, "aux_loss", None)
+    def __call__(self, model: Any, reading: Reading, outputs: int) -> tuple[Tensor, Tensor | None]:
+        """That many outputs [O] in float32; the balance loss if asked for."""
+        inputs = inputs_of(self._bare, reading) | self._options
+        logps_K, output = self._head.logprobs(model, reading["predictors_K"], reading["targets_K"], inputs)
+        weighted_M = logps_K[reading["terms_M"]] * reading["weights_M"]
+        sums_O = weighted_M.new_zeros(outputs).index_add(0, reading["outputs_M"], weighted_M)
+        return sums_O, getattr(output, "aux_loss", None)
+
+
+def inputs_of(model: Any, question: Question) -> dict[str, Any]:
+    """What a model is called with.
+
+    Where sequences share tokens, that is an attention mask and positions of ours. Where they do not it is
+    neither: padding is on the right, so real tokens see neither padding nor wrong positions, and the fast
+    causal kernels serve. A mixture of experts gets the padding mask, as its balance loss counts tokens.
+
+    Args:
+        model: the bare model.
+        question: its tensors are on the model's device.
+    """
+    inputs: dict[str, Any] = {"input_ids": question["ids_RT"]}
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        inputs["use_cache"] = False
+    if "attention_RT" in question:
+        inputs["attention_mask"] = question["attention_RT"]
+    if "ends_RT" in question:
+        config = model.config.get_text_config()
+        additive = model.dtype if attention_of(config) == "eager" else None
+        positions_RT = inputs["position_ids"] = question["positions_RT"]
+        inputs["attention_mask"] = tree_attention(
+            config, positions_RT, question["ends_RT"], additive=additive
+        )
+    return inputs
+
+
+def tree_attention(
+    config: Any, positions_RT: Tensor, ends_RT: Tensor, *, additive: torch.dtype | None = None
+) -> Any:
+    """The mask of a tree as transformers wants it: [R, 1, T, T], true where row q may see column k.
+
+    Args:
+        config: the model's; knows its sliding windows.
+        positions_RT: each token's position in its own sequence.
+        ends_RT: see `sweet_rl.training.trees`.
+        additive: for attention that adds its mask: 0 and the least number of this type.
+
+    Returns:
+        A tensor, or one for each kind of layer where a model has several.
+    """
+    place_T = torch.arange(ends_RT.shape[1], device=ends_RT.device)
+    seen_RTT = place_T[None, None, :] <= place_T[None, :, None]
+    seen_RTT = seen_RTT & (place_T[None, :, None] < ends_RT[:, None, :])
+    seen_RTT = seen_RTT | torch.eye(len(place_T), dtype=torch.bool, device=ends_RT.device)
+
+    def shaped(mask_RTT: Tensor) -> Tensor:
+        mask = mask_RTT[:, None]
+        if additive is None:
+            return mask
+        return torch.zeros(mask.shape, dtype=additive, device=mask.device).masked_fill(
+            ~mask, torch.finfo(additive).min
+        )
+
+    window = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if window is None or (kinds and "sliding_attention" not in kinds):
+        return shaped(seen_RTT)
+    near_RTT = positions_RT[:, :, None] - positions_RT[:, None, :] < window
+    if not kinds:
+        return shaped(seen_RTT & near_RTT)
+    return {"full_attention": shaped(seen_RTT), "sliding_attention": shaped(seen_RTT & near_RTT)}
+
+
+def attention_of(config: Any) -> str:
+    """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
+    name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
+    return name
+
+
+_SHAREABLE = {"full_attention", "sliding_attention"}
+
+
+def attention_span(model: Any) -> float:
+    """How much sharing is worth for a model (`sweet_rl.training.trees.grow`); 0 where it is impossible.
+
+    Dense masks are computed whole: a pair of tokens costs 4 x hidden size in each layer, a token about
+    24 x hidden size squared. FlexAttention skips blocks that are hidden.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    attention = attention_of(config)
+    if "position_ids" not in inspect.signature(model.forward).parameters or not kinds <= _SHAREABLE:
+        return 0
+    if getattr(model, "is_stateful", False) or getattr(config, "alibi", False):
+        return 0
+    if attention == "flex_attention":
+        return math.inf
+    return 6.0 * config.hidden_size if attention in {"sdpa", "eager"} else 0
 
 
 class PairForward:
-    """Both sides of some pairs to one log-probability for each response; arguments as for `TokenForward`."""
+    """Both sides of some pairs to one number for each response; arguments as for `ReadingForward`."""
 
     def __init__(self, model: Any, *, aux_loss: bool = False) -> None:
-        self._tokens = TokenForward(model, aux_loss=aux_loss)
+        self._forward = ReadingForward(model, aux_loss=aux_loss)
 
     def __call__(self, model: Any, batch: Batch) -> tuple[PairLogps, Tensor | None]:
         """Log-probabilities in float32, and the balance loss if it was asked for."""
-        weights_ST, nll_BT = batch["weights_ST"], batch["nll_weights_BT"]
-        pairs = nll_BT.shape[0]
-        scored_K = (weights_ST.ne(0).any(dim=0) | nll_BT.ne(0).any(dim=0)).nonzero()[:, 0]
-        logps_SK, aux = self._tokens(model, batch["ids_ST"], batch["attention_ST"], scored_K)
-        sums_S = (logps_SK * weights_ST[:, scored_K]).sum(dim=-1)
-        nll_B = -(logps_SK[:pairs] * nll_BT[:, scored_K]).sum(dim=-1)
-        return PairLogps(sums_S[:pairs], sums_S[pairs:], nll_B), aux
+        sums_O, aux = self._forward(model, batch, 3 * len(batch["scale_B"]))
+        return PairLogps(*sums_O.chunk(3)), aux
 
 
 class ValueForward:

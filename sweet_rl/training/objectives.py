@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from sweet_rl.training.batches import Batch, TextBatch
-from sweet_rl.training.forward import PairForward, TokenForward, ValueForward
+from sweet_rl.training.batches import Batch, TextBatch, ValueBatch
+from sweet_rl.training.forward import PairForward, ReadingForward, ValueForward
 from sweet_rl.training.losses import pair_losses, ranking_losses
 from sweet_rl.training.settings import LossSettings, RankingLoss
 
@@ -69,16 +69,14 @@ class ImitationObjective:
 
     def __init__(self, model: Any, *, aux_loss_coef: float = 0.0) -> None:
         self._coefficient = aux_loss_coef
-        self._forward = TokenForward(model, aux_loss=aux_loss_coef > 0)
+        self._forward = ReadingForward(model, aux_loss=aux_loss_coef > 0)
 
     def __call__(self, model: Any, batch: TextBatch) -> RowLosses:
         """One unit for each token to imitate."""
-        ids_BT, mask_BT = batch["ids_BT"], batch["mask_BT"]
-        scored_K = mask_BT.any(dim=0).nonzero()[:, 0]
-        logps_BK, aux = self._forward(model, ids_BT, batch["attention_BT"], scored_K)
-        nll_B = -(logps_BK * mask_BT[:, scored_K]).sum(dim=-1)
+        logps_B, aux = self._forward(model, batch, len(batch["units_B"]))
+        nll_B = -logps_B
         aux = None if aux is None else self._coefficient * aux
-        return RowLosses(nll_B, mask_BT.sum(dim=-1), {"loss": nll_B}, aux)
+        return RowLosses(nll_B, batch["units_B"], {"loss": nll_B}, aux)
 
 
 class CriticObjective:
@@ -88,7 +86,7 @@ class CriticObjective:
         self._loss: RankingLoss = loss
         self._forward = ValueForward(model, mean=mean)
 
-    def __call__(self, model: Any, batch: Batch) -> RowLosses:
+    def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
         """One unit for each pair."""
         values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"])
         chosen_B, rejected_B = values_S.chunk(2)

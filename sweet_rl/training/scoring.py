@@ -1,35 +1,38 @@
 """Candidates under a model in this process: their tokens' log-probabilities, or a regression head's value.
 
-Many candidates continue one long context: it is read once, its keys and values are kept, and the candidates
-are read after copies of those. Logits are computed for the candidates' positions only. Importing this module
+Many candidates continue one long context, and many contexts one dialogue: all are read as trees, what they
+share once (`sweet_rl.training.trees`), and only the candidates reach the output head. Importing this module
 imports torch.
 
-Axes: C contexts, R candidates, T positions, V vocabulary, H hidden.
+Axes: R rows, T places in a row, K log-probabilities or values, H hidden.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
+# ruff: noqa: N806 - the names of tensors end in their axes
 
 from __future__ import annotations
 
-import copy
-import inspect
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.training.batches import Question, Reader
+from sweet_rl.training.forward import attention_span, inputs_of
+from sweet_rl.training.head import ResponseHead
+from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
 Pair = tuple[Ids, Ids]
 """A context and a candidate after it."""
 
 MAX_BATCH_TOKENS = 32768
-"""Positions, of contexts and candidates together, that one forward pass may keep."""
+"""Tokens of one forward pass, those that are shared counted once."""
 
 
 class CandidateScorer:
@@ -43,7 +46,7 @@ class CandidateScorer:
         model: a folder, or a name on the hub.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
-        max_batch_tokens: positions in one forward pass at most; memory grows with it.
+        max_batch_tokens: tokens in one forward pass at most, those that are shared counted once.
 
     Raises:
         UsageError: no such model, or unknown settings.
@@ -65,42 +68,42 @@ class CandidateScorer:
         self.context_length: int | None = length
         self._budget = max_batch_tokens
         self._stopped = threading.Event()
-        parameters = inspect.signature(self._model.forward).parameters
-        self._takes_positions = "position_ids" in parameters
-        self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self._reader = Reader(pad_id=0, attention_span=attention_span(self._model))
+        if not self.has_value_head:
+            self._head = ResponseHead(self._model)
 
     def score(
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
     ) -> list[list[list[float]]]:
         """Natural log-probability of every token of every candidate after its context, untempered.
 
-        `candidates[r]` continue `contexts[r]`. Equal contexts are read once, equal candidates of a context
-        scored once. With a regression head each candidate has a list of one value instead.
+        `candidates[r]` continue `contexts[r]`. What they begin with in common is read once. With a regression
+        head each candidate has a list of one value instead.
 
         Raises:
             ValueError: a context or a candidate without tokens.
             ServiceError: out of GPU memory.
         """
-        groups: dict[Ids, dict[Ids, list[float]]] = {}
-        for context, row in zip(contexts, candidates, strict=True):
-            group = groups.setdefault(tuple(context), {})
-            for candidate in row:
-                group.setdefault(tuple(candidate), [])
-        if not all(context and all(group) for context, group in groups.items()):
+        found: dict[Pair, list[float]] = {
+            (tuple(context), tuple(candidate)): []
+            for context, row in zip(contexts, candidates, strict=True)
+            for candidate in row
+        }
+        if not all(context and candidate for context, candidate in found):
             raise ValueError("a context or a candidate has no tokens")
         try:
-            for batch in self._context_batches(groups):
-                for pair, values in self._values(batch) if self.has_value_head else self._logprobs(batch):
-                    groups[pair[0]][pair[1]] = values
-                    if self._stopped.is_set():
-                        raise RuntimeError("the scorer was stopped")
+            for batch in self._batches(found):
+                values = self._values(batch) if self.has_value_head else self._logprobs(batch)
+                found.update(zip(batch, values, strict=True))
+                if self._stopped.is_set():
+                    raise RuntimeError("the scorer was stopped")
         except torch.OutOfMemoryError as error:
             raise ServiceError(
                 f"Out of GPU memory with {self._budget} tokens in a batch. Lower --max_batch_tokens and run "
                 "the same command with --to_continue."
             ) from error
         return [
-            [groups[tuple(context)][tuple(candidate)] for candidate in row]
+            [found[tuple(context), tuple(candidate)] for candidate in row]
             for context, row in zip(contexts, candidates, strict=True)
         ]
 
@@ -108,113 +111,58 @@ class CandidateScorer:
         """End a `score` that runs in another thread after the batch at hand; nobody wants its result."""
         self._stopped.set()
 
-    def _context_batches(self, groups: dict[Ids, dict[Ids, list[float]]]) -> Iterator[dict[Ids, list[Ids]]]:
-        """Contexts of like length, as many together as the budget allows with all their candidates."""
-        batch: dict[Ids, list[Ids]] = {}
-        rows = longest = 0
-        for context in sorted(groups, key=len, reverse=True):  # the first batch needs the most memory
-            tokens = list(groups[context])
-            width = max(map(len, tokens), default=0)
-            size = (rows + len(tokens)) * (max(map(len, [*batch, context])) + max(longest, width))
-            if batch and size > self._budget:
+    def _batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+        """Pairs that begin alike together, as many as the budget allows; the tokens they share count once."""
+        batch: list[Pair] = []
+        before, size = _array(()), 0
+        for pair in sorted(pairs):
+            ids = _array(pair)
+            new = len(ids) - (common_prefix(before, ids) if self._reader.attention_span else 0)
+            if batch and size + new > self._budget:
                 yield batch
-                batch, rows, longest = {}, 0, 0
-            batch[context] = tokens
-            rows, longest = rows + len(tokens), max(longest, width)
+                batch, size, new = [], 0, len(ids)
+            batch.append(pair)
+            before, size = ids, size + new
         if batch:
             yield batch
 
     @torch.inference_mode()
-    def _logprobs(self, batch: dict[Ids, list[Ids]]) -> Iterator[tuple[Pair, list[float]]]:
-        contexts = list(batch)
-        ids_CT, mask_CT = self._padded(contexts, left=True)
-        logits_CV, cache = self._read(ids_CT, mask_CT, None, self._last_only)
-        logits_CV = logits_CV[:, -1]
-        pairs = [(i, candidate) for i, context in enumerate(contexts) for candidate in batch[context]]
-        pairs.sort(key=lambda pair: len(pair[1]), reverse=True)
-        chunks = list(_chunks(pairs, ids_CT.shape[1], self._budget))
-        for number, chunk in enumerate(chunks):
-            last = number == len(chunks) - 1
-            rows_R = torch.tensor([i for i, _ in chunk], device=ids_CT.device)
-            tokens_RT, kept_RT = self._padded([candidate for _, candidate in chunk], left=False)
-            logps_RT = _gathered(logits_CV[rows_R][:, None], tokens_RT[:, :1])
-            if tokens_RT.shape[1] > 1:
-                own = cache if last else copy.deepcopy(cache)
-                own.batch_select_indices(rows_R)
-                mask_RT = torch.cat([mask_CT[rows_R], kept_RT[:, :-1]], dim=1)
-                logits_RTV, _ = self._read(tokens_RT[:, :-1], mask_RT, own, {})
-                logps_RT = torch.cat([logps_RT, _gathered(logits_RTV, tokens_RT[:, 1:])], dim=1)
-            for (i, candidate), values in zip(chunk, logps_RT.tolist(), strict=True):
-                yield (contexts[i], candidate), values[: len(candidate)]
+    def _logprobs(self, batch: Sequence[Pair]) -> list[list[float]]:
+        asked = [
+            (i, np.arange(len(context), len(context) + len(candidate)))
+            for i, (context, candidate) in enumerate(batch)
+        ]
+        question, places = self._asked(batch, asked)
+        inputs = inputs_of(self._model, question)
+        logps_K, _ = self._head.logprobs(self._model, question["predictors_K"], question["targets_K"], inputs)
+        values = logps_K.cpu().numpy()
+        return [values[at].tolist() for at in places]
 
     @torch.inference_mode()
-    def _values(self, batch: dict[Ids, list[Ids]]) -> Iterator[tuple[Pair, list[float]]]:
+    def _values(self, batch: Sequence[Pair]) -> list[list[float]]:
         """The head's value at the last token of context and candidate, or its mean over both."""
+        # What would follow a token is asked for, so that the token itself is read.
+        longer = [(context, (*candidate, 0)) for context, candidate in batch]
+        asked = [
+            (i, np.arange(1, len(context) + len(candidate))) for i, (context, candidate) in enumerate(longer)
+        ]
+        question, places = self._asked(longer, asked)
+        hidden_RTH = self._model.base_model(**inputs_of(self._model.base_model, question)).last_hidden_state
+        hidden_KH = hidden_RTH.flatten(0, 1)[question["predictors_K"]]
+        values_K = self._model.score(hidden_KH)[:, 0].float().cpu().numpy()
         mean = getattr(self._model.config, "critic_value", "last") == "mean"
-        pairs = [(context, candidate) for context, tokens in batch.items() for candidate in tokens]
-        for chunk in _chunks([(0, context + tokens) for context, tokens in pairs], 0, self._budget):
-            ids_RT, mask_RT = self._padded([ids for _, ids in chunk], left=True)
-            hidden_RTH = self._model.base_model(
-                input_ids=ids_RT, attention_mask=mask_RT, **self._positions(ids_RT, mask_RT)
-            ).last_hidden_state
-            if mean:
-                values_RT = self._model.score(hidden_RTH)[..., 0].float() * mask_RT
-                values_R = values_RT.sum(dim=1) / mask_RT.sum(dim=1)
-            else:
-                values_R = self._model.score(hidden_RTH[:, -1])[:, 0].float()
-            now, pairs = pairs[: len(chunk)], pairs[len(chunk) :]
-            yield from zip(now, ([value] for value in values_R.tolist()), strict=True)
+        return [[float(values_K[at].mean() if mean else values_K[at[-1]])] for at in places]
 
-    def _read(
-        self, ids_BT: Tensor, mask_BT: Tensor, cache: Any, options: dict[str, int]
-    ) -> tuple[Tensor, Any]:
-        output = self._model(
-            input_ids=ids_BT,
-            attention_mask=mask_BT,
-            past_key_values=cache,
-            use_cache=True,
-            **self._positions(ids_BT, mask_BT),
-            **options,
-        )
-        return output.logits, output.past_key_values
-
-    def _positions(self, ids_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
-        if not self._takes_positions:
-            return {}
-        positions_BT = (mask_BT.cumsum(dim=1) - 1).clamp(min=0)
-        return {"position_ids": positions_BT[:, -ids_BT.shape[1] :]}
-
-    def _padded(self, sequences: Sequence[Ids], *, left: bool) -> tuple[Tensor, Tensor]:
-        """Ids and mask of one length; what stands at masked places does not matter."""
-        width = max(map(len, sequences))
-        ids, mask = [], []
-        for sequence in sequences:
-            empty, full = [0] * (width - len(sequence)), [1] * len(sequence)
-            ids.append([*empty, *sequence] if left else [*sequence, *empty])
-            mask.append([*empty, *full] if left else [*full, *empty])
-        device = self._model.device
-        return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+    def _asked(
+        self, batch: Sequence[Pair], asked: Sequence[tuple[int, np.ndarray]]
+    ) -> tuple[Question, list[np.ndarray]]:
+        question, places = self._reader.ask([_array(pair) for pair in batch], asked)
+        moved: Any = {name: tensor.to(self._model.device) for name, tensor in question.items()}  # type: ignore[attr-defined]
+        return moved, places
 
 
-def _gathered(logits_RTV: Tensor, ids_RT: Tensor) -> Tensor:
-    """Log-probability of each id under the logits of the position before it, in float32, as [R, T]."""
-    logits_RTV = logits_RTV.float()
-    return logits_RTV.gather(-1, ids_RT[..., None])[..., 0] - logits_RTV.logsumexp(dim=-1)
-
-
-def _chunks(pairs: Sequence[tuple[int, Ids]], before: int, budget: int) -> Iterator[list[tuple[int, Ids]]]:
-    """Pieces of a list of candidates whose padded positions, `before` each included, fit the budget."""
-    chunk: list[tuple[int, Ids]] = []
-    width = 0
-    for pair in pairs:
-        wider = max(width, len(pair[1]))
-        if chunk and (len(chunk) + 1) * (before + wider) > budget:
-            yield chunk
-            chunk, wider = [], len(pair[1])
-        chunk.append(pair)
-        width = wider
-    if chunk:
-        yield chunk
+def _array(pair: Sequence[Ids]) -> np.ndarray:
+    return np.array([*chain.from_iterable(pair)], dtype=np.uint32)
 
 
 def is_value_model(config: Any) -> bool:

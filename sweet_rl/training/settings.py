@@ -90,6 +90,11 @@ class OptimizerSettings:
     max_norm: float = 1.0
     shuffle: bool = True
     group_by_length: bool = True
+    group_by_history: bool = True
+    prefix_tree: bool = True
+    """Rows of a batch that begin alike share their beginning."""
+    max_tokens_per_batch: int | None = None
+    """Packs by tokens instead of by rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from sweet_rl.training.fitting import (
     check_sizes,
     fit,
     hold_out,
+    once,
     pad_id,
+    reader,
     say_what_was_encoded,
     trainable,
 )
@@ -30,8 +32,9 @@ def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> No
     Raises:
         SweetRLError: data, models or flags are wrong, or the loss is not a number.
     """
-    run = begin(settings, say)
-    rows = _rows(settings, selection, run.say)
+    say = once(say)
+    rows = _rows(settings, selection, say)
+    run = begin(settings, rows, say)
     model = models.load_model(
         settings.model.pretrain, settings.model, half=uses_deepspeed(settings) and settings.model.bf16
     )
@@ -39,8 +42,7 @@ def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> No
     fit(
         run,
         trainable(model, settings),
-        rows,
-        collator=TextCollator(rows.pad_id),
+        collator=TextCollator(reader(model, rows.pad_id, settings)),
         objective=lambda bare: ImitationObjective(bare, aux_loss_coef=settings.loss.aux_loss_coef),
     )
 

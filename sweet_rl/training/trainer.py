@@ -20,12 +20,13 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints
-from sweet_rl.training.batches import Encoded, Positions, StepSampler, length_batches
+from sweet_rl.training.batches import Encoded, length_batches
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective, RowLosses
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.steps import Positions, StepSampler
 
 
 class StepTrainer(Trainer):
@@ -37,6 +38,7 @@ class StepTrainer(Trainer):
         settings: what the flags say.
         rows: to train on.
         held_out: to evaluate on; may be empty.
+        sampler: the order of training.
         collator: makes a batch of (row, scale).
         objective: a batch's losses.
         metrics: where numbers go.
@@ -50,6 +52,7 @@ class StepTrainer(Trainer):
         *,
         rows: Sequence[Encoded],
         held_out: Sequence[Encoded],
+        sampler: StepSampler,
         collator: Callable[[Any], Any],
         objective: Objective,
         metrics: MetricsLog,
@@ -72,18 +75,7 @@ class StepTrainer(Trainer):
         self.remove_callback(ProgressCallback)
         if not settings.output.quiet and self.is_world_process_zero():
             self.add_callback(ProgressBar())
-        self.sampler = StepSampler(
-            [row.length for row in rows],
-            weights=[row.weight for row in rows],
-            train_batch=settings.optimizer.train_batch_size,
-            accumulation=arguments.gradient_accumulation_steps,
-            seed=settings.seed,
-            shuffle=settings.optimizer.shuffle,
-            group_by_length=settings.optimizer.group_by_length,
-            drop_last=settings.published,
-            rank=arguments.process_index,
-            world=arguments.world_size,
-        )
+        self.sampler = sampler
 
     def _begin_epoch(self, updates: int) -> None:
         self.sampler.set_epoch(updates // max(1, self.sampler.steps))

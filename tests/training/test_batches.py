@@ -1,14 +1,10 @@
-"""Padding, weights, and the order of training; the result does not depend on the micro-batch."""
+"""What a batch asks of a model; the result does not depend on the micro-batch."""
 
-from collections import Counter
-
+import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sweet_rl.chat import Span
-from sweet_rl.training.batches import Collator, StepSampler
+from sweet_rl.training.batches import Collator, Reader, token_weights
 from sweet_rl.training.data import PairRow
 from sweet_rl.training.encoding import EncodedPair, Side, TurnEncoder
 from sweet_rl.training.forward import PairForward
@@ -35,77 +31,41 @@ def two_turns():
     ],
 )
 def test_weights_by_hand(reduction, weights):
-    batch = Collator(reduction, 99)([(two_turns(), 0.5)])
-    torch.testing.assert_close(batch["weights_ST"][0], torch.tensor(weights, dtype=torch.float32))
-    assert batch["ids_ST"].tolist() == [[5, 6, 7, 8, 9, 10], [5, 6, 7, 99, 99, 99]]
-    assert batch["attention_ST"][1].tolist() == [1, 1, 1, 0, 0, 0]
-    assert batch["nll_weights_BT"].tolist() == [[0, 0.25, 0, 0.25, 0.25, 0.25]]
+    np.testing.assert_allclose(token_weights(two_turns().chosen, reduction), weights)
 
 
 def test_the_first_token_and_the_prompt_have_no_weight():
     side = Side((5, 6, 7, 8), (Span(0, 4),), prompt_length=2)
-    batch = Collator("trajectory", 0)([(EncodedPair(0, side, side, ROW), 1.0)])
-    assert batch["weights_ST"][0].tolist() == [0, 0, 0.5, 0.5]
+    assert token_weights(side, "trajectory").tolist() == [0, 0, 0.5, 0.5]
 
 
-@given(
-    count=st.integers(1, 60),
-    train_batch=st.integers(1, 20),
-    micro=st.integers(1, 7),
-    world=st.integers(1, 3),
-    group=st.booleans(),
-)
-def test_every_row_once_and_equal_within_its_step(count, train_batch, micro, world, group):
-    lengths = [(7 * row) % 23 + 1 for row in range(count)]
-    accumulation = -(-train_batch // (micro * world))
-    ranks = [
-        StepSampler(
-            lengths,
-            train_batch=train_batch,
-            accumulation=accumulation,
-            seed=1,
-            group_by_length=group,
-            rank=rank,
-            world=world,
-        )
-        for rank in range(world)
-    ]
-    batches = [list(sampler) for sampler in ranks]
-    steps = -(-count // train_batch)
-    assert {len(mine) for mine in batches} == {steps * accumulation} == {len(sampler) for sampler in ranks}
-    used = Counter(row for mine in batches for batch in mine for row, scale in batch if scale)
-    assert used == Counter(range(count))
-    for step in range(steps):
-        mine = [b for rank in batches for b in rank[step * accumulation : (step + 1) * accumulation]]
-        assert max(map(len, mine)) <= micro
-        scales = [scale for batch in mine for _, scale in batch if scale]
-        assert sum(scales) == pytest.approx(world)
-        assert len(set(scales)) == 1
+def asked(batch):
+    """Every term of a batch: (output, row, place before, token) to weight."""
+    width = batch["ids_RT"].shape[1]
+    places = [divmod(int(place), width) for place in batch["predictors_K"]]
+    return {
+        (int(o), *places[k], int(batch["targets_K"][k])): float(w)
+        for k, o, w in zip(batch["terms_M"], batch["outputs_M"], batch["weights_M"], strict=True)
+    }
 
 
-def test_steps_do_not_depend_on_the_micro_batch():
-    def steps(accumulation):
-        sampler = StepSampler([3, 1, 2] * 10, train_batch=8, accumulation=accumulation, seed=4)
-        flat = list(sampler)
-        return [
-            {row for batch in flat[i : i + accumulation] for row, scale in batch if scale}
-            for i in range(0, len(flat), accumulation)
-        ]
+def test_a_batch_without_sharing_by_hand():
+    batch = Collator("sum", Reader(99, attention_span=0))([(two_turns(), 0.5)])
+    assert batch["ids_RT"].tolist() == [
+        [5, 6, 7, 8, 9],
+        [5, 6, 99, 99, 99],
+    ]  # the last token is only predicted
+    chosen = {(0, 0, 0, 6): 1, (0, 0, 2, 8): 1, (0, 0, 3, 9): 1, (0, 0, 4, 10): 1}
+    nll = {(2, *place): -0.25 for _, *place in chosen}
+    assert asked(batch) == chosen | {(1, 1, 0, 6): 1, (1, 1, 1, 7): 1} | nll
+    assert "ends_RT" not in batch
 
-    assert steps(1) == steps(2) == steps(5)
 
-
-def test_epochs_differ_and_the_files_order_can_be_kept():
-    sampler = StepSampler(range(1, 21), train_batch=4, accumulation=1, seed=0)
-    first = list(sampler)
-    sampler.set_epoch(1)
-    assert list(sampler) != first
-    sampler.set_epoch(0)
-    assert list(sampler) == first
-    kept = StepSampler(
-        [5, 1, 4], train_batch=2, accumulation=1, seed=0, shuffle=False, group_by_length=False, drop_last=True
-    )
-    assert list(kept) == [[(0, 0.5), (1, 0.5)]]
+def test_a_shared_beginning_stands_there_once():
+    batch = Collator("sum", Reader(99))([(two_turns(), 0.5)])
+    assert batch["ids_RT"].tolist() == [[5, 6, 7, 8, 9]]
+    assert batch["predictors_K"].tolist() == [0, 1, 2, 3, 4]
+    assert batch["targets_K"].tolist() == [6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize("reduction", ["sum", "trajectory", "turn"])
@@ -122,7 +82,7 @@ def test_losses_and_gradients_do_not_depend_on_the_micro_batch(reduction, steady
         model.zero_grad()
         totals = []
         for start in range(0, 6, micro):
-            batch = Collator(reduction, 0)([(pair, 1 / 6) for pair in pairs[start : start + micro]])
+            batch = Collator(reduction, Reader(0))([(pair, 1 / 6) for pair in pairs[start : start + micro]])
             losses = pair_losses(forward(model, batch)[0], *batch["reference_SB"], settings)
             (losses.total_B * batch["scale_B"]).sum().backward()
             totals += losses.total_B.tolist()

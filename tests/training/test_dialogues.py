@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.training.batches import TextCollator
+from sweet_rl.training.batches import Reader, TextCollator
 from sweet_rl.training.dialogues import TextRow, read_texts
 from sweet_rl.training.encoding import TurnEncoder
 from sweet_rl.training.settings import DataSettings, SelectionSettings
@@ -89,8 +89,9 @@ def test_nothing_left_says_why(graded):
 def test_every_turn_of_the_agent_is_imitated_and_nothing_else(tokenizer):
     text = f"<|begin|>{turn('user', 'What?')}{turn('assistant', 'A list.')}{turn('user', 'Yes')}{OPEN}It is zero."
     ((whole,), _) = TurnEncoder(tokenizer, max_len=99).encode_texts([TextRow("", text, "f", 1)])
-    (batch_mask,) = TextCollator(0)([(whole, 1.0)])["mask_BT"].bool()
-    imitated = [i for i, kept in zip(whole.side.ids, batch_mask, strict=True) if kept]
+    batch = TextCollator(Reader(0))([(whole, 1.0)])
+    imitated = batch["targets_K"].tolist()
+    assert batch["predictors_K"].tolist() == sorted(batch["predictors_K"].tolist())
     assert tokenizer.decode(imitated) == f"A list.{TURN_END}It is zero.{TURN_END}"
     assert whole.weight == len(imitated)
 

@@ -93,13 +93,14 @@ def test_ids_and_masks(name, golden, expected, policy):
             assert side.prompt_length == item["prompt_token_count"]
 
 
+@pytest.mark.parametrize("span", [0, math.inf])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_gradients(name, golden, expected, policy):
+def test_gradients(name, span, golden, expected, policy):
     import torch
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
 
-    from sweet_rl.training.batches import Collator
+    from sweet_rl.training.batches import Collator, Reader
     from sweet_rl.training.forward import PairForward
     from sweet_rl.training.losses import pair_losses
     from sweet_rl.training.settings import LossSettings
@@ -114,7 +115,7 @@ def test_gradients(name, golden, expected, policy):
     forward, gradients = PairForward(model), load_file(golden / "expected_grads_layer0_q_proj.safetensors")
     for pair, item in zip(encoded(settings, golden, policy), variant["items"], strict=True):
         model.zero_grad()
-        batch = Collator(reduction, 0)([(pair, 1.0)])
+        batch = Collator(reduction, Reader(0, span))([(pair, 1.0)])
         logps, _ = forward(model, batch)
         chosen, rejected = (torch.tensor([item[f"reference_{side}_logp"]]) for side in ("chosen", "rejected"))
         pair_losses(logps, chosen, rejected, losses).total_B.mean().backward()

@@ -9,6 +9,7 @@ from tests.tiny_models import save_tiny_gpt2, save_tiny_llama, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
 
+from sweet_rl.training.batches import Reader  # noqa: E402
 from sweet_rl.training.scoring import CandidateScorer  # noqa: E402
 
 
@@ -52,33 +53,31 @@ def test_log_probabilities_are_those_of_a_plain_pass(folders, work, name, max_ba
             assert value == pytest.approx(plain(scorer._model, context, candidate), abs=1e-4)
 
 
-def test_the_budget_bounds_what_one_pass_holds(folders, work, monkeypatch):
-    scorer = CandidateScorer(folders["llama"], max_batch_tokens=150)
-    sizes = []
-    read = CandidateScorer._read
+@pytest.fixture
+def shapes(monkeypatch):
+    """Rows, length and distinct tokens of every pass."""
+    seen = []
+    ask = Reader.ask
 
-    def spy(self, ids_BT, mask_BT, *rest):
-        sizes.append((mask_BT.numel(), len(mask_BT)))
-        return read(self, ids_BT, mask_BT, *rest)
+    def spy(self, *arguments):
+        question, places = ask(self, *arguments)
+        seen.append((*question["ids_RT"].shape, int(question.get("ends_RT", torch.ones(0)).count_nonzero())))
+        return question, places
 
-    monkeypatch.setattr(CandidateScorer, "_read", spy)
-    scorer.score(*work)
-    assert max(size for size, rows in sizes if rows > 1) <= 150
-    assert len(sizes) > 5
+    monkeypatch.setattr(Reader, "ask", spy)
+    return seen
 
 
-def test_equal_contexts_and_candidates_are_computed_once(folders, monkeypatch):
+def test_the_budget_bounds_what_one_pass_holds(folders, work, shapes):
+    CandidateScorer(folders["llama"], max_batch_tokens=150).score(*work)
+    assert len(shapes) > 3
+    assert max(tokens for *_, tokens in shapes) <= 150
+
+
+def test_what_candidates_share_is_computed_once(folders, shapes):
     scorer = CandidateScorer(folders["llama"])
-    shapes = []
-    read = CandidateScorer._read
-
-    def spy(self, ids_BT, *rest):
-        shapes.append(tuple(ids_BT.shape))
-        return read(self, ids_BT, *rest)
-
-    monkeypatch.setattr(CandidateScorer, "_read", spy)
     first, second = scorer.score([[1, 2, 3]] * 2, [[[4, 5], [4, 5], [6, 7]], [[4, 5]]])
-    assert shapes == [(1, 3), (2, 1)]
+    assert shapes == [(1, 5, 5)]  # the context and the first token of two candidates
     assert first[0] == first[1] == second[0]
 
 

@@ -1,0 +1,93 @@
+"""The output head of a causal model, asked for the log-probabilities of given tokens only.
+
+A model's own head makes one logit for each token of the vocabulary at every place; with 32,000 tokens and
+more that is the memory peak of training. Here only the places that predict a response reach the head, in
+chunks, whose logits are made again in the backward pass. So memory depends neither on the length of the
+history nor on vocabulary times responses.
+
+Axes: R rows, T places, H hidden, K log-probabilities asked for, V vocabulary.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from sweet_rl.training.logprobs import next_logprobs
+
+CHUNK_LOGITS = 2**22
+"""Logits made at once: 16 MiB in float32."""
+
+
+class ResponseHead:
+    """Takes the place of a model's head during one call: hidden states in, log-probabilities out.
+
+    Within the call, so that whatever wraps the model (DeepSpeed, FSDP, DDP, adapters) sees an ordinary
+    forward pass of all its modules.
+
+    Args:
+        model: the bare model.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._module = model.get_output_embeddings()
+        self._chunk = max(1, CHUNK_LOGITS // model.config.get_text_config().vocab_size)
+        self._plain: bool | None = None
+        """Whether the model gives its head's output as it is; not known before the first call."""
+
+    def logprobs(
+        self, model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: dict[str, Any]
+    ) -> tuple[Tensor, Any]:
+        """Log-probabilities [K] in float32, and the model's output.
+
+        Args:
+            model: the bare model, or what wraps it.
+            predictors_K: flat places (row x T + place) whose outputs predict.
+            targets_K: the tokens whose log-probabilities are asked for.
+            inputs: of the model.
+        """
+        if self._plain is False:
+            return self._from_logits(model, predictors_K, targets_K, inputs)
+        logits_of = self._module.forward
+        made: list[Tensor] = []
+
+        def head(hidden_RTH: Tensor, *_: Any, **__: Any) -> Tensor:
+            hidden_KH = hidden_RTH.flatten(0, 1)[predictors_K]
+            made.append(_chunked(logits_of, hidden_KH, targets_K, self._chunk))
+            return made[0]
+
+        self._module.forward = head
+        try:
+            output = model(**inputs)
+        finally:
+            self._module.forward = logits_of
+        if self._plain is None:  # a model may scale or cap its logits, which are log-probabilities here
+            self._plain = len(made) == 1 and torch.equal(output.logits.detach(), made[0].detach())
+            if not self._plain:
+                return self._from_logits(model, predictors_K, targets_K, inputs)
+        return output.logits, output
+
+    @staticmethod
+    def _from_logits(model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: Any) -> tuple[Tensor, Any]:
+        output = model(**inputs)
+        return next_logprobs(output.logits.flatten(0, 1)[predictors_K], targets_K), output
+
+
+def _chunked(logits_of: Any, hidden_KH: Tensor, targets_K: Tensor, size: int) -> Tensor:
+    def logprobs(hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
+        return next_logprobs(logits_of(hidden_KH), targets_K)
+
+    if len(targets_K) <= size:
+        return logprobs(hidden_KH, targets_K)
+    chunks = [
+        (hidden_KH[start : start + size], targets_K[start : start + size])
+        for start in range(0, len(targets_K), size)
+    ]
+    if torch.is_grad_enabled():
+        return torch.cat([checkpoint(logprobs, *chunk, use_reentrant=False) for chunk in chunks])
+    return torch.cat([logprobs(*chunk) for chunk in chunks])
