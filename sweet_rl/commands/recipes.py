@@ -95,13 +95,14 @@ REJECTION = {"learning_rate": 5e-4, "max_epochs": 8}
 
 @dataclass(frozen=True, slots=True)
 class Sweet:
-    """One way of SWEET-RL: which critic, and how its scores are taken."""
+    """One way of SWEET-RL: which critic, how its scores are taken, how the policy is trained."""
 
     name: str
     critic: str
     advantage: str = "released"
     hidden: bool = True
     mean: bool = True
+    settings: Flags = field(default_factory=lambda: POLICY)
 
 
 SWEETS = (
@@ -137,21 +138,19 @@ def data(study: Study) -> Chain:
 def first_round(study: Study) -> list[Chain]:
     """What needs the offline data only: critics, candidates, the rivals, the agent as it is."""
     return [
-        Chain("critic", (_critic(study, "critic", hidden=True, mean=True),)),
-        Chain("candidates", (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),)),
-        Chain("critic_no_hidden", (_critic(study, "critic_no_hidden", hidden=False, mean=True),)),
-        Chain(
-            "critic_no_normalisation", (_critic(study, "critic_no_normalisation", hidden=True, mean=False),)
-        ),
-        Chain("dpo", (_dialogue_dpo(study), *_measure(study, "dpo", str(study.path("dpo"))))),
-        Chain("rft", (_rejection(study), *_measure(study, "rft", str(study.path("rft"))))),
-        Chain("warm_start", _measure(study, "warm_start", study.agent)),
+        critic(study),
+        candidates(study),
+        critic(study, "critic_no_hidden", hidden=False),
+        critic(study, "critic_no_normalisation", mean=False),
+        dialogue_dpo(study),
+        rejection(study),
+        Chain("warm_start", _measure(study, "warm_start", model=study.agent)),
     ]
 
 
 def second_round(study: Study) -> list[Chain]:
     """What needs a critic and the candidates: one chain for each way of SWEET-RL."""
-    return [Chain(way.name, _sweet(study, way)) for way in SWEETS]
+    return [sweet(study, way) for way in SWEETS]
 
 
 def third_round(study: Study) -> list[Chain]:
@@ -218,11 +217,11 @@ def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int)
     )
 
 
-def _measure(study: Study, name: str, model: str) -> tuple[Call, Call]:
-    """The agent on the test tasks, graded."""
+def _measure(study: Study, name: str, model: str | None = None) -> tuple[Call, Call]:
+    """The agent on the test tasks, graded; the model is the one of that name if no other is given."""
     output = study.path(f"{name}.test.jsonl")
     return (
-        _simulate(study, model, study.path("test.jsonl"), output, 1),
+        _simulate(study, model or str(study.path(name)), study.path("test.jsonl"), output, 1),
         Call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), {"quiet": True}),
     )
 
@@ -242,31 +241,35 @@ def _train(study: Study, name: str, pairs: str, flags: Flags) -> Call:
     )
 
 
-def _critic(study: Study, name: str, *, hidden: bool, mean: bool) -> Call:
+def critic(study: Study, name: str = "critic", *, hidden: bool = True, mean: bool = True) -> Chain:
+    """The critic: DPO on pairs of whole dialogues, each after its hidden solution if `hidden`."""
     pairs = "pairs_hidden.jsonl" if hidden else "pairs.jsonl"
-    return _train(study, name, pairs, CRITIC | {"mean_log_prob": "trajectory" if mean else "none"})
+    flags = CRITIC | {"mean_log_prob": "trajectory" if mean else "none"}
+    return Chain(name, (_train(study, name, pairs, flags),))
 
 
-def _dialogue_dpo(study: Study) -> Call:
+def candidates(study: Study) -> Chain:
+    """New candidates for the turns of some of the dialogues."""
+    return Chain("candidates", (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),))
+
+
+def dialogue_dpo(study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO) -> Chain:
     """Multi-turn DPO on pairs of whole dialogues."""
-    return _train(study, "dpo", "pairs.jsonl", DIALOGUE_DPO)
+    return Chain(name, (_train(study, name, "pairs.jsonl", settings), *_measure(study, name)))
 
 
-def _rejection(study: Study) -> Call:
+def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> Chain:
     """Fine-tuning on the successful dialogues."""
-    return Call(
-        "train_sft",
-        study.path("rft"),
-        flags={
-            "pretrain": study.agent,
-            "dataset": study.dialogues,
-            "min_reward": 1.0,
-            "save_path": study.path("rft"),
-            "seed": study.seed,
-            **TRAIN,
-            **REJECTION,
-        },
-    )
+    flags = {
+        "pretrain": study.agent,
+        "dataset": study.dialogues,
+        "min_reward": 1.0,
+        "save_path": study.path(name),
+        "seed": study.seed,
+        **TRAIN,
+        **settings,
+    }
+    return Chain(name, (Call("train_sft", study.path(name), flags=flags), *_measure(study, name)))
 
 
 def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float | None = None) -> Call:
@@ -287,7 +290,8 @@ def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: floa
     )
 
 
-def _sweet(study: Study, way: Sweet) -> tuple[Call, ...]:
+def sweet(study: Study, way: Sweet) -> Chain:
+    """Ranks by the critic, pairs of single turns, the policy that learns from them."""
     ranked, pairs = study.path(f"{way.name}.ranked.jsonl"), study.path(f"{way.name}.pairs.jsonl")
     rank: dict[str, Any] = {"to_continue": True, "quiet": True}
     if way.advantage == "paper":
@@ -296,7 +300,7 @@ def _sweet(study: Study, way: Sweet) -> tuple[Call, ...]:
         rank["no_use_ground_truth"] = True
     if not way.mean:
         rank["use_sum"] = True
-    return (
+    calls = (
         Call(
             "rank_best_of_n",
             ranked,
@@ -311,6 +315,7 @@ def _sweet(study: Study, way: Sweet) -> tuple[Call, ...]:
             # candidates of a turn agree on, such as answering in the last one.
             {"num_pairs": study.pairs_per_turn, "compat": "published", "seed": study.seed},
         ),
-        _train(study, way.name, pairs.name, POLICY),
-        *_measure(study, way.name, str(study.path(way.name))),
+        _train(study, way.name, pairs.name, way.settings),
+        *_measure(study, way.name),
     )
+    return Chain(way.name, calls)

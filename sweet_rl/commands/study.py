@@ -33,10 +33,19 @@ def run_study(study: Study, *, jobs: int) -> None:
     Raises:
         ServiceError: a stage failed; names it, its command and its log.
     """
-    study.folder.mkdir(parents=True, exist_ok=True)
+    run_rounds(rounds(study), study.folder, jobs=jobs)
+
+
+def run_rounds(rounds: Sequence[Sequence[Chain]], folder: Path, *, jobs: int) -> None:
+    """Run the chains of each round, `jobs` at once; a round begins when the one before it has ended.
+
+    Raises:
+        ServiceError: see `run_study`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     with _workers(jobs) as pool:
-        for chains in rounds(study):
-            running = {pool.submit(_run_chain, chain, study.folder): chain for chain in chains}
+        for chains in rounds:
+            running = {pool.submit(_run_chain, chain, folder): chain for chain in chains}
             for finished in as_completed(running):
                 finished.result()
 

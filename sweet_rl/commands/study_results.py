@@ -47,7 +47,7 @@ def results(study: Study) -> dict[str, Json]:
 
 def _method(study: Study, name: str) -> dict[str, Json]:
     title, explanation = METHODS[name]
-    report = json.loads(study.path(f"{name}.test.report.json").read_text())["columns"]["fixed"]
+    report = _report(study, name)
     trajectories = load_trajectories(study.path(f"{name}.test.jsonl"))
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
     asked = [extra for trajectory in trajectories for extra in _questions(trajectory)]
@@ -56,7 +56,7 @@ def _method(study: Study, name: str) -> dict[str, Json]:
         "title": title,
         "explanation": explanation,
         "examples": _examples(study, name),
-        "updates": max((point["update"] for point in _curve(study, name)["points"]), default=None),
+        "updates": updates_of(study, name),
         "episodes": len(trajectories),
         "success": report["success"],
         "tests_passed": report["tests_passed"],
@@ -64,6 +64,25 @@ def _method(study: Study, name: str) -> dict[str, Json]:
         "verdicts": {str(verdict): counts[verdict] / len(trajectories) for verdict in Verdict},
         "usual_share": sum(extra in extras.USUAL for extra in asked) / len(asked) if asked else None,
     }
+
+
+def success_of(study: Study, name: str) -> dict[str, float]:
+    """Mean success of an agent on the test tasks with its 95 % interval: `mean`, `low`, `high` in [0, 1]."""
+    success: dict[str, float] = _report(study, name)["success"]
+    return success
+
+
+def updates_of(study: Study, name: str) -> int | None:
+    """Optimizer steps of a training; None for an agent that was not trained."""
+    path = study.path(name) / "metrics.jsonl"
+    rows = (row for _, row in read_rows(path)) if path.exists() else ()
+    return max((row["step"] for row in rows if "loss" in row and "step" in row), default=None)
+
+
+def _report(study: Study, name: str) -> dict[str, Json]:
+    report: dict[str, Json] = json.loads(study.path(f"{name}.test.report.json").read_text())
+    columns: dict[str, Json] = report["columns"]["fixed"]
+    return columns
 
 
 def _examples(study: Study, name: str) -> int | None:
