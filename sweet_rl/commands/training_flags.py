@@ -58,7 +58,8 @@ class TrainingFlags:
         bf16: compute in bfloat16, with weights in float32.
         gradient_checkpointing: compute activations again instead of keeping them: less memory, more time.
         gradient_checkpointing_use_reentrant: torch's older way of doing so.
-        flash_attn: the package flash-attn instead of torch's fused attention.
+        flash_attn: the package flash-attn instead of torch's fused attention; it cannot share what rows begin with in common.
+        attention: auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips what trees hide: for GPUs and long histories.
         load_in_4bit: quantised weights under an adapter (bitsandbytes).
         lora_rank: train an adapter of this rank, merged into the model at the end; 0 trains all weights.
         lora_alpha: scale of the adapter.
@@ -114,6 +115,7 @@ class TrainingFlags:
     gradient_checkpointing: bool = False
     gradient_checkpointing_use_reentrant: bool = False
     flash_attn: bool = False
+    attention: str = "auto"
     load_in_4bit: bool = False
     lora_rank: int = 0
     lora_alpha: int = 16
@@ -198,6 +200,7 @@ class TrainingFlags:
         from sweet_rl.training.schedule import SCHEDULES
 
         one_of("device", self.device, ("auto", "cpu", "cuda"))
+        one_of("attention", self.attention, ("auto", "sdpa", "eager", "flex_attention", "flash_attention_2"))
         one_of("dtype", self.dtype, ("auto", "float32", "bfloat16"))
         one_of("zero_stage", self.zero_stage, (0, 1, 2, 3))
         one_of("lr_scheduler", self.lr_scheduler, SCHEDULES)

@@ -12,9 +12,9 @@ from transformers import TrainingArguments, set_seed
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints, models
 from sweet_rl.training.arguments import rank, training_arguments, uses_deepspeed, world_size
+from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Encoded, Reader
 from sweet_rl.training.encoding import EncodingReport
-from sweet_rl.training.forward import attention_span
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective
 from sweet_rl.training.reference import Processes

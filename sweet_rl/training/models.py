@@ -80,8 +80,10 @@ def _loaded(
     options: dict[str, Any] = {
         "dtype": torch.bfloat16 if half else _DTYPES.get(settings.dtype, torch.float32)
     }
-    if settings.flash_attn:
+    if settings.flash_attn or settings.attention == "flash_attention_2":
         options["attn_implementation"] = _flash_attention()
+    elif settings.attention != "auto":
+        options["attn_implementation"] = settings.attention
     if settings.load_in_4bit:
         options["quantization_config"] = _four_bits()
     disable_progress_bar()  # type: ignore[no-untyped-call]

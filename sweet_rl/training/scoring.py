@@ -22,8 +22,8 @@ import torch
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader
-from sweet_rl.training.forward import attention_span, inputs_of
 from sweet_rl.training.head import ResponseHead
 from sweet_rl.training.trees import common_prefix
 

@@ -66,6 +66,7 @@ class ModelSettings:
     dtype: str = "auto"
     device: str = "auto"
     flash_attn: bool = False
+    attention: str = "auto"
     load_in_4bit: bool = False
     lora_rank: int = 0
     lora_alpha: int = 16

@@ -13,8 +13,9 @@ from transformers import (
 )
 
 from sweet_rl.training import head
+from sweet_rl.training.attention import attention_span, sees
 from sweet_rl.training.batches import Collator, Reader
-from sweet_rl.training.forward import PairForward, attention_span
+from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
 from sweet_rl.training.models import add_adapter
 from sweet_rl.training.settings import LossSettings, ModelSettings
@@ -122,3 +123,16 @@ def test_bfloat16_is_as_near_as_bfloat16_is():
     pairs = turns(2, history=20)
     one, other = losses_and_gradients(model, pairs, 1e9), losses_and_gradients(model, pairs, 0)
     assert one[0] == pytest.approx(other[0], rel=3e-2)
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_blocks_for_flex_attention_are_made_of_the_same_mask(window):
+    from torch.nn.attention.flex_attention import create_mask
+
+    read = Collator("sum", Reader(0))([(pair, 1.0) for pair in turns(2, history=9)])
+    mask = sees(read["positions_RT"], read["ends_RT"], window)
+    rows, length = read["ends_RT"].shape
+    dense = create_mask(mask, rows, None, length, length, device="cpu")[:, 0]
+    q, k = torch.arange(length)[:, None], torch.arange(length)[None, :]
+    for row in range(rows):
+        assert torch.equal(dense[row], mask(torch.tensor(row), None, q, k))

@@ -1,0 +1,118 @@
+"""How a model is called so that sequences that share tokens do not see each other.
+
+Axes: R rows of tokens, T places in a row.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sweet_rl.training.batches import Question
+
+_SHAREABLE = {"full_attention", "sliding_attention"}
+
+
+def attention_of(config: Any) -> str:
+    """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
+    name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
+    return name
+
+
+def attention_span(model: Any) -> float:
+    """How much sharing is worth for a model (`sweet_rl.training.trees.grow`); 0 where it is impossible.
+
+    Dense masks are computed whole: a pair of tokens costs 4 x hidden size in each layer, a token about
+    24 x hidden size squared. FlexAttention skips blocks that are hidden.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    attention = attention_of(config)
+    if "position_ids" not in inspect.signature(model.forward).parameters or not kinds <= _SHAREABLE:
+        return 0
+    if getattr(model, "is_stateful", False) or getattr(config, "alibi", False):
+        return 0
+    if attention == "flex_attention":
+        return math.inf
+    return 6.0 * config.hidden_size if attention in {"sdpa", "eager"} else 0
+
+
+def inputs_of(model: Any, question: Question) -> dict[str, Any]:
+    """What a model is called with.
+
+    Where sequences share tokens, that is an attention mask and positions of ours. Where they do not it is
+    neither: padding is on the right, so real tokens see neither padding nor wrong positions, and the fast
+    causal kernels serve. A mixture of experts gets the padding mask, as its balance loss counts tokens.
+
+    Args:
+        model: the bare model.
+        question: its tensors are on the model's device.
+    """
+    inputs: dict[str, Any] = {"input_ids": question["ids_RT"]}
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        inputs["use_cache"] = False
+    if "attention_RT" in question:
+        inputs["attention_mask"] = question["attention_RT"]
+    if "ends_RT" in question:
+        inputs["position_ids"] = question["positions_RT"]
+        inputs["attention_mask"] = _tree_attention(model, question["positions_RT"], question["ends_RT"])
+    return inputs
+
+
+def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Callable[..., Tensor]:
+    """Whether place q of row r sees place k, as a function of (r, head, q, k), any of them tensors.
+
+    Args:
+        positions_RT: each token's position in its own sequence.
+        ends_RT: see `sweet_rl.training.trees`; padding's is 0, and it sees itself.
+        window: how far back a token sees, itself included; None: to the beginning.
+    """
+
+    def mask(r: Tensor, _head: Any, q: Tensor, k: Tensor) -> Tensor:
+        seen = (k <= q) & (q < ends_RT[r, k])
+        if window is not None:
+            seen = seen & (positions_RT[r, q] - positions_RT[r, k] < window)
+        return seen | (q == k)
+
+    return mask
+
+
+def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
+    """The mask as transformers wants it; one for each kind of layer where a model has several."""
+    config = model.config.get_text_config()
+
+    def mask(window: int | None) -> Any:
+        return _as_wanted(attention_of(config), sees(positions_RT, ends_RT, window), ends_RT, model.dtype)
+
+    window = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if window is None or (kinds and "sliding_attention" not in kinds):
+        return mask(None)
+    if not kinds:
+        return mask(window)
+    return {"full_attention": mask(None), "sliding_attention": mask(window)}
+
+
+def _as_wanted(attention: str, mask: Callable[..., Tensor], like_RT: Tensor, dtype: torch.dtype) -> Any:
+    """[R, 1, T, T]: what is seen (sdpa), what is added to scores (eager), or blocks (flex_attention)."""
+    rows, length = like_RT.shape
+    if attention == "flex_attention":
+        from torch.nn.attention.flex_attention import create_block_mask  # noqa: PLC0415 - for those who use it
+
+        return create_block_mask(mask, rows, None, length, length, device=str(like_RT.device))
+    r, q, k = (
+        torch.arange(n, device=like_RT.device).view(shape)
+        for n, shape in ((rows, (-1, 1, 1)), (length, (1, -1, 1)), (length, (1, 1, -1)))
+    )
+    seen_R1TT = mask(r, None, q, k)[:, None]
+    if attention == "sdpa":
+        return seen_R1TT
+    added_R1TT = torch.zeros(seen_R1TT.shape, dtype=dtype, device=like_RT.device)
+    return added_R1TT.masked_fill(~seen_R1TT, torch.finfo(dtype).min)
