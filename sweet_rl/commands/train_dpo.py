@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl.commands.training_flags import (
@@ -32,6 +34,7 @@ def train_dpo(
     aux_loss_coef: float = 0.0,
     compat: str = "fixed",
     eval_only: bool = False,
+    reference_cache: str | None = None,
     ref_offload: bool = False,
     packing_samples: bool = False,
     ring_attn_size: int = 1,
@@ -64,8 +67,9 @@ def train_dpo(
         aux_loss_coef: weight of the balance loss of a mixture of experts.
         compat: fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers).
         eval_only: train nothing; write every pair's log-probabilities, rewards and losses to metrics_path.
+        reference_cache: folder that keeps the reference's log-probabilities for later trainings on the same pairs; default in the user's cache; none: not kept.
         ref_offload: accepted for the published command line; the reference is gone before training begins.
-        packing_samples: not there (in the published code it does not run): pairs are batched by length instead.
+        packing_samples: not there (in the published code it does not run); max_tokens_per_batch packs.
         ring_attn_size: only 1: one process reads a whole pair.
         ring_head_stride: accepted for the published command line; belongs to ring attention.
         disable_fast_tokenizer: accepted for the published command line; has no effect.
@@ -75,7 +79,7 @@ def train_dpo(
     del ref_offload, ring_head_stride, disable_fast_tokenizer
     pretrain, dataset = model_and_data(pretrain, dataset, "a .jsonl file with pairs")
     _refuse(
-        packing_samples=(packing_samples, "pairs are batched by length instead; leave it out"),
+        packing_samples=(packing_samples, "--max_tokens_per_batch packs without padding"),
         ring_attn_size=(
             ring_attn_size != 1,
             "use --zero_stage 3 and --gradient_checkpointing for long texts",
@@ -99,6 +103,11 @@ def train_dpo(
     )
     from sweet_rl.training import dpo
 
+    if reference_cache != "none":
+        from sweet_rl.training.reference_cache import default_folder
+
+        folder = Path(reference_cache) if reference_cache else default_folder()
+        settings = replace(settings, output=replace(settings.output, reference_cache=folder))
     (dpo.evaluate if eval_only else dpo.train)(settings, print)
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from sweet_rl.chat import tokenizer_digest
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.training import models
@@ -25,6 +26,7 @@ from sweet_rl.training.fitting import (
     fit,
     hold_out,
     once,
+    packs_of,
     pad_id,
     reader,
     say_what_was_encoded,
@@ -36,6 +38,7 @@ from sweet_rl.training.metrics import finite
 from sweet_rl.training.objectives import PreferenceObjective
 from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.reference import Processes, score_pairs
+from sweet_rl.training.reference_cache import ReferenceCache, pairs_digest, weights_digest
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.sharding import scoring_config
 from sweet_rl.types import Json
@@ -148,23 +151,60 @@ def _render(tokenizer: Any) -> Render:
 def _reference_and_policy(run: Run, rows: Rows) -> tuple[torch.Tensor, Any]:
     """The reference's log-probabilities of all pairs, and the policy; both models are never held at once."""
     settings = run.settings
-    model, sharded = settings.model, uses_deepspeed(settings)
-    half = sharded and model.bf16
-    reference_name = model.ref_pretrain or model.pretrain
-    reference = models.load_model(reference_name, model, half=half)
+    model, half = settings.model, uses_deepspeed(settings) and settings.model.bf16
+    name = model.ref_pretrain or model.pretrain
+    cache = _cache(name, rows, settings)
+    scores = _known(cache, run.processes)
+    policy = None
+    if scores is None:
+        scores, policy = _ask(name, run, rows)
+        if cache is not None and run.processes.rank == 0:
+            cache.save(scores)
+    else:
+        run.say(f"the reference's log-probabilities: {cache.path if cache else ''}")
+    if policy is None:
+        gc.collect()
+        policy = models.load_model(model.pretrain, model, half=half)
+        check_sizes(policy, rows.all, settings)
+    return _by_index(scores, rows.all)[:, :2].contiguous(), trainable(policy, settings)
+
+
+def _ask(name: str, run: Run, rows: Rows) -> tuple[torch.Tensor, Any | None]:
+    """[pairs, 3] under the reference; and its model, where the policy begins as the same."""
+    settings = run.settings
+    sharded = uses_deepspeed(settings)
+    reference = models.load_model(name, settings.model, half=sharded and settings.model.bf16)
     check_sizes(reference, rows.all, settings)
     zero3 = sharded and settings.shards.zero_stage == 3
     device = run.arguments.device
     asked = _sharded(reference, settings) if zero3 else reference.to(device)
     scores = _scores(asked, reference, settings, rows.all, rows.pad_id, run.processes, device)
-    if reference_name == model.pretrain and not zero3:
-        policy = reference
-    else:
-        del reference, asked
-        gc.collect()
-        policy = models.load_model(model.pretrain, model, half=half)
-        check_sizes(policy, rows.all, settings)
-    return scores[:, :2].contiguous(), trainable(policy, settings)
+    return scores, reference if name == settings.model.pretrain and not zero3 else None
+
+
+def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | None:
+    folder = settings.output.reference_cache
+    weights = None if folder is None else weights_digest(name)
+    if folder is None or weights is None:
+        return None
+    model = settings.model
+    precision = f"{model.dtype}, bf16 {model.bf16}, 4 bit {model.load_in_4bit}"
+    identity = {
+        "model": weights,
+        "tokenizer": tokenizer_digest(rows.tokenizer),
+        "data": pairs_digest(rows.all),
+        "reduction": settings.loss.reduction,
+        "precision": precision,
+    }
+    return ReferenceCache(folder, identity)
+
+
+def _known(cache: ReferenceCache | None, processes: Processes) -> torch.Tensor | None:
+    """What the first process finds on its disk, on all of them."""
+    found = [cache.load() if cache is not None and processes.rank == 0 else None]
+    if processes.world > 1:
+        torch.distributed.broadcast_object_list(found)
+    return found[0]
 
 
 def _sharded(model: Any, settings: TrainSettings) -> Any:
@@ -179,7 +219,7 @@ def _score(name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int) -
     check_sizes(model, pairs, settings)
     wanted = settings.model.device
     device = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
-    return _scores(model.to(device), model, settings, pairs, pad, Processes(), device)
+    return _by_index(_scores(model.to(device), model, settings, pairs, pad, Processes(), device), pairs)
 
 
 def _scores(
@@ -191,17 +231,23 @@ def _scores(
     processes: Processes,
     device: Any,
 ) -> torch.Tensor:
-    """[rows of the data, 3], by `EncodedPair.index`; rows that were left out are 0."""
-    scores = score_pairs(
+    """[pairs, 3], in the order of `pairs`."""
+    read = reader(bare, pad, settings)
+    packs = packs_of(pairs, settings, processes, share=read.attention_span > 0)
+    return score_pairs(
         asked,
         pairs,
-        Collator(settings.loss.reduction, reader(bare, pad, settings)),
+        Collator(settings.loss.reduction, read),
         forward=PairForward(bare),
-        batch_size=settings.optimizer.micro_train_batch_size,
+        batches=packs(list(range(len(pairs)))),
         device=device,
         processes=processes,
         bf16=settings.model.bf16,
     )
+
+
+def _by_index(scores: torch.Tensor, pairs: Sequence[Any]) -> torch.Tensor:
+    """[rows of the data, 3], by `EncodedPair.index`; rows that were left out are 0."""
     by_index = torch.zeros(max(pair.index for pair in pairs) + 1, scores.shape[1])
     by_index[[pair.index for pair in pairs]] = scores
     return by_index

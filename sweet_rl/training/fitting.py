@@ -19,7 +19,7 @@ from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective
 from sweet_rl.training.reference import Processes
 from sweet_rl.training.settings import DataSettings, TrainSettings
-from sweet_rl.training.steps import StepSampler, by_count, by_tokens, history_groups, prefix_order
+from sweet_rl.training.steps import Packs, StepSampler, by_count, by_tokens, history_groups, prefix_order
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
@@ -74,6 +74,15 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     return Run(settings, rows, steps, arguments, resume, processes, say)
 
 
+def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Processes, *, share: bool) -> Packs:
+    """How rows are divided into micro-batches."""
+    options, world = settings.optimizer, processes.world
+    order = prefix_order(rows) if share else [-row.length for row in rows]
+    if options.max_tokens_per_batch is None:
+        return by_count(order, most=options.micro_train_batch_size, world=world)
+    return by_tokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
+
+
 def once(say: Say) -> Say:
     """Only the first of several processes says something."""
     return say if rank() == 0 else _silent
@@ -82,15 +91,10 @@ def once(say: Say) -> Say:
 def _steps(
     settings: TrainSettings, rows: Sequence[Encoded], processes: Processes, *, share: bool
 ) -> StepSampler:
-    options, world = settings.optimizer, processes.world
-    order = prefix_order(rows) if share else [-row.length for row in rows]
-    if options.max_tokens_per_batch is None:
-        packs = by_count(order, most=options.micro_train_batch_size, world=world)
-    else:
-        packs = by_tokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
+    options = settings.optimizer
     return StepSampler(
         [row.length for row in rows],
-        packs=packs,
+        packs=packs_of(rows, settings, processes, share=share),
         weights=[row.weight for row in rows],
         groups=history_groups(rows) if share and options.group_by_history else None,
         train_batch=options.train_batch_size,
@@ -100,7 +104,7 @@ def _steps(
         group_by_length=options.group_by_length,
         drop_last=settings.published,
         rank=processes.rank,
-        world=world,
+        world=processes.world,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sweet_rl.training.batches import Collator, length_batches
+from sweet_rl.training.batches import Collator
 from sweet_rl.training.encoding import EncodedPair
 from sweet_rl.training.forward import PairForward
 
@@ -30,16 +30,16 @@ def score_pairs(
     collator: Collator,
     *,
     forward: PairForward,
-    batch_size: int,
+    batches: Sequence[list[int]],
     device: Any,
     processes: Processes,
     bf16: bool = False,
 ) -> Tensor:
     """[pairs, 3] in float32 on the CPU: chosen, rejected, and the chosen one's NLL, in the order of `pairs`.
 
+    `batches` are places in `pairs`.
     Every process takes every other batch, and all make the same number of passes, as a sharded model needs.
     """
-    batches = length_batches(pairs, batch_size)
     rank, world = processes
     result = torch.zeros(len(pairs), 3)
     training = model.training

@@ -113,6 +113,8 @@ class ShardSettings:
 class OutputSettings:
     """Where things go, and how often."""
 
+    reference_cache: Path | None = None
+    """Folder that keeps the reference's log-probabilities; None: they are not kept."""
     save_path: Path = Path("ckpt")
     ckpt_path: Path = Path("ckpt/checkpoints_dpo")
     save_steps: int = -1
