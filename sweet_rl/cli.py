@@ -30,6 +30,7 @@ COMMANDS = {
     "sample_best_of_n": "Sample alternatives for every agent turn of graded trajectories.",
     "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
+    "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
     "generate_tasks": "Write tasks of the embedded mini benchmark as a ColBench file.",

@@ -1,0 +1,224 @@
+"""Preference pairs as other trainers read them: TRL's DPOTrainer and OpenRLHF's train_dpo. No torch.
+
+Both score everything behind the prompt and have no mask over several turns. So the prompt is made as long as
+it can be: whole dialogues are cut where the agent begins the first turn in which they may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from sweet_rl.chat import TurnFormat, tokenizer_digest
+from sweet_rl.chat.parsing import ChatParser, UnparsableError, common_beginning
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.training.data import PairRow
+from sweet_rl.types import Json, Message
+
+Layout = Literal["trl", "openrlhf"]
+
+_AS_TEXT = "Export texts (without --conversational), or leave such pairs out (--skip_inexact)."
+
+
+class _Parts(NamedTuple):
+    """A pair as what both sides begin with and what they go on with, each closed with the end token."""
+
+    prompt: str
+    chosen: str
+    rejected: str
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What is worth knowing about the rows; `lines` says it to people."""
+
+    layout: Layout
+    end_token: str
+    eos_token: str | None
+    whole: int = 0
+    several_turns: int = 0
+    same: int = 0
+    cut: int = 0
+    text_before_begin: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """One line for each thing worth knowing."""
+        end = self.end_token
+        said = {
+            f"{len(self.skipped):,} pairs left out, no messages give exactly their text: "
+            f"{', '.join(self.skipped[:3])}{', ...' if len(self.skipped) > 3 else ''}": len(self.skipped),
+            f"{self.whole:,} pairs without a prompt: their common beginning became the prompt": self.whole,
+            f"{self.several_turns:,} pairs go on over several turns: there the partner's words are scored "
+            "too (train_dpo of sweet_rl scores the agent's turns only)": self.several_turns,
+            f"{self.same:,} pairs have the same text on both sides: nothing is learned from them": self.same,
+            f"{self.cut:,} sides were cut by the token limit when they were sampled; here they end with "
+            f"{end!r} all the same": self.cut,
+            f"{self.text_before_begin:,} pairs do not begin with the begin token, which TRL puts first": (
+                self.text_before_begin
+            ),
+            f"the tokenizer's eos_token is {self.eos_token!r}: trainers put it behind {end!r}, which ends a "
+            f"turn. Set eos_token to {end!r} in the model's tokenizer_config.json": self.eos_token != end,
+        }
+        return [line for line, count in said.items() if count]
+
+
+class PairExporter:
+    """Pairs to rows with the fields `prompt`, `chosen` and `rejected`; see `rows`.
+
+    - Texts end with the end token of a turn; line breaks behind a text are dropped, as in training here.
+    - `trl`: a begin token at the start is dropped where the tokenizer adds it by itself: TRL lets it do so.
+    - `openrlhf`: texts keep their begin token.
+    - `conversational`: lists of messages that the chat template turns into exactly the pair's texts. For
+      OpenRLHF both sides are whole lists and there is no `prompt`: it takes all but the last message for it.
+
+    Args:
+        tokenizer: a transformers tokenizer, of the model that will be trained.
+        layout: whose.
+        conversational: messages instead of texts.
+
+    Raises:
+        UsageError: the tokenizer has no end token, or a chat template that cannot be taken apart.
+    """
+
+    def __init__(self, tokenizer: Any, *, layout: Layout, conversational: bool = False) -> None:
+        turns = TurnFormat.of(tokenizer) if tokenizer.chat_template else None
+        self._end_id = turns.end_id if turns else tokenizer.eos_token_id
+        if self._end_id is None:
+            raise UsageError(f"The tokenizer of {tokenizer.name_or_path!r} has no end token (eos_token).")
+        self._end = _text_of(tokenizer, [self._end_id])
+        self._header = _text_of(tokenizer, turns.header_ids) if turns else ""
+        self._begin = tokenizer.bos_token if _adds_begin(tokenizer) else None
+        self._parser = ChatParser(tokenizer) if conversational else None
+        self._layout, self._name = layout, tokenizer.name_or_path
+        self._digest = tokenizer_digest(tokenizer)
+        self.report = ExportReport(layout, self._end, tokenizer.eos_token)
+
+    def rows(self, pairs: Iterable[PairRow], *, skip_inexact: bool = False) -> list[dict[str, Json]]:
+        """One row for each pair, in their order.
+
+        Args:
+            pairs: as `read_pairs` gives them.
+            skip_inexact: leave pairs out for which there are no messages, instead of raising.
+
+        Raises:
+            UsageError: pairs without a prompt, and a tokenizer without a chat template.
+            DataError: names the pair that shares nothing, or for which there are no messages.
+        """
+        rows: list[dict[str, Json]] = []
+        for pair in pairs:
+            parts = self._parts(pair)
+            try:
+                row = self._messages(parts, pair) if self._parser else self._texts(parts)
+            except _InexactError:
+                if not skip_inexact:
+                    raise
+                self.report.skipped.append(pair.place)
+                continue
+            rows.append(row)
+            self._count(pair, parts)
+        return rows
+
+    def _parts(self, pair: PairRow) -> _Parts:
+        prompt = pair.prompt or self._shared(pair)
+        sides = pair.chosen, pair.rejected
+        if not pair.prompt:
+            sides = pair.chosen[len(prompt) :], pair.rejected[len(prompt) :]
+        return _Parts(prompt, *(self._closed(side) for side in sides))
+
+    def _shared(self, pair: PairRow) -> str:
+        """What both dialogues begin with, up to where the agent speaks."""
+        if not self._header:
+            raise UsageError(
+                f"The tokenizer of {self._name!r} has no chat template, so the agent's turns cannot be "
+                f"found in whole dialogues ({pair.place}). Name a tokenizer with one, or rows with a prompt."
+            )
+        common = common_beginning(pair.chosen, pair.rejected)
+        at = common.rfind(self._header)
+        if at < 0:
+            raise DataError(
+                "share no beginning in which the agent is about to speak",
+                path=pair.path,
+                line=pair.line,
+                field="chosen, rejected",
+                value=common,
+                repair=f"It would end with {self._header!r}, by the chat template of {self._name!r}: is this "
+                "the tokenizer of the model that the dialogues were made with? --prompt_key names a "
+                "field with a prompt.",
+            )
+        return common[: at + len(self._header)]
+
+    def _closed(self, text: str) -> str:
+        text = text.rstrip("\n")
+        return text if text.endswith(self._end) else text + self._end
+
+    def _texts(self, parts: _Parts) -> dict[str, Json]:
+        prompt = parts.prompt
+        if self._layout == "trl" and self._begin:
+            self.report.text_before_begin += not prompt.startswith(self._begin)
+            prompt = prompt.removeprefix(self._begin)
+        return {"prompt": prompt, "chosen": parts.chosen, "rejected": parts.rejected}
+
+    def _messages(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
+        prompt = self._parsed(parts.prompt, pair, "prompt", open_turn=True)
+        whole = {
+            side: self._parsed(parts.prompt + text, pair, side)
+            for side, text in (("chosen", parts.chosen), ("rejected", parts.rejected))
+        }
+        for side, messages in whole.items():
+            behind = len(messages) - len(prompt)
+            if messages[: len(prompt)] != prompt:
+                raise _inexact(
+                    pair, side, parts.prompt, "begins with other messages than the prompt alone gives"
+                )
+            if self._layout == "openrlhf" and behind > 1:
+                problem = (
+                    f"goes on for {behind} messages, of which OpenRLHF takes only the last for the response"
+                )
+                raise _inexact(pair, side, getattr(pair, side), problem)
+        if self._layout == "openrlhf":
+            return {side: _rows(messages) for side, messages in whole.items()}
+        return {"prompt": _rows(prompt)} | {
+            side: _rows(messages[len(prompt) :]) for side, messages in whole.items()
+        }
+
+    def _parsed(self, text: str, pair: PairRow, side: str, *, open_turn: bool = False) -> list[Message]:
+        if self._parser is None:
+            raise ValueError("only a conversational export parses texts")
+        try:
+            return self._parser.parse(text, open_turn=open_turn)
+        except UnparsableError as error:
+            field = "chosen" if side == "prompt" and not pair.prompt else side
+            raise _inexact(pair, field, text, f"is no text that the chat template writes: {error}") from error
+
+    def _count(self, pair: PairRow, parts: _Parts) -> None:
+        self.report.whole += not pair.prompt
+        self.report.same += parts.chosen == parts.rejected
+        if self._header:
+            self.report.several_turns += self._header in parts.chosen or self._header in parts.rejected
+        if pair.tokenizer == self._digest:
+            sampled = (ids for ids in (pair.chosen_ids, pair.rejected_ids) if ids is not None)
+            self.report.cut += sum(ids[-1] != self._end_id for ids in sampled)
+
+
+class _InexactError(DataError):
+    """No messages give exactly this pair's text."""
+
+
+def _inexact(pair: PairRow, side: str, text: str, problem: str) -> _InexactError:
+    return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=_AS_TEXT)
+
+
+def _rows(messages: Sequence[Message]) -> list[Json]:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def _text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+    return str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def _adds_begin(tokenizer: Any) -> bool:
+    """Whether the tokenizer puts its begin token before whatever it is given."""
+    begin = tokenizer.bos_token_id
+    return begin is not None and tokenizer("a")["input_ids"][:1] == [begin]

@@ -1,0 +1,232 @@
+"""Pairs for other trainers: what they are given is what was sampled, and what cannot be given is refused."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.commands.export_pairs import export_pairs
+from sweet_rl.errors import DataError, UsageError
+from tests.conftest import ROOT
+from tests.tiny_models import BEGIN, TURN_END, tiny_tokenizer
+
+USER, AGENT = "<|header|>user<|end_header|>\n\n", "<|header|>assistant<|end_header|>\n\n"
+PROMPT = f"{BEGIN}{USER}Write.{TURN_END}{AGENT}"
+LATER = f"{PROMPT}What?{TURN_END}{USER}This.{TURN_END}{AGENT}"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def export(tmp_path, tokenizer):
+    def run(*rows, **flags):
+        source, target = tmp_path / "pairs.jsonl", tmp_path / "out" / "train.jsonl"
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        export_pairs(str(source), str(target), **{"tokenizer": tokenizer} | flags)
+        return [json.loads(line) for line in target.read_text().splitlines()]
+
+    return run
+
+
+def say(role, content):
+    return {"role": role, "content": content}
+
+
+def test_trl_adds_the_begin_token_itself_and_openrlhf_does_not(export):
+    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "b\n", "task_id": "t"}
+    sides = {"chosen": f"a{TURN_END}", "rejected": f"b{TURN_END}"}
+    assert export(row) == [{"prompt": PROMPT.removeprefix(BEGIN)} | sides]
+    assert export(row, format="openrlhf") == [{"prompt": PROMPT} | sides]
+
+
+def test_what_trl_tokenises_is_what_training_here_sees(export, tokenizer):
+    """TRL 1.16: special tokens are added to the prompt, and to prompt and side together."""
+    from transformers import AutoTokenizer
+
+    tok = AutoTokenizer.from_pretrained(tokenizer)
+    (row,) = export({"prompt": LATER, "chosen": "a b", "rejected": "c"})
+    ours = tok(LATER, add_special_tokens=False)["input_ids"]
+    assert tok(row["prompt"])["input_ids"] == ours
+    assert tok(row["prompt"] + row["chosen"])["input_ids"] == [
+        *ours,
+        *tok("a b", add_special_tokens=False)["input_ids"],
+        tok.eos_token_id,
+    ]
+
+
+def test_whole_dialogues_are_cut_where_the_agent_begins_to_differ(export, capsys):
+    told = "In light that the final answer is: x."
+    rows = export(
+        {"chosen": f"{LATER}ab", "rejected": f"{LATER}ac"},
+        {
+            "chosen": f"{told}{LATER}ab",
+            "rejected": f"{told}{PROMPT}Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c",
+        },
+    )
+    assert rows == [
+        {"prompt": LATER.removeprefix(BEGIN), "chosen": f"ab{TURN_END}", "rejected": f"ac{TURN_END}"},
+        {
+            "prompt": told + PROMPT,
+            "chosen": f"What?{TURN_END}{USER}This.{TURN_END}{AGENT}ab{TURN_END}",
+            "rejected": f"Why?{TURN_END}{USER}So.{TURN_END}{AGENT}c{TURN_END}",
+        },
+    ]
+    said = capsys.readouterr().out
+    assert "2 pairs without a prompt" in said
+    assert "1 pairs go on over several turns: there the partner's words are scored too" in said
+    assert "1 pairs do not begin with the begin token, which TRL puts first" in said
+
+
+def test_messages_for_trl_have_the_prompt_apart(export):
+    step = {"prompt": LATER, "chosen": f"a\n\nb{TURN_END}", "rejected": " c"}
+    whole = {"chosen": f"{LATER}ab", "rejected": f"{PROMPT}No.{TURN_END}{USER}So.{TURN_END}{AGENT}c"}
+    first, second = export(step, whole, conversational=True)
+    assert first == {
+        "prompt": [say("user", "Write."), say("assistant", "What?"), say("user", "This.")],
+        "chosen": [say("assistant", "a\n\nb")],
+        "rejected": [say("assistant", " c")],
+    }
+    assert second == {
+        "prompt": [say("user", "Write.")],
+        "chosen": [say("assistant", "What?"), say("user", "This."), say("assistant", "ab")],
+        "rejected": [say("assistant", "No."), say("user", "So."), say("assistant", "c")],
+    }
+
+
+def test_messages_for_openrlhf_are_whole_and_differ_in_the_last(export):
+    row = {"prompt": PROMPT, "chosen": "a", "rejected": "b"}
+    assert export(row, format="openrlhf", conversational=True) == [
+        {
+            "chosen": [say("user", "Write."), say("assistant", "a")],
+            "rejected": [say("user", "Write."), say("assistant", "b")],
+        }
+    ]
+    with pytest.raises(DataError, match=r"line 1: field 'chosen' goes on for 3 messages"):
+        export({"chosen": f"{LATER}a", "rejected": f"{PROMPT}b"}, format="openrlhf", conversational=True)
+
+
+def test_no_messages_no_pair(export, capsys):
+    good = {"prompt": PROMPT, "chosen": "a", "rejected": "b"}
+    bad = {"prompt": f"told.{PROMPT}", "chosen": "a", "rejected": "b"}
+    with pytest.raises(DataError) as raised:
+        export(good, bad, conversational=True)
+    message = str(raised.value)
+    assert "pairs.jsonl, line 2: field 'prompt'" in message
+    assert "does not begin as that does" in message
+    assert "--skip_inexact" in message
+    capsys.readouterr()
+    assert len(export(good, bad, conversational=True, skip_inexact=True)) == 1
+    assert "1 pairs left out, no messages give exactly their text: " in capsys.readouterr().out
+    with pytest.raises(UsageError, match="No pair of"):
+        export(bad, conversational=True, skip_inexact=True)
+
+
+def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
+    from sweet_rl.chat import load_tokenizer, tokenizer_digest
+
+    tok = load_tokenizer(tokenizer)
+    ids = {"chosen_token_ids": [40, tok.eos_token_id], "rejected_token_ids": [41]}
+    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "b", "tokenizer": tokenizer_digest(tok)}
+    export(row | ids, row | ids | {"tokenizer": "another"})
+    assert "\n1 sides were cut by the token limit when they were sampled" in capsys.readouterr().out
+
+
+def test_pairs_of_one_text_are_counted(export, capsys):
+    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "a"}
+    assert len(export(row, row | {"rejected": "b"})) == 2
+    assert "\n1 pairs have the same text on both sides" in capsys.readouterr().out
+
+
+def test_an_end_token_that_is_not_the_tokenizers_is_told(export, tmp_path, capsys):
+    tok = tiny_tokenizer()
+    tok.eos_token = "<|end_header|>"
+    tok.save_pretrained(tmp_path / "other")
+    export({"prompt": PROMPT, "chosen": "a", "rejected": "b"}, tokenizer=str(tmp_path / "other"))
+    assert "The tokenizer's eos_token is '<|end_header|>'" in capsys.readouterr().out
+
+
+def test_parquet_says_the_same(tmp_path, tokenizer):
+    datasets = pytest.importorskip("datasets", reason="parquet is written with the package datasets")
+    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
+    target = tmp_path / "train.parquet"
+    export_pairs(str(tmp_path / "p.jsonl"), str(target), tokenizer=tokenizer, conversational=True)
+    (row,) = datasets.Dataset.from_parquet(str(target), cache_dir=str(tmp_path / "cache"))
+    assert row["chosen"] == [say("assistant", "a")]
+
+
+def test_parquet_without_its_package_names_the_extra(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
+    with pytest.raises(UsageError, match=r"sweet_rl\[datasets\]"):
+        export_pairs(str(tmp_path / "p.jsonl"), str(tmp_path / "train.parquet"), tokenizer=tokenizer)
+    assert not (tmp_path / "train.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"prompt": PROMPT, "chosen": "a"}, "line 1: field 'rejected' must be a text that is not empty"),
+        ({"chosen": f"{PROMPT}a", "rejected": "b"}, "line 1: field 'chosen, rejected' share no beginning"),
+    ],
+)
+def test_a_wrong_row_is_named_and_the_old_file_stays(export, tmp_path, row, message):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "train.jsonl").write_text("old")
+    with pytest.raises(DataError) as raised:
+        export(row)
+    assert f"{tmp_path / 'pairs.jsonl'}, {message}" in str(raised.value)
+    assert (tmp_path / "out" / "train.jsonl").read_text() == "old"
+
+
+def test_whole_dialogues_need_a_chat_template(export, tmp_path):
+    tiny_tokenizer(chat_template=None).save_pretrained(tmp_path / "bare")
+    bare = {"tokenizer": str(tmp_path / "bare")}
+    (row,) = export({"prompt": "q", "chosen": "a", "rejected": "b"}, **bare)
+    assert row == {"prompt": "q", "chosen": f"a{TURN_END}", "rejected": f"b{TURN_END}"}
+    with pytest.raises(UsageError, match="has no chat template"):
+        export({"chosen": f"{PROMPT}a", "rejected": f"{PROMPT}b"}, **bare)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["p.jsonl"], "--output_path (a .jsonl or .parquet file"),
+        (["p.jsonl", "out.csv", "--tokenizer", "t"], "must end with .jsonl or .parquet, got 'out.csv'"),
+        (["p.jsonl", "out.jsonl"], "--tokenizer (folder or name"),
+        (["p.jsonl", "out.jsonl", "--tokenizer", "t", "--format", "csv"], "trl or openrlhf, got 'csv'"),
+        (["p.jsonl,q.jsonl", "out.jsonl", "--tokenizer", "t"], "Export files one by one"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_read(flags, message):
+    import fire
+
+    with pytest.raises(UsageError) as raised:
+        fire.Fire(export_pairs, command=flags)
+    assert message in str(raised.value)
+
+
+def test_the_script(tmp_path, tokenizer):
+    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": PROMPT, "chosen": "a", "rejected": "b"}))
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "scripts/export_pairs.py"),
+            "p.jsonl",
+            "out.jsonl",
+            "--tokenizer",
+            tokenizer,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 pairs are in out.jsonl.\n"
