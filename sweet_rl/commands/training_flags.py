@@ -65,8 +65,11 @@ class TrainingFlags:
         lora_alpha: scale of the adapter.
         lora_dropout: dropout before the adapter.
         target_modules: modules that get an adapter, with commas between them, or all-linear.
+        shard_with: what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as `accelerate launch` was told, else deepspeed.
+        timeout_s: seconds that a process waits for the others before it ends with a message.
+        deepspeed_config: .json file for DeepSpeed in place of the flags below (configs/engines); default: as `accelerate launch` was told, else none.
         zero_stage: what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.
-        adam_offload: DeepSpeed keeps the optimizer's states in main memory.
+        adam_offload: keep the optimizer's states in main memory (with fsdp2 the weights, too).
         zpg: for zero_stage 3: GPUs that keep a second copy of the shards among them.
         grad_accum_dtype: in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.
         overlap_comm: DeepSpeed reduces gradients while computing others.
@@ -121,6 +124,9 @@ class TrainingFlags:
     lora_alpha: int = 16
     lora_dropout: float = 0.0
     target_modules: str = "q_proj,k_proj,v_proj,o_proj"
+    shard_with: str | None = None
+    timeout_s: int = 1800
+    deepspeed_config: str | None = None
     zero_stage: int = 2
     adam_offload: bool = False
     zpg: int = 1
@@ -178,7 +184,7 @@ class TrainingFlags:
             model=model,
             loss=loss,
             optimizer=s.OptimizerSettings(**_same(s.OptimizerSettings, self) | own),
-            shards=s.ShardSettings(**_same(s.ShardSettings, self)),
+            shards=s.ShardSettings(**_same(s.ShardSettings, self) | self._sharding()),
             output=s.OutputSettings(
                 **_same(s.OutputSettings, self)
                 | {
@@ -204,7 +210,7 @@ class TrainingFlags:
         one_of("dtype", self.dtype, ("auto", "float32", "bfloat16"))
         one_of("zero_stage", self.zero_stage, (0, 1, 2, 3))
         one_of("lr_scheduler", self.lr_scheduler, SCHEDULES)
-        names = "max_samples max_len max_epochs logging_steps train_batch_size micro_train_batch_size zpg"
+        names = "max_samples max_len max_epochs logging_steps train_batch_size micro_train_batch_size zpg timeout_s"
         at_least(1, **{name: getattr(self, name) for name in (*names.split(), "max_ckpt_num")})
         at_least(
             1, max_tokens_per_batch=1 if self.max_tokens_per_batch is None else self.max_tokens_per_batch
@@ -221,6 +227,39 @@ class TrainingFlags:
                 f"{self.adam_betas!r}."
             ) from None
         return first, second
+
+    def _sharding(self) -> dict[str, Any]:
+        """Which engine, and what a file says about it; what is not given, `accelerate launch` may have said."""
+        import os
+
+        from sweet_rl.training.sharding import offloads, read_deepspeed_config
+
+        told = "fsdp2" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else "deepspeed"
+        engine = self.shard_with or told
+        one_of("shard_with", engine, ("deepspeed", "fsdp2"))
+        path = self.deepspeed_config or os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
+        if engine == "fsdp2":
+            if self.deepspeed_config:
+                raise UsageError(
+                    "--deepspeed_config says nothing to --shard_with fsdp2; leave one of them out."
+                )
+            return {"shard_with": engine, "deepspeed_config": None}
+        if path.lower() == "none":
+            stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
+            if stage.isdigit() and int(stage) != self.zero_stage:
+                raise UsageError(
+                    f"`accelerate launch` says ZeRO stage {stage}, and --zero_stage {self.zero_stage}. Give the "
+                    "same to both, or a file to --deepspeed_config."
+                )
+            return {"shard_with": engine, "deepspeed_config": None}
+        config = read_deepspeed_config(path)
+        stage = config["zero_optimization"]["stage"]
+        return {
+            "shard_with": engine,
+            "deepspeed_config": config,
+            "zero_stage": stage,
+            "adam_offload": offloads(config),
+        }
 
     def _wandb(self) -> bool:
         """Whether to log there; its client reads the rest from the environment."""

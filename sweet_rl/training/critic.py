@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sweet_rl.training import models
-from sweet_rl.training.arguments import uses_deepspeed
 from sweet_rl.training.batches import ValueCollator
 from sweet_rl.training.dpo import pair_rows
+from sweet_rl.training.engines import uses_deepspeed
 from sweet_rl.training.fitting import Say, begin, check_sizes, fit, once, trainable
 from sweet_rl.training.objectives import CriticObjective
 from sweet_rl.training.settings import RankingLoss, TrainSettings

@@ -13,10 +13,15 @@ from sweet_rl.chat import tokenizer_digest
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.training import models
-from sweet_rl.training.arguments import uses_deepspeed
 from sweet_rl.training.batches import Collator
 from sweet_rl.training.data import Render, read_pairs
 from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder
+from sweet_rl.training.engines import (
+    in_pieces,
+    in_pieces_for_scoring,
+    lost_processes_named,
+    uses_deepspeed,
+)
 from sweet_rl.training.fitting import (
     Rows,
     Run,
@@ -40,7 +45,6 @@ from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.reference import Processes, score_pairs
 from sweet_rl.training.reference_cache import ReferenceCache, pairs_digest, weights_digest
 from sweet_rl.training.settings import TrainSettings
-from sweet_rl.training.sharding import scoring_config
 from sweet_rl.types import Json
 
 
@@ -90,12 +94,13 @@ def train(settings: TrainSettings, say: Say) -> None:
     """Train, and save the model with its tokenizer to `save_path`.
 
     Raises:
-        SweetRLError: data, models or flags are wrong, or the loss is not a number.
+        SweetRLError: data, models or flags are wrong, the loss is not a number, or a process is gone.
     """
     say = once(say)
     rows = pair_rows(models.load_tokenizers(settings.model), settings, say)
     run = begin(settings, rows, say)
-    reference, model = _reference_and_policy(run, rows)
+    with lost_processes_named(settings):
+        reference, model = _reference_and_policy(run, rows)
     fit(
         run,
         model,
@@ -172,14 +177,13 @@ def _reference_and_policy(run: Run, rows: Rows) -> tuple[torch.Tensor, Any]:
 def _ask(name: str, run: Run, rows: Rows) -> tuple[torch.Tensor, Any | None]:
     """[pairs, 3] under the reference; and its model, where the policy begins as the same."""
     settings = run.settings
-    sharded = uses_deepspeed(settings)
-    reference = models.load_model(name, settings.model, half=sharded and settings.model.bf16)
+    half = uses_deepspeed(settings) and settings.model.bf16
+    reference = models.load_model(name, settings.model, half=half)
     check_sizes(reference, rows.all, settings)
-    zero3 = sharded and settings.shards.zero_stage == 3
-    device = run.arguments.device
-    asked = _sharded(reference, settings) if zero3 else reference.to(device)
+    device, pieces = run.arguments.device, in_pieces(settings)
+    asked = in_pieces_for_scoring(reference, run.arguments, settings) if pieces else reference.to(device)
     scores = _scores(asked, reference, settings, rows.all, rows.pad_id, run.processes, device)
-    return scores, reference if name == settings.model.pretrain and not zero3 else None
+    return scores, reference if name == settings.model.pretrain and not pieces else None
 
 
 def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | None:
@@ -205,13 +209,6 @@ def _known(cache: ReferenceCache | None, processes: Processes) -> torch.Tensor |
     if processes.world > 1:
         torch.distributed.broadcast_object_list(found)
     return found[0]
-
-
-def _sharded(model: Any, settings: TrainSettings) -> Any:
-    import deepspeed  # noqa: PLC0415 - an extra
-
-    config = scoring_config(settings.shards, bf16=settings.model.bf16)
-    return deepspeed.initialize(model=model, config=config)[0]
 
 
 def _score(name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int) -> torch.Tensor:

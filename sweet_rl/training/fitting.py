@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from transformers import TrainingArguments, set_seed
 
 from sweet_rl.errors import UsageError
-from sweet_rl.training import checkpoints, models
-from sweet_rl.training.arguments import rank, training_arguments, uses_deepspeed, world_size
+from sweet_rl.training import checkpoints, engines, models
+from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Encoded, Reader
 from sweet_rl.training.encoding import EncodingReport
@@ -65,11 +65,13 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     """
     output = settings.output
     resume = checkpoints.newest_checkpoint(output.ckpt_path) if output.load_checkpoint else None
-    processes = Processes(rank(), world_size())
+    if resume:
+        engines.check_checkpoint(resume, settings)
+    processes = Processes(engines.rank(), engines.world_size())
     steps = _steps(settings, rows.train, processes, share=share and settings.optimizer.prefix_tree)
     arguments = training_arguments(settings, steps.accumulation)
-    if uses_deepspeed(settings):
-        say(f"DeepSpeed ZeRO-{settings.shards.zero_stage} over {processes.world} processes")
+    if engine := engines.describe(settings):
+        say(engine)
     set_seed(settings.seed)
     return Run(settings, rows, steps, arguments, resume, processes, say)
 
@@ -85,7 +87,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Proces
 
 def once(say: Say) -> Say:
     """Only the first of several processes says something."""
-    return say if rank() == 0 else _silent
+    return say if engines.rank() == 0 else _silent
 
 
 def _steps(
@@ -210,10 +212,13 @@ def fit(
 
     Raises:
         UsageError: the loss is not a number.
+        ServiceError: another process has ended.
     """
     from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
 
     settings, rows = run.settings, run.rows
+    bare = model.get_base_model() if hasattr(model, "get_base_model") else model
+    kind = type(bare)  # an engine may put another class in its place
     trainer = StepTrainer(
         model,
         run.arguments,
@@ -222,7 +227,7 @@ def fit(
         held_out=rows.held_out,
         sampler=run.steps,
         collator=collator,
-        objective=objective(model.get_base_model() if hasattr(model, "get_base_model") else model),
+        objective=objective(bare),
         metrics=MetricsLog(
             settings.output.metrics_path if run.processes.rank == 0 else None,
             after_step=checkpoints.step_of(run.resume) if run.resume else 0,
@@ -230,29 +235,34 @@ def fit(
     )
     if run.resume:
         run.say(f"going on from {run.resume}")
-    trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
-    if rows.held_out and not settings.output.eval_steps > 0:
-        shown = trainer.evaluate()
-        accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
-        run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
-    save(trainer, rows.tokenizer, settings.output.save_path)
+    with engines.lost_processes_named(settings):
+        trainer.train(resume_from_checkpoint=str(run.resume) if run.resume else None)
+        if rows.held_out and not settings.output.eval_steps > 0:
+            shown = trainer.evaluate()
+            accuracy = f"accuracy {shown['eval_acc']:.3f}, " if "eval_acc" in shown else ""
+            run.say(f"held out: {accuracy}loss {shown['eval_loss']:.4f}")
+        save(trainer, run, kind)
     run.say(f"model and tokenizer: {settings.output.save_path}")
 
 
-def save(trainer: Any, tokenizer: Any, folder: Path) -> None:
-    """Model, an adapter merged into it, and tokenizer; files get their names when all are written."""
+def save(trainer: Any, run: Run, kind: type) -> None:
+    """Model, an adapter merged into it, and tokenizer; files get their names when all are written.
+
+    Args:
+        trainer: when it has trained.
+        run: made by `begin`.
+        kind: the model's class, without adapter.
+    """
+    settings, first = run.settings, run.processes.rank == 0
+    folder = settings.output.save_path
     partial = folder / checkpoints.PARTIAL
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if hasattr(model, "merge_and_unload") and not trainer.is_deepspeed_enabled:
-        model = model.merge_and_unload()
-        if trainer.is_world_process_zero():
-            model.save_pretrained(partial)
-    else:
-        trainer.save_model(str(partial))
-    trainer.accelerator.wait_for_everyone()
-    if trainer.is_world_process_zero():
-        tokenizer.save_pretrained(partial)
-        (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody needs
+    if engines.in_pieces(settings):  # all give theirs to the first
+        weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+        model = engines.whole_model(kind, model, weights, settings) if first else None
+    if first:
+        (model.merge_and_unload() if settings.model.lora_rank else model).save_pretrained(partial)
+        run.rows.tokenizer.save_pretrained(partial)
         for path in partial.iterdir():
             path.replace(folder / path.name)
         partial.rmdir()

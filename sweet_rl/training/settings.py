@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 Reduction = Literal["sum", "trajectory", "turn"]
 """How token log-probabilities become one number of a response: their sum, their mean over all assistant
 tokens, or the sum over turns of each turn's mean (the paper's turn-level advantage)."""
+
+
+Engine = Literal["deepspeed", "fsdp2"]
+"""What shards a model over several processes."""
 
 
 RankingLoss = Literal["sigmoid", "logexp"]
@@ -100,8 +105,13 @@ class OptimizerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """DeepSpeed; used with several processes, or for offloading."""
+    """How several processes share one model; one process alone has it whole, but for offloading."""
 
+    shard_with: Engine = "deepspeed"
+    timeout_s: int = 1800
+    """How long a process waits for the others."""
+    deepspeed_config: Mapping[str, Any] | None = None
+    """What a file says about DeepSpeed, in place of the fields below."""
     zero_stage: int = 2
     zpg: int = 1
     adam_offload: bool = False

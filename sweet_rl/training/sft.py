@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sweet_rl.training import models
-from sweet_rl.training.arguments import uses_deepspeed
 from sweet_rl.training.batches import TextCollator
 from sweet_rl.training.dialogues import read_texts
 from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.engines import uses_deepspeed
 from sweet_rl.training.fitting import (
     Rows,
     Say,

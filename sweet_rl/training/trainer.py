@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArguments
 
 from sweet_rl.errors import UsageError
-from sweet_rl.training import checkpoints
+from sweet_rl.training import checkpoints, engines
 from sweet_rl.training.batches import Encoded, length_batches
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
 from sweet_rl.training.metrics import MetricsLog
@@ -192,10 +192,12 @@ class StepTrainer(Trainer):
         for start in range(0, len(batches), world):  # all make the same number of passes, for sharded models
             mine = batches[min(start + rank, len(batches) - 1)]
             batch = self._prepare_inputs(self._collator([(self._held_out[i], 0.0) for i in mine]))
-            with torch.inference_mode(), self.compute_loss_context_manager():
+            # Not inference_mode: FSDP2 would keep its buffers, and cannot train with them.
+            with torch.no_grad(), self.compute_loss_context_manager():
                 losses = self._objective(model, batch)
             used_B = torch.full_like(losses.total_B, start + rank < len(batches), dtype=torch.bool)
             sums = self._summed(losses, used_B) + sums
+        engines.put_away(model)
         model.train(training)
         means = self._means(torch.as_tensor(sums, device=self.args.device))
         metrics = {f"eval_{name}": value for name, value in means.items()}

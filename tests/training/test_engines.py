@@ -1,0 +1,215 @@
+"""Two processes under ZeRO-2, ZeRO-3 and FSDP2 do what one does, each with its piece; and one of them may die."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.cli import load
+from sweet_rl.errors import UsageError
+from tests.training.pairs import dialogue_pairs, write_pairs
+
+ENGINES = {"zero2": {"zero_stage": 2}, "zero3": {"zero_stage": 3}, "fsdp2": {"shard_with": "fsdp2"}}
+RECIPE = {"train_batch_size": 8, "micro_train_batch_size": 3, "learning_rate": 1e-3, "quiet": True}
+LONG = RECIPE | {"eval_fraction": 0.1, "max_epochs": 4, "max_norm": 0.5, "nll_loss_coef": 0.1}  # 20 updates
+SHORT = RECIPE | {"eval_fraction": 0.1, "max_samples": 26, "max_epochs": 2, "save_steps": 2}  # 6 updates
+SHORT |= {"eval_steps": 2}
+LORA = RECIPE | {"eval_fraction": 0.0, "max_samples": 16, "lora_rank": 2, "target_modules": "all-linear"}
+LORA |= {"gradient_checkpointing": True, "learning_rate": 1e-2}
+NUMBERS = ("total_loss", "loss", "chosen_reward", "eval_loss", "grad_norm")
+
+# What a launcher does, but for the imports, which all share. Each rank says what its piece is.
+LAUNCHER = """
+import gc, json, os, signal, socket, sys, traceback
+gc.disable()
+os.environ |= {"DS_ACCELERATOR": "cpu", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+import torch
+torch.compile = lambda function=None, **_: function or (lambda it: it)  # for an optimizer that is not ours
+import deepspeed, peft
+import torch.distributed.checkpoint, torch.distributed.tensor, torch.distributed.fsdp
+import sweet_rl.training.head
+from sweet_rl.cli import load
+from sweet_rl.errors import SweetRLError
+from sweet_rl.training import fitting
+from sweet_rl.training.trainer import StepTrainer
+
+sweet_rl.training.head.CHUNK_LOGITS = 1200  # three tokens at once
+
+
+def measured(trainer, run, kind, save=fitting.save):
+    local = states = 0
+    for parameter in trainer.model.parameters():
+        local += getattr(parameter, "ds_tensor", getattr(parameter, "_local_tensor", parameter)).numel()
+    optimizer = trainer.optimizer.optimizer
+    if trainer.is_deepspeed_enabled:
+        groups = getattr(optimizer, "single_partition_of_fp32_groups", None) or optimizer.fp32_partitioned_groups_flat
+        states = sum(group.numel() for group in groups)
+    else:
+        for state in optimizer.state.values():
+            states += getattr(state["exp_avg"], "_local_tensor", state["exp_avg"]).numel()
+    folder = run.settings.output.save_path
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"piece-{run.processes.rank}.json").write_text(json.dumps([local, states]))
+    save(trainer, run, kind)
+
+
+def dying(trainer, logs, *more, log=StepTrainer.log):
+    if trainer.args.process_index == 1 and trainer.state.global_step == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    log(trainer, logs, *more)
+
+
+def work(job, rank, port):
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_PORT": str(port)}
+    output = open(f"{job['folder']}/output-{rank}.txt", "w")
+    os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
+    fitting.save = measured
+    if job.get("dies"):
+        StepTrainer.log = dying
+    signal.alarm(60)
+    try:
+        load(job["stage"])(job["model"], job["data"], **job["flags"])
+        status = 0
+    except SweetRLError as error:
+        print(f"error: {error}")
+        status = 1
+    except BaseException:
+        traceback.print_exc()
+        status = 3
+    sys.stdout.flush(), sys.stderr.flush()
+    os._exit(status)
+
+
+for job in json.load(sys.stdin):
+    os.makedirs(job["folder"], exist_ok=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    children = []
+    for rank in range(2):
+        child = os.fork()
+        if not child:
+            work(job, rank, port)
+        children.append(child)
+    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    print(json.dumps(ends), flush=True)
+"""
+
+
+def launch(jobs):
+    """Two processes for each job; their ends."""
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    text = json.dumps([{"stage": "train_dpo"} | job for job in jobs])
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER], input=text, capture_output=True, text=True, env=env, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def output(folder):
+    return "\n".join((folder / f"output-{rank}.txt").read_text()[-3000:] for rank in (0, 1))
+
+
+def weights(folder):
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def farthest(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    return write_pairs(tmp_path_factory.mktemp("pairs") / "pairs.jsonl", dialogue_pairs(44))
+
+
+@pytest.fixture(scope="module")
+def runs(steady, tiny, pairs, tmp_path_factory):
+    """Folder of all runs of two processes, which are made at once; and how each of them ended."""
+    pytest.importorskip("deepspeed")
+    pytest.importorskip("peft")
+    root = tmp_path_factory.mktemp("engines")
+    jobs = []
+
+    def run(name, model, **flags):
+        folder = str(root / name)
+        flags |= {"save_path": folder, "reference_cache": "none"}
+        flags["ckpt_path"] = f"{root}/{name.replace('resumed', 'died')}/checkpoints"
+        jobs.append({"model": str(model), "data": str(pairs), "folder": folder, "flags": flags})
+        return jobs[-1]
+
+    for engine, flags in ENGINES.items():
+        run(f"{engine}/long", steady, **LONG, **flags)
+        run(f"{engine}/whole", tiny, **SHORT, **flags)
+        run(f"{engine}/died", tiny, **SHORT, **flags, timeout_s=20)["dies"] = True
+        run(f"{engine}/resumed", tiny, **SHORT, **flags, load_checkpoint=True)
+        run(f"{engine}/lora", steady, **LORA, **flags)
+    ends = launch(jobs)
+    return root, {job["folder"].removeprefix(f"{root}/"): end for job, end in zip(jobs, ends, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def alone(steady, pairs, tmp_path_factory):
+    """The same in this process."""
+    root = tmp_path_factory.mktemp("alone")
+    for name, flags in (("long", LONG), ("lora", LORA)):
+        load("train_dpo")(
+            str(steady), str(pairs), save_path=str(root / name), reference_cache="none", **flags
+        )
+    return root
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_processes_give_the_numbers_and_the_weights_of_one(engine, runs, alone):
+    root, ends = runs
+    folder = root / engine / "long"
+    assert ends[f"{engine}/long"] == [0, 0], output(folder)
+    ours, theirs = lines(folder), lines(alone / "long")
+    assert len(theirs) == 21
+    for mine, other in zip(ours, theirs, strict=True):
+        for name in set(NUMBERS) & set(other):
+            assert mine[name] == pytest.approx(other[name], rel=1e-5, abs=1e-5), (name, mine["step"])
+    assert farthest(weights(folder), weights(alone / "long")) < 1e-5
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_process_has_its_piece(engine, runs):
+    root, _ = runs
+    folder = root / engine / "long"
+    whole = sum(tensor.numel() for tensor in weights(folder).values())
+    for rank in (0, 1):
+        piece, states = json.loads((folder / f"piece-{rank}.json").read_text())
+        assert piece == (whole if engine == "zero2" else pytest.approx(whole / 2, rel=0.01))
+        assert states == pytest.approx(whole / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_process_dies_and_the_resumed_run_gives_the_weights_of_an_uninterrupted_one(engine, runs):
+    root, ends = runs
+    assert ends[f"{engine}/whole"] == [0, 0], output(root / engine / "whole")
+    assert ends[f"{engine}/died"] == [1, -9], output(root / engine / "died")
+    assert "error: Process 0 of 2 cannot reach the others" in output(root / engine / "died")
+    assert ends[f"{engine}/resumed"] == [0, 0], output(root / engine / "resumed")
+    assert f"going on from {root}/{engine}/died/checkpoints/checkpoint-2" in output(root / engine / "resumed")
+    assert farthest(weights(root / engine / "resumed"), weights(root / engine / "whole")) == 0
+    resumed, whole = lines(root / engine / "resumed"), lines(root / engine / "whole")
+    assert resumed == whole
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_adapter_is_merged(engine, runs, alone):
+    root, ends = runs
+    folder = root / engine / "lora"
+    assert ends[f"{engine}/lora"] == [0, 0], output(folder)
+    assert farthest(weights(folder), weights(alone / "lora")) < 1e-5
