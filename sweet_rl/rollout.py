@@ -7,10 +7,10 @@ the next episode.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import EpisodeError
 from sweet_rl.types import (
@@ -87,25 +87,15 @@ async def rollout(
         SweetRLError: what only a person can mend (a dead server, a full disk). What is in flight is
             dropped; episodes that had finished were handed over before.
     """
-    if concurrency < 1:
-        raise ValueError(f"concurrency must be at least 1, got {concurrency}")
     stats = stats if stats is not None else RolloutStats()
-    waiting = iter(episodes)
 
-    async def worker() -> None:
-        for episode in waiting:
-            trajectory = await play(episode, make_env(), policy, provenance or {}, stats, on_progress)
-            await on_finished(trajectory)
-            stats.episodes += 1
-            on_progress()
+    async def play_on(episode: Episode) -> None:
+        trajectory = await play(episode, make_env(), policy, provenance or {}, stats, on_progress)
+        await on_finished(trajectory)
+        stats.episodes += 1
+        on_progress()
 
-    workers = [asyncio.create_task(worker()) for _ in range(concurrency)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for task in workers:
-            task.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await for_each(episodes, play_on, at_once=concurrency)
     return stats
 
 

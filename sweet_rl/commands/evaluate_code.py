@@ -18,6 +18,9 @@ def evaluate_code(
     memory_mb: int = 512,
     workers: int | None = None,
     unsafe_no_sandbox: bool = False,
+    fan_out: str = "local",
+    ray_address: str = "auto",
+    ray_workers: int | None = None,
     quiet: bool = False,
 ) -> None:
     """Grade Backend trajectories by their hidden tests; print the table; write preference pairs.
@@ -39,8 +42,11 @@ def evaluate_code(
         report_path: JSON file for the numbers; default saved_path with .report.json in place of .jsonl.
         timeout_s: seconds of computing that one test may take.
         memory_mb: memory that one answer may take.
-        workers: processes that grade; default one for each core.
+        workers: processes that grade, in each sandbox; default one for each core.
         unsafe_no_sandbox: run the answers without protection where the kernel offers too little of it.
+        fan_out: local (this machine), or ray: a sandbox on each machine of a Ray cluster.
+        ray_address: auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this run), or HOST:PORT of its head.
+        ray_workers: sandboxes; default one on each machine.
         quiet: no progress bar.
     """
     if grading not in {"fixed", "published"}:
@@ -51,14 +57,13 @@ def evaluate_code(
         raise UsageError("--timeout_s, --memory_mb and --workers must be positive.")
 
     from sweet_rl.commands import evaluation
-    from sweet_rl.grading.sandbox import Sandbox
+    from sweet_rl.commands.fan_out import SandboxFlags, cluster_of, grader_of
 
-    with Sandbox(
-        workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, unsafe_no_sandbox=unsafe_no_sandbox
-    ) as sandbox:
+    cluster = cluster_of(fan_out, ray_address, ray_workers)
+    with grader_of(cluster, SandboxFlags(workers, timeout_s, memory_mb, unsafe_no_sandbox)) as grader:
         evaluation.run(
             saved_path,
-            sandbox,
+            grader,
             k=k,
             grading=grading,
             reevaluate=reevaluate,

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.commands.running import progress
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import CodeGrader, Grades, constant_floor
 from sweet_rl.grading.report import Report, summarise
-from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
@@ -24,7 +24,7 @@ SAVE_EVERY_S = 60.0
 
 def run(
     saved_path: str,
-    sandbox: Sandbox,
+    grader: CodeGrader | RayGrader,
     *,
     k: int,
     grading: str,
@@ -37,7 +37,7 @@ def run(
 
     Args:
         saved_path: the trajectory file; its rows keep every field they have.
-        sandbox: where answers run.
+        grader: of this machine or of a cluster.
         k: repeats of each task.
         grading: which grade becomes the reward.
         reevaluate: also rows that have a reward.
@@ -55,10 +55,9 @@ def run(
         if not trajectories:
             raise UsageError(f"{saved_path!r} holds no trajectories.")
         groups = group_by_task(trajectories, k, path=saved_path)
-        grader = CodeGrader(sandbox)
         _grade(saved_path, rows, trajectories, grader, grading=grading, reevaluate=reevaluate, quiet=quiet)
     rewards = [float(row["reward"]) for row in rows]
-    report = _report(rows, trajectories, groups, grader, k=k, protection=sandbox.protection)
+    report = _report(rows, trajectories, groups, grader, k=k, protection=grader.protection)
     print(report.to_text(saved_path))
     target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
     content = {"saved_path": saved_path, "grading": grading} | report.to_json()
@@ -71,7 +70,7 @@ def _grade(
     saved_path: str,
     rows: list[dict[str, Json]],
     trajectories: Sequence[Trajectory],
-    grader: CodeGrader,
+    grader: CodeGrader | RayGrader,
     *,
     grading: str,
     reevaluate: bool,
@@ -122,7 +121,7 @@ def _report(
     rows: Sequence[Mapping[str, Json]],
     trajectories: Sequence[Trajectory],
     groups: Sequence[Sequence[int]],
-    grader: CodeGrader,
+    grader: CodeGrader | RayGrader,
     *,
     k: int,
     protection: str,

@@ -31,6 +31,10 @@ def rank_best_of_n(
     vllm_args: str = "",
     request_timeout_s: float = 600.0,
     request_attempts: int = 4,
+    fan_out: str = "local",
+    ray_address: str = "auto",
+    ray_workers: int | None = None,
+    ray_gpus_per_worker: float | None = None,
     compat: str = "fixed",
     quiet: bool = False,
 ) -> None:
@@ -66,6 +70,10 @@ def rank_best_of_n(
         vllm_args: for vllm: further arguments of its server, in one string.
         request_timeout_s: seconds that one request may take.
         request_attempts: how often a request is tried when it fails in a way that can pass.
+        fan_out: local (this process), or ray: copies of the models on the machines of a Ray cluster.
+        ray_address: auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this run), or HOST:PORT of its head.
+        ray_workers: copies; default as many as the GPUs allow, without GPUs one on each machine.
+        ray_gpus_per_worker: GPUs of one copy, also a fraction; default 1 where the cluster has any.
         compat: fixed, or published: the header of the turn is scored, the end token is not.
         quiet: no progress bar.
     """
@@ -93,7 +101,10 @@ def rank_best_of_n(
         raise UsageError("--engine openai needs --base_url, for example http://127.0.0.1:8001/v1.")
 
     from sweet_rl.commands import ranking
+    from sweet_rl.commands.fan_out import cluster_of
     from sweet_rl.commands.scorers import ScorerFlags
+
+    cluster = cluster_of(fan_out, ray_address, ray_workers, ray_gpus_per_worker)
 
     ranking.run(
         ranking.RankingFlags(
@@ -111,6 +122,7 @@ def rank_best_of_n(
             overwrite=overwrite,
             force_continue=force_continue,
             quiet=quiet,
+            cluster=cluster,
         ),
         ScorerFlags(
             engine=engine,

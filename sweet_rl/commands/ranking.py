@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.running import progress, run_until_stopped
-from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorer_of
+from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
 from sweet_rl.commands.tokenizers import encoding_of
 from sweet_rl.commands.turn_rows import done_keys, finish
+from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.ranking import (
@@ -49,6 +51,7 @@ class RankingFlags:
     overwrite: bool
     force_continue: bool
     quiet: bool
+    cluster: Cluster | None
 
     def settings(self) -> dict[str, Json]:
         """What decides about a score: a file may be continued only with the same."""
@@ -93,8 +96,9 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
         todo = [row for row in rows if row.key not in done]
         unscored = Unscored()
         if todo:
-            work = _rank(flags, scorer_flags, todo, journal, unscored, len(done))
-            run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
+            with _workers(flags, scorer_flags) as workers:
+                work = _rank(flags, scorer_flags, todo, journal, unscored, len(done), workers)
+                run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
         finish(flags.output_path, [row.key for row in rows])
     print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
     unscored.say()
@@ -115,6 +119,14 @@ class Unscored:
             print(f"{self.too_long} candidates have no score: with their context they are too long.")
 
 
+def _workers(flags: RankingFlags, scorer_flags: ScorerFlags) -> AbstractContextManager[Workers | None]:
+    if flags.cluster is None:
+        return nullcontext()
+    from sweet_rl.commands.fan_out import scoring_workers
+
+    return scoring_workers(flags.cluster, flags.model_id, flags.reference_model, scorer_flags)
+
+
 async def _rank(
     flags: RankingFlags,
     scorer_flags: ScorerFlags,
@@ -122,25 +134,32 @@ async def _rank(
     journal: Journal,
     unscored: Unscored,
     done: int,
+    workers: Workers | None,
 ) -> None:
     async with AsyncExitStack() as stack:
-        critic = Model(
-            await stack.enter_async_context(scorer_of(flags.model_id, scorer_flags)),
-            encoding_of(flags.tokenizer or flags.model_id, needs_header=flags.published),
-        )
-        reference: Model | None = None
-        if flags.reference_model is not None and not critic.scorer.has_value_head:
-            reference = Model(
-                await stack.enter_async_context(scorer_of(flags.reference_model, scorer_flags)),
-                encoding_of(flags.reference_model, needs_header=False),
-            )
+        if workers is None:
+            models = scorers_of(flags.model_id, flags.reference_model, scorer_flags)
+            scorers = await stack.enter_async_context(models)
+        else:
+            from sweet_rl.commands.fan_out import ray_scorers
+
+            scorers = await ray_scorers(workers)
+        encoding = encoding_of(flags.tokenizer or flags.model_id, needs_header=flags.published)
+        critic, reference = Model(scorers[0], encoding), None
+        if flags.reference_model is not None and len(scorers) > 1:
+            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
         _say_what_is_tokenised_again(todo, critic.encoding, published=flags.published)
         bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
-        for start in range(0, len(todo), flags.save_steps):
-            rows = todo[start : start + flags.save_steps]
+
+        async def rank(rows: Sequence[Candidates]) -> None:
             scores = await score_rows(rows, critic, reference, flags, unscored)
             journal.append([_ranked(row, s, flags) for row, s in zip(rows, scores, strict=True)])
             bar.update(len(rows))
+
+        count = 1 if workers is None else workers.count
+        size = min(flags.save_steps, -(-len(todo) // count))
+        windows = (todo[start : start + size] for start in range(0, len(todo), size))
+        await for_each(windows, rank, at_once=count if count == 1 else 2 * count)
 
 
 async def score_rows(

@@ -34,6 +34,10 @@ def sample_best_of_n(
     request_timeout_s: float = 600.0,
     request_attempts: int = 4,
     seed: int = 0,
+    fan_out: str = "local",
+    ray_address: str = "auto",
+    ray_workers: int | None = None,
+    ray_gpus_per_worker: float | None = None,
     compat: str = "fixed",
     quiet: bool = False,
 ) -> None:
@@ -73,6 +77,10 @@ def sample_best_of_n(
         request_timeout_s: seconds that one request may take.
         request_attempts: how often a request is tried when it fails in a way that can pass.
         seed: every turn's seed is derived from it and from the turn's identity.
+        fan_out: local (this process), or ray: copies of the model on the machines of a Ray cluster.
+        ray_address: auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this run), or HOST:PORT of its head.
+        ray_workers: copies; default as many as the GPUs allow, without GPUs one on each machine.
+        ray_gpus_per_worker: GPUs of one copy, also a fraction; default 1 where the cluster has any.
         compat: fixed, or published: a fraction of less than one trajectory is an error.
         quiet: no progress bar.
     """
@@ -87,7 +95,10 @@ def sample_best_of_n(
         raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
 
     from sweet_rl.commands import sampling
+    from sweet_rl.commands.fan_out import cluster_of
     from sweet_rl.commands.parts import AgentFlags
+
+    cluster = cluster_of(fan_out, ray_address, ray_workers, ray_gpus_per_worker)
 
     sampling.run(
         sampling.SamplingFlags(
@@ -102,6 +113,7 @@ def sample_best_of_n(
             force_continue=force_continue,
             published=compat == "published",
             quiet=quiet,
+            cluster=cluster,
         ),
         AgentFlags(
             engine=agent,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.parts import AgentFlags, make_policy
 from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.commands.turn_rows import done_keys, finish
@@ -34,6 +36,7 @@ class SamplingFlags:
     force_continue: bool
     published: bool
     quiet: bool
+    cluster: Cluster | None
 
 
 class TokenizerFacts(NamedTuple):
@@ -79,13 +82,22 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         todo = [turn for turn in turns if turn.key not in done]
         failures: Counter[str] = Counter()
         if todo:
-            work = _sample(flags, agent, todo, journal, settings, failures, len(done))
-            run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
+            with _workers(flags, agent) as workers:
+                work = _sample(flags, agent, todo, journal, settings, failures, len(done), workers)
+                run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
         finish(flags.output_path, [turn.key for turn in turns])
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
         print(f"Turns without candidates, each with its `error`: {kinds}.")
+
+
+def _workers(flags: SamplingFlags, agent: AgentFlags) -> AbstractContextManager[Workers | None]:
+    if flags.cluster is None:
+        return nullcontext()
+    from sweet_rl.commands.fan_out import sampling_workers
+
+    return sampling_workers(flags.cluster, agent, flags.concurrency)
 
 
 async def _sample(
@@ -96,12 +108,19 @@ async def _sample(
     settings: dict[str, Json],
     failures: Counter[str],
     done: int,
+    workers: Workers | None,
 ) -> None:
     bar = progress(len(todo) + done, done, unit="turn", quiet=flags.quiet)
     policy: Policy | None = None
     try:
         facts = tokenizer_facts(agent)
-        policy = await make_policy(agent, [], concurrency=flags.concurrency)
+        if workers is None:
+            policy = await make_policy(agent, [], concurrency=flags.concurrency)
+            sampler = cast(Sampler, policy)
+        else:
+            from sweet_rl.commands.fan_out import RaySampler
+
+            sampler = RaySampler(workers)
 
         async def on_sampled(
             turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None
@@ -120,7 +139,7 @@ async def _sample(
 
         await sample_turns(
             todo,
-            cast(Sampler, policy),
+            sampler,
             on_sampled,
             n=flags.best_of_n,
             seed=agent.seed,

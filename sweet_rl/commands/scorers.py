@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,3 +102,19 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
             yield scorer
         finally:
             await scorer.close()
+
+
+@asynccontextmanager
+async def scorers_of(
+    critic: str, reference: str | None, flags: ScorerFlags
+) -> AsyncIterator[list[LoadedScorer]]:
+    """The critic and, where one is asked for and the critic has no head of its own, the reference.
+
+    Raises:
+        UsageError, ServiceError: as `scorer_of`.
+    """
+    async with AsyncExitStack() as stack:
+        scorers = [await stack.enter_async_context(scorer_of(critic, flags))]
+        if reference is not None and not scorers[0].has_value_head:
+            scorers.append(await stack.enter_async_context(scorer_of(reference, flags)))
+        yield scorers

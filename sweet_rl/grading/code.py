@@ -56,6 +56,11 @@ class CodeGrader:
         self._grading = grading
         self._references: dict[_Key, list[ReferenceValue]] = {}
 
+    @property
+    def protection(self) -> str:
+        """What answers run under, for people."""
+        return self._sandbox.protection
+
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:
         """One score for each trajectory, in order."""
         for grades in self._grade(trajectories, {self._grading}):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import EpisodeError
 from sweet_rl.preferences.offline_turns import OfflineTurn
@@ -46,23 +46,16 @@ async def sample_turns(
     for turn in sorted(turns, key=lambda turn: len(turn.prompt), reverse=True):
         job_seed = seed if greedy else derive_seed(seed, *turn.key)
         jobs.setdefault((turn.prompt, job_seed), []).append(turn)
-    waiting = iter(jobs.items())
 
-    async def work() -> None:
-        for (prompt, job_seed), members in waiting:
-            failure: Failure | None = None
-            completions: list[Completion] = []
-            try:
-                (completions,) = await sampler.sample([prompt], 1 if greedy else n, seeds=[job_seed])
-            except EpisodeError as error:
-                failure = error.failure
-            for turn in members:
-                await on_sampled(turn, completions * (n if greedy else 1), failure)
+    async def sample(job: tuple[tuple[str, int], list[OfflineTurn]]) -> None:
+        (prompt, job_seed), members = job
+        failure: Failure | None = None
+        completions: list[Completion] = []
+        try:
+            (completions,) = await sampler.sample([prompt], 1 if greedy else n, seeds=[job_seed])
+        except EpisodeError as error:
+            failure = error.failure
+        for turn in members:
+            await on_sampled(turn, completions * (n if greedy else 1), failure)
 
-    workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(jobs)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:  # when one has failed, nobody waits for the others
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await for_each(jobs.items(), sample, at_once=min(concurrency, len(jobs) or 1))

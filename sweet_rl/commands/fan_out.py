@@ -1,0 +1,276 @@
+"""Stages over a cluster: the flags that ask for it, and what of each stage runs over there.
+
+Each stage has a part, which every worker builds once and which does what the stage would do in this process,
+and a stand-in on this side with the contract that the stage speaks: `Sampler`, `Scorer`, or that of
+`CodeGrader`. Files, progress and order stay on this side. A further stage adds a part and a stand-in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from sweet_rl.cluster import Cluster, Workers, open_workers
+from sweet_rl.commands.parts import AgentFlags, make_policy
+from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
+from sweet_rl.contracts import Sampler
+from sweet_rl.errors import UsageError
+from sweet_rl.grading.code import CodeGrader, Grades, ReferenceValue
+from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.types import Completion, Task, Trajectory
+
+_ANSWERS = 64
+"""Answers that a worker grades together, at most: enough to keep its sandbox busy, few to do again."""
+
+
+def cluster_of(
+    fan_out: str, address: str, workers: int | None, gpus_per_worker: float | None = None
+) -> Cluster | None:
+    """The cluster that the flags ask for; None for this process.
+
+    Raises:
+        UsageError: flags that mean nothing.
+    """
+    if fan_out not in {"local", "ray"}:
+        raise UsageError(f"--fan_out must be local or ray, got {fan_out!r}.")
+    if address not in {"auto", "local"} and not address.rpartition(":")[2].isdigit():
+        raise UsageError(
+            f"--ray_address must be auto, local or HOST:PORT (10.0.0.1:6379, for example), got {address!r}."
+        )
+    if workers is not None and workers < 1:
+        raise UsageError(f"--ray_workers must be at least 1, got {workers}.")
+    if gpus_per_worker is not None and gpus_per_worker < 0:
+        raise UsageError(f"--ray_gpus_per_worker must not be negative, got {gpus_per_worker}.")
+    return Cluster(address, workers, gpus_per_worker) if fan_out == "ray" else None
+
+
+def _refuse_servers(engine: str, flag: str) -> None:
+    """A server that somebody runs is not ours to multiply.
+
+    Raises:
+        UsageError: the model runs there.
+    """
+    if engine == "openai":
+        raise UsageError(
+            f"--fan_out ray runs copies of a model on the cluster's machines, and {flag} openai runs none. "
+            "Leave one of them out; several base URLs spread the requests over several servers."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingPart:
+    """A policy in a worker."""
+
+    policy: Any
+    facts: None = None
+
+    async def sample(
+        self, prompts: Sequence[str], n: int, seeds: Sequence[int] | None
+    ) -> list[list[Completion]]:
+        """See `sweet_rl.contracts.Sampler`."""
+        return await cast(Sampler, self.policy).sample(prompts, n, seeds=seeds)
+
+
+async def _sampling_part(agent: AgentFlags, concurrency: int) -> SamplingPart:
+    return SamplingPart(await make_policy(agent, [], concurrency=concurrency))
+
+
+@dataclass(frozen=True, slots=True)
+class RaySampler:
+    """A `Sampler` whose prompts are completed by whichever worker has the least to do."""
+
+    workers: Workers
+
+    async def sample(
+        self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
+    ) -> list[list[Completion]]:
+        """See `sweet_rl.contracts.Sampler`."""
+        found: list[list[Completion]] = await self.workers.ask("sample", prompts, n, seeds)
+        return found
+
+
+def sampling_workers(
+    cluster: Cluster, agent: AgentFlags, concurrency: int
+) -> AbstractContextManager[Workers]:
+    """Workers with a policy each, and `concurrency` prompts in flight over all of them."""
+    _refuse_servers(agent.resolved_engine(), "--agent")
+    tokenizer = _anywhere(agent.tokenizer) if agent.tokenizer else None
+    agent = replace(agent, model=_anywhere(agent.model), tokenizer=tokenizer)
+    return open_workers(
+        cluster,
+        partial(_sampling_part, agent, concurrency),
+        at_once=concurrency,
+        use_gpus=True,
+        say=_say,
+    )
+
+
+class ScoringPart:
+    """The critic, and perhaps the reference, in a worker."""
+
+    def __init__(self, scorers: Sequence[LoadedScorer], opened: AsyncExitStack) -> None:
+        self._scorers = scorers
+        self._opened = opened  # lives as long as the worker
+        self.facts = [(scorer.has_value_head, scorer.context_length) for scorer in scorers]
+
+    async def score(
+        self,
+        place: int,
+        contexts: Sequence[Sequence[int]],
+        candidates: Sequence[Sequence[Sequence[int]]],
+    ) -> list[list[list[float]]]:
+        """Under the model at `place`; see `sweet_rl.preferences.ranking.Scorer`."""
+        return await self._scorers[place].score(contexts, candidates)
+
+
+async def _scoring_part(critic: str, reference: str | None, flags: ScorerFlags) -> ScoringPart:
+    opened = AsyncExitStack()
+    return ScoringPart(await opened.enter_async_context(scorers_of(critic, reference, flags)), opened)
+
+
+@dataclass(slots=True)
+class RayScorer:
+    """A `LoadedScorer`; `place` is the model's among those of the part."""
+
+    workers: Workers
+    place: int
+    has_value_head: bool
+    context_length: int | None
+
+    async def score(
+        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
+    ) -> list[list[list[float]]]:
+        """See `sweet_rl.preferences.ranking.Scorer`; all of it is scored by one worker."""
+        found: list[list[list[float]]] = await self.workers.ask("score", self.place, contexts, candidates)
+        return found
+
+
+async def ray_scorers(workers: Workers) -> list[LoadedScorer]:
+    """The models of the workers, as this side sees them."""
+    facts = (await workers.facts())[0]
+    return [RayScorer(workers, place, *known) for place, known in enumerate(facts)]
+
+
+def scoring_workers(
+    cluster: Cluster, critic: str, reference: str | None, flags: ScorerFlags
+) -> AbstractContextManager[Workers]:
+    """Workers with both models each, that score one window of rows at a time."""
+    _refuse_servers(flags.engine, "--engine")
+    reference = _anywhere(reference) if reference else None
+    build = partial(_scoring_part, _anywhere(critic), reference, flags)
+    return open_workers(cluster, build, use_gpus=True, say=_say)
+
+
+class SandboxFlags(NamedTuple):
+    """The sandbox of one machine; see the flags of `evaluate_code`."""
+
+    workers: int | None
+    timeout_s: float
+    memory_mb: int
+    unsafe_no_sandbox: bool
+
+    def open(self) -> Sandbox:
+        """Start it."""
+        return Sandbox(**self._asdict())
+
+
+class GradingPart:
+    """A sandbox in a worker. One call at a time."""
+
+    def __init__(self, flags: SandboxFlags) -> None:
+        self._grader = CodeGrader(flags.open())
+        self.facts = self._grader.protection
+
+    async def grade(self, trajectories: Sequence[Trajectory]) -> list[Grades]:
+        """See `CodeGrader.grade_both`."""
+        return await asyncio.to_thread(lambda: list(self._grader.grade_both(trajectories)))
+
+    async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, list[ReferenceValue]]:
+        """See `CodeGrader.reference_outputs`."""
+        return await asyncio.to_thread(self._grader.reference_outputs, tasks)
+
+
+async def _grading_part(flags: SandboxFlags) -> GradingPart:
+    return GradingPart(flags)
+
+
+class RayGrader:
+    """Grades as `CodeGrader` does, in the sandboxes of the workers."""
+
+    def __init__(self, workers: Workers, runner: asyncio.Runner) -> None:
+        self._workers = workers
+        self._runner = runner
+
+    @property
+    def protection(self) -> str:
+        """The layers that are active, for people; of machines that differ, all that there are."""
+        return " / ".join(sorted(set(self._runner.run(self._workers.facts()))))
+
+    def grade_both(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
+        """Both scores for each trajectory, in order."""
+        # an answer and its tests are all that is graded; dialogues are long
+        bare = [replace(one, dialogue_history=(), provenance={}, extra={}) for one in trajectories]
+        for grades in self._in_order("grade", bare):
+            yield from grades
+
+    def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
+        """What the reference functions give for their tests, by `task_id`."""
+        outputs: dict[str, list[ReferenceValue]] = {}
+        for found in self._in_order("reference_outputs", list(tasks)):
+            outputs |= found
+        return outputs
+
+    def _in_order(self, method: str, items: Sequence[Any]) -> Iterator[Any]:
+        """Ask for pieces, a few more at once than there are workers; yield the answers in order.
+
+        The event loop runs while we wait; between two answers the workers go on all the same.
+        """
+        count = self._workers.count
+        size = max(1, min(_ANSWERS, -(-len(items) // (2 * count))))
+        begun: deque[asyncio.Task[Any]] = deque()
+        loop = self._runner.get_loop()
+        for start in range(0, len(items), size):
+            task = loop.create_task(self._workers.ask(method, items[start : start + size]))
+            task.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # several may fail alike
+            begun.append(task)
+            if len(begun) > 2 * count:
+                yield self._runner.run(_result(begun.popleft()))
+        while begun:
+            yield self._runner.run(_result(begun.popleft()))
+
+
+async def _result(task: asyncio.Task[Any]) -> Any:
+    return await task
+
+
+@contextmanager
+def grader_of(cluster: Cluster | None, flags: SandboxFlags) -> Iterator[CodeGrader | RayGrader]:
+    """A grader of this machine or of the cluster, ended on leaving."""
+    if cluster is None:
+        with flags.open() as sandbox:
+            yield CodeGrader(sandbox)
+        return
+    build = partial(_grading_part, flags)
+    with (
+        open_workers(cluster, build, use_gpus=False, say=_say) as workers,
+        asyncio.Runner() as runner,
+    ):
+        yield RayGrader(workers, runner)
+
+
+def _anywhere(model: str) -> str:
+    """A folder by its full path: a worker stands in another one, on a disk that is shared."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else model
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)

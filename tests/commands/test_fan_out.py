@@ -1,0 +1,262 @@
+"""Stages on a real Ray cluster of this machine: the files of a local run, whoever dies on the way."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweet_rl.cluster import Cluster, open_workers
+from sweet_rl.commands.evaluate_code import evaluate_code
+from sweet_rl.commands.rank_best_of_n import rank_best_of_n
+from sweet_rl.commands.sample_best_of_n import sample_best_of_n
+from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
+from sweet_rl.records import replace_rows
+from sweet_rl.types import Failure, StopReason
+from tests.commands.test_evaluate_code import make_row
+from tests.commands.test_step_stages import rows_of, trajectories
+from tests.tiny_models import save_tiny_llama
+
+RAY = importlib.util.find_spec("ray")  # not imported: it reads the environment then, and we set a token there
+
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all of them
+
+
+@pytest.fixture(scope="module")
+def address():
+    """A cluster that answers to nobody who lacks its token; its head's processes end with it."""
+    if not RAY:
+        pytest.skip("needs Ray: pip install 'sweet_rl[ray]'")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        ray = str(Path(sys.executable).with_name("ray"))
+        flags = ["--port=0", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--block"]
+        command = [ray, "start", "--head", *flags]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as head:
+            try:
+                said = []
+                for line in head.stdout:
+                    said.append(line)
+                    if found := re.search(r"--address='([\d.]+:\d+)'", line):
+                        break
+                else:
+                    pytest.fail("".join(said))
+                yield found[1]
+            finally:
+                head.terminate()
+
+
+@pytest.fixture
+def ray_flags(address):
+    return {"fan_out": "ray", "ray_address": address, "ray_workers": 2, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    names = enumerate(("policy", "critic"))
+    return {name: str(save_tiny_llama(folder / name, seed=seed)) for seed, name in names}
+
+
+def workers_up():
+    """The processes of our actors, by age."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.name().startswith("ray::_Host"):
+                found.append((process.create_time(), process.pid))
+        except psutil.Error:
+            continue
+    return [pid for _, pid in sorted(found)]
+
+
+class Killer(threading.Thread):
+    """Kills one worker as soon as both are up and `now` says so."""
+
+    def __init__(self, now):
+        super().__init__(daemon=True)
+        self.now, self.killed = now, None
+        self.start()
+
+    def run(self):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if self.now() and len(pids := workers_up()) == 2:
+                os.kill(pids[0], signal.SIGKILL)
+                self.killed = pids[0]
+                return
+            time.sleep(0.005)
+
+
+def lines_in(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_sampling_goes_on_when_a_worker_is_killed(models, ray_flags, tmp_path, capsys):
+    replace_rows(tmp_path / "in.jsonl", trajectories(30))
+    flags = {"best_of_n": 4, "max_tokens": 24, "batch_size": 4, "quiet": True}
+    whole, output = tmp_path / "local.jsonl", tmp_path / "ray.jsonl"
+    sample_best_of_n(tmp_path / "in.jsonl", whole, models["policy"], **flags)
+    begun = whole.read_bytes().splitlines(keepends=True)[
+        7:9
+    ]  # by a local run, which was stopped while it wrote
+    output.write_bytes(b"".join(begun) + begun[0][:50])
+    killer = Killer(lambda: lines_in(output) > 4)
+    sample_best_of_n(tmp_path / "in.jsonl", output, models["policy"], to_continue=True, **flags | ray_flags)
+    assert f"The Ray worker {killer.killed} on " in capsys.readouterr().err
+    for ours, local in zip(rows_of(output), rows_of(whole), strict=True):
+        for name in ("additional_reference_logprobs", "additional_reference_logprobs_sum"):
+            assert ours.pop(name) == pytest.approx(local.pop(name), abs=1e-4)  # the batches were other ones
+        assert ours == local
+
+
+def test_ranking_goes_on_when_a_worker_is_killed(models, ray_flags, tmp_path, capsys):
+    replace_rows(tmp_path / "in.jsonl", trajectories(20))
+    sampled, whole, output = (tmp_path / name for name in ("sampled.jsonl", "local.jsonl", "ray.jsonl"))
+    sample_best_of_n(tmp_path / "in.jsonl", sampled, models["policy"], best_of_n=4, max_tokens=8, quiet=True)
+    flags = {"save_steps": 1, "reference_model": models["policy"], "advantage": "paper", "quiet": True}
+    rank_best_of_n(sampled, whole, models["critic"], **flags)
+    killer = Killer(lambda: lines_in(output) > 2)
+    rank_best_of_n(sampled, output, models["critic"], **flags | ray_flags)
+    assert f"The Ray worker {killer.killed} on " in capsys.readouterr().err
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_grading_goes_on_when_a_worker_is_killed(ray_flags, tmp_path, capsys):
+    answers = [
+        f"import time\ndef f(x):\n    time.sleep(0.02)\n    return x * {factor}" for factor in (2, 3, 1)
+    ]
+    rows = [make_row(answers[i % 3], task=f"t{i}", expressions=("f(0)", "f(1)", "f(2)")) for i in range(60)]
+    local, ray = tmp_path / "local", tmp_path / "ray"
+    for folder in (local, ray):
+        folder.mkdir()
+        replace_rows(folder / "runs.jsonl", rows)
+    flags = {"workers": 1, "quiet": True}
+    evaluate_code(str(local / "runs.jsonl"), **flags)
+    expected = capsys.readouterr().out.replace(str(local), str(ray)).splitlines()
+    started = []
+
+    def both_grade():
+        started.append(len(workers_up()) == 2)
+        return sum(started) > 60  # a third of a second: in the first pieces
+
+    killer = Killer(both_grade)
+    evaluate_code(str(ray / "runs.jsonl"), **flags | ray_flags)
+    said = capsys.readouterr()
+    assert f"The Ray worker {killer.killed} on " in said.err
+    assert [line for line in said.out.splitlines() if "(raylet)" not in line] == expected
+    assert (ray / "runs.jsonl").read_bytes() == (local / "runs.jsonl").read_bytes()
+    reports = [json.loads((folder / "runs.report.json").read_text()) for folder in (local, ray)]
+    assert reports[0] | {"saved_path": ""} == reports[1] | {"saved_path": ""}
+
+
+def test_ctrl_c_says_how_to_go_on(models, ray_flags, tmp_path, capsys):
+    replace_rows(tmp_path / "in.jsonl", trajectories(60))
+    output = tmp_path / "out.jsonl"
+
+    def interrupt():
+        while not lines_in(output):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        sample_best_of_n(
+            tmp_path / "in.jsonl", output, models["policy"], max_tokens=30, batch_size=2, **ray_flags
+        )
+    assert f"{len(rows_of(output))} of 120 rows are in {output}; the same command" in capsys.readouterr().err
+
+
+@dataclass
+class Odd:
+    """A part that does what it is told."""
+
+    facts: str = "odd"
+
+    async def fail(self, error):
+        raise error
+
+    async def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def add(self, a, b):
+        return a + b
+
+
+async def build(error=None):
+    if error:
+        raise error
+    return Odd()
+
+
+def ask(address, method, *arguments, error=None):
+    said = []
+    with open_workers(Cluster(address, 1), partial(build, error), use_gpus=False, say=said.append) as workers:
+        return asyncio.run(workers.ask(method, *arguments)), said
+
+
+def test_what_a_part_raises_arrives_as_it_is(address):
+    assert ask(address, "add", 1, 2) == (3, [])
+    failure = Failure("context_full", "the prompt has 9 tokens")
+    with pytest.raises(EpisodeError) as caught:
+        ask(address, "fail", EpisodeError(StopReason.CONTEXT_FULL, failure))
+    assert (caught.value.failure, str(caught.value)[:12]) == (failure, "context_full")
+    with pytest.raises(DataError, match=r"^in.jsonl, line 3: field 'input'"):
+        ask(address, "fail", DataError("is wrong", path="in.jsonl", line=3, field="input"))
+    with pytest.raises(ZeroDivisionError, match="in fail"):  # a bug: where it was raised over there
+        ask(address, "fail", ZeroDivisionError("oh"))
+    with pytest.raises(UsageError, match=r"^A Ray worker on \S+ could not start: No model"):
+        ask(address, "add", 1, 2, error=UsageError("No model."))
+
+
+def test_work_that_kills_every_worker_is_given_up(address):
+    with pytest.raises(ServiceError, match="3 Ray workers died over one and the same piece of work"):
+        ask(address, "die")
+
+
+def test_more_than_the_cluster_has_is_refused(address):
+    with (
+        pytest.raises(UsageError, match=r"--ray_gpus_per_worker is 0.5, but the cluster has 0 GPUs"),
+        open_workers(Cluster(address, 1, 0.5), build, use_gpus=True, say=print),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"fan_out": "spark"}, "--fan_out must be local or ray"),
+        ({"ray_address": "head"}, "--ray_address must be auto, local or HOST:PORT"),
+        ({"ray_workers": 0}, "--ray_workers must be at least 1"),
+        ({"ray_gpus_per_worker": -1.0}, "--ray_gpus_per_worker must not be negative"),
+        ({"agent": "openai", "agent_base_url": "http://127.0.0.1:1/v1"}, "openai runs none"),
+    ],
+)
+def test_wrong_flags_are_named(flags, message, tmp_path):
+    replace_rows(tmp_path / "in.jsonl", trajectories(1))
+    with pytest.raises(UsageError, match=message):
+        sample_best_of_n(tmp_path / "in.jsonl", tmp_path / "out.jsonl", "m", **{"fan_out": "ray"} | flags)
+
+
+@pytest.mark.skipif(not RAY, reason="needs Ray: pip install 'sweet_rl[ray]'")
+def test_no_cluster_and_no_ray_are_named(monkeypatch):
+    with pytest.raises(
+        ServiceError, match=r"127.0.0.1:1\) cannot be reached: .*Start one with `ray start --head`"
+    ):
+        ask("127.0.0.1:1", "add", 1, 2)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'sweet_rl\[ray\]'"):
+        ask("auto", "add", 1, 2)
