@@ -42,7 +42,7 @@ class Phase:
 
 
 PHASES = (
-    Phase("drills", curriculum.drills, 400, 32, 3e-3, all_tokens=False),
+    Phase("drills", curriculum.drills, 500, 32, 3e-3, all_tokens=False),
     Phase("reading", curriculum.reading, 300, 64, 2e-3, all_tokens=True),
     Phase("teaching", curriculum.teaching, 150, 64, 1.5e-3, all_tokens=False),
 )

@@ -1,7 +1,7 @@
 """The teacher of the embedded agent: plays the worlds of `extras` by asking at random, with noise.
 
 It knows the game (one extra a question, two to find, then answer), not which extras are usual, and it makes
-four mistakes now and then. An agent that imitates it starts where SWEET-RL starts: able to play, wasteful.
+three mistakes now and then. An agent that imitates it starts where SWEET-RL starts: able to play, wasteful.
 """
 
 from __future__ import annotations
@@ -19,17 +19,14 @@ _NAMED = re.compile(r"^They are (\w+) and (\w+)\.$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How often the teacher errs, as probabilities: per turn, and `silent` at the last one.
+    """How often the teacher errs, as probabilities per turn.
 
-    `early`: answers although something is missing; `late`: asks on although everything is known; `repeat`:
-    asks again what was asked; `silent`: asks in the last turn, which therefore brings no answer; `astray`:
+    `early`: answers although something is missing; `late`: asks on although everything is known; `astray`:
     asks about something else although the request names the extras (world `easy`).
     """
 
     early: float = 0.01
     late: float = 0.05
-    repeat: float = 0.05
-    silent: float = 0.03
     astray: float = 0.3
 
 
@@ -59,14 +56,10 @@ def say(
     complete = len(known) == extras.CHARGED
     last = len(mine) == max_steps - 1
     answer = f"{ANSWER_MARKER}\n{extras.source(known)}"
-    if last:
-        return extras.question(rng.choice(left)) if rng.random() < noise.silent else answer
-    if complete and rng.random() >= noise.late:
+    if last or (complete and rng.random() >= noise.late):
         return answer
     if known and not complete and rng.random() < noise.early:
         return answer
-    if asked and rng.random() < noise.repeat:
-        return extras.question(rng.choice(asked))
     named = _NAMED.search(messages[0].content)
     wanted = [extra for extra in (*relevant, *(named.groups() if named else ())) if extra not in asked]
     if wanted and rng.random() >= noise.astray:
