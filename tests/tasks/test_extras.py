@@ -12,7 +12,7 @@ from sweet_rl.types import Message
 from sweet_rl.users.scripted import ScriptedHuman
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
-QUIET = expert.Noise(early=0, late=0, repeat=0, silent=0, astray=0)
+QUIET = expert.Noise(early=0, late=0, astray=0)
 
 
 def charged(task):
@@ -97,17 +97,17 @@ def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
 
 def test_the_teacher_errs_as_often_as_told():
     messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
-    noise = expert.Noise(early=0, late=0, repeat=0.25, silent=0, astray=0)
+    noise = expert.Noise(early=0, late=0, astray=0.25)
     said = collections.Counter(
         expert.say(messages, Random(seed), max_steps=6, noise=noise) for seed in range(2000)
     )
-    assert set(said) == {"Do you charge for delivery?", "Do you charge for tuning?"}
-    assert 0.2 < said["Do you charge for delivery?"] / 2000 < 0.3
+    assert "Do you charge for delivery?" not in said  # never asks again
+    assert 0.75 < said["Do you charge for tuning?"] / 2000 < 0.81  # also one of ten when astray
+
+
+def test_the_teacher_always_answers_in_the_last_turn():
     last = dialogue("Two.", *["Do you charge for cleaning?", "No."] * 5)
-    assert expert.say(last, Random(0), max_steps=6, noise=expert.Noise(silent=1)).startswith("Do you charge")
-    assert expert.say(last, Random(0), max_steps=6, noise=expert.Noise(silent=0)).startswith(
-        "I WANT TO ANSWER:"
-    )
+    assert expert.say(last, Random(0), max_steps=6).startswith("I WANT TO ANSWER:")
 
 
 @pytest.mark.parametrize(
