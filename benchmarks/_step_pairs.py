@@ -1,0 +1,138 @@
+"""Data for the training benchmarks: real step pairs of the mini worlds, with histories as long as wanted.
+
+The embedded agent plays, other candidates are drawn for its turns, and pairs of them are taken at random:
+which one is preferred does not change what training costs. Histories get longer by earlier dialogues in front
+of them. A tokenizer of words, as large models have, reads them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.embedded.tokenizer import BEGIN, CHAT_TEMPLATE, END_OF_HEADER, END_OF_TEXT, END_OF_TURN, HEADER
+from sweet_rl.users.server_process import start_server
+
+Turn = dict[str, Any]
+"""One turn: `prompt`, and the different `candidates` for it, each closed by the end token."""
+
+
+def mini_turns(folder: Path, tasks: int = 48) -> list[Turn]:
+    """Turns of the embedded agent with 16 candidates each; made once in the folder."""
+    sampled = folder / "sampled.jsonl"
+    if not sampled.exists():
+        _sweet(
+            "generate_tasks",
+            str(folder / "tasks.jsonl"),
+            "--source",
+            "mini:train",
+            "--num_tasks",
+            str(tasks),
+            "--overwrite",
+        )
+        with start_server() as server:
+            _sweet(
+                *("simulate_interactions", str(folder / "tasks.jsonl"), str(folder / "offline.jsonl")),
+                *("--agent_model", "embedded", "--agent_prompt_path", "llm_agent_mini_prompt"),
+                *(
+                    "--env_model",
+                    "scripted",
+                    "--env_base_url",
+                    server.base_url,
+                    "--max_steps",
+                    "6",
+                    "--quiet",
+                ),
+                "--overwrite",
+            )
+        _sweet("evaluate_code", str(folder / "offline.jsonl"), "--quiet")
+        _sweet(
+            *("sample_best_of_n", str(folder / "offline.jsonl"), str(sampled), "embedded"),
+            *("--data_fraction", "1", "--best_of_n", "16", "--quiet"),
+        )
+    rows = [json.loads(line) for line in sampled.read_text().splitlines()]
+    return [
+        {
+            "prompt": row["input"],
+            "candidates": [text + END_OF_TURN for text in dict.fromkeys(row["additional_outputs"])],
+        }
+        for row in rows
+    ]
+
+
+def lengthened(turns: list[Turn], tokenizer: Any, history: int) -> Iterator[Turn]:
+    """The same turns after earlier dialogues, so that their prompts have about `history` tokens."""
+    earlier = itertools.cycle([turn["prompt"].removeprefix(BEGIN) for turn in turns])
+    for turn in turns:
+        own = turn["prompt"].removeprefix(BEGIN)
+        before = ""
+        while len(tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]) < history:
+            before += next(earlier)
+        ids = tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]
+        yield turn | {"prompt": tokenizer.decode(ids[-history:])}
+
+
+def pairs_of(turn: Turn, count: int, rng: random.Random) -> list[dict[str, str]]:
+    """Different pairs of a turn's candidates; fewer where it has not so many."""
+    both = list(itertools.permutations(turn["candidates"], 2))
+    return [
+        {"prompt": turn["prompt"], "chosen": chosen, "rejected": rejected}
+        for chosen, rejected in rng.sample(both, min(count, len(both)))
+    ]
+
+
+def word_tokenizer(texts: list[str]) -> Any:
+    """A byte-level BPE over words, learnt from the texts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    special = [BEGIN, END_OF_TEXT, HEADER, END_OF_HEADER, END_OF_TURN]
+    trainer = trainers.BpeTrainer(
+        vocab_size=4000,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, bos_token=BEGIN, eos_token=END_OF_TURN, pad_token=END_OF_TEXT
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def save_model(
+    folder: Path, tokenizer: Any, *, hidden: int = 256, layers: int = 4, vocabulary: int = 32_000
+) -> None:
+    """A Llama with random weights; its vocabulary is larger than the tokenizer's, as large models' are."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=8 * hidden // 3 // 8 * 8,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        num_key_value_heads=hidden // 64,
+        max_position_embeddings=16_384,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _sweet(*command: str) -> None:
+    subprocess.run([sys.executable, "-m", "sweet_rl", *command], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,168 @@
+"""Scoring the candidates of a turn under a critic: prefix trees against one at a time, and against vLLM.
+
+All sides give the natural log-probability of every token of every candidate after its context, and agree.
+
+- ours: `CandidateScorer`, what `rank_best_of_n` runs: contexts and candidates as trees.
+- one by one: a plain forward pass for each candidate, logits for its tokens only.
+- vLLM: a real server asked for `prompt_logprobs` (`rank_best_of_n --engine vllm`), its start not counted.
+
+Run: python benchmarks/ranking.py [--history 1200] [--candidates 16] [--vllm .venv-vllm/bin/python]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from _machine import machine_line
+from _step_pairs import lengthened, mini_turns, save_model, word_tokenizer
+
+from sweet_rl.training.scoring import CandidateScorer, load_model
+
+Ids = list[int]
+Scores = list[list[list[float]]]
+
+
+def main() -> None:
+    """Score the same turns by each side in turn, several times, and print the table."""
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(arguments.folder or name)
+        folder.mkdir(parents=True, exist_ok=True)
+        contexts, candidates = make_data(folder, arguments)
+        sides: dict[str, Callable[[], Scores]] = {
+            "ours": _ours(folder, contexts, candidates),
+            "one by one": _one_by_one(folder, contexts, candidates),
+        }
+        server = None
+        if arguments.vllm:
+            server = _Server(arguments.vllm, folder / "model")
+            sides["vLLM"] = server.scores(contexts, candidates)
+        try:
+            seconds: dict[str, list[float]] = {side: [] for side in sides}
+            expected = sides["one by one"]()  # also warms up
+            for side, score in sides.items():
+                difference = _largest_difference(score(), expected)
+                print(f"{side}: differs from a plain pass by at most {difference:.1e}")
+            for _ in range(arguments.rounds):
+                for side, score in sides.items():
+                    started = time.perf_counter()
+                    score()
+                    seconds[side].append(time.perf_counter() - started)
+        finally:
+            if server is not None:
+                server.close()
+    medians = {side: statistics.median(times) for side, times in seconds.items()}
+    print(machine_line())
+    print(json.dumps(vars(arguments)))
+    print("| side | s for all turns | ms a candidate | ours is faster by |\n|---|---|---|---|")
+    count = sum(map(len, candidates))
+    for side, median in medians.items():
+        print(f"| {side} | {median:.2f} | {1000 * median / count:.1f} | {median / medians['ours']:.1f} |")
+    if arguments.output:
+        found = {"machine": machine_line(), "arguments": vars(arguments), "seconds": seconds}
+        Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], list[list[Ids]]]:
+    """Contexts and their candidates, all different, as token ids; and the critic."""
+    turns = mini_turns(folder)
+    tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
+    everything = list(dict.fromkeys(text for turn in turns for text in turn["candidates"]))
+    rng = random.Random(0)
+    chosen = list(lengthened(rng.sample(turns, arguments.turns), tokenizer, arguments.history))
+
+    def ids(text: str) -> Ids:
+        encoded: Ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return encoded
+
+    contexts = [ids(turn["prompt"]) for turn in chosen]
+    candidates = []
+    for turn in chosen:
+        others = rng.sample(everything, len(everything))
+        texts = list(dict.fromkeys([*turn["candidates"], *others]))[: arguments.candidates]
+        candidates.append([ids(text) for text in texts])
+    save_model(folder / "model", tokenizer, hidden=arguments.hidden, layers=arguments.layers)
+    return contexts, candidates
+
+
+def _ours(folder: Path, contexts: list[Ids], candidates: list[list[Ids]]) -> Callable[[], Scores]:
+    scorer = CandidateScorer(folder / "model", device="cpu", dtype="float32")
+    return lambda: scorer.score(contexts, candidates)
+
+
+def _one_by_one(folder: Path, contexts: list[Ids], candidates: list[list[Ids]]) -> Callable[[], Scores]:
+    model = load_model(folder / "model", device="cpu", dtype="float32")
+
+    @torch.inference_mode()
+    def score(context: Ids, candidate: Ids) -> list[float]:
+        logits = model(torch.tensor([context + candidate]), logits_to_keep=len(candidate) + 1).logits[0, :-1]
+        chosen = logits.float().log_softmax(-1).gather(1, torch.tensor(candidate)[:, None])
+        values: list[float] = chosen[:, 0].tolist()
+        return values
+
+    return lambda: [
+        [score(context, candidate) for candidate in row]
+        for context, row in zip(contexts, candidates, strict=True)
+    ]
+
+
+def _largest_difference(found: Scores, expected: Scores) -> float:
+    return max(
+        abs(one - other)
+        for rows in zip(found, expected, strict=True)
+        for both in zip(*rows, strict=True)
+        for one, other in zip(*both, strict=True)
+    )
+
+
+class _Server:
+    """A real vLLM server of the critic, in its own environment."""
+
+    def __init__(self, python: str, model: Path) -> None:
+        from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+        from sweet_rl.policies.vllm_server import VLLMServer
+        from sweet_rl.preferences.server_scoring import ServerScorer
+
+        self._loop = asyncio.new_event_loop()
+        self._server = VLLMServer(str(model), python=python, args=["--dtype", "float32"])
+        started: Any = self._loop.run_until_complete(self._server.__aenter__())
+        client = OpenAIClient([started.base_url], retry=RetryPolicy())
+        self._scorer = ServerScorer(client, str(model))
+        self._loop.run_until_complete(self._scorer.start())
+
+    def scores(self, contexts: list[Ids], candidates: list[list[Ids]]) -> Callable[[], Scores]:
+        """What the server says of them."""
+        return lambda: self._loop.run_until_complete(self._scorer.score(contexts, candidates))
+
+    def close(self) -> None:
+        """Stop it."""
+        self._loop.run_until_complete(self._scorer.close())
+        self._loop.run_until_complete(self._server.__aexit__(None, None, None))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--history", type=int, default=1200, help="tokens before a candidate")
+    parser.add_argument("--candidates", type=int, default=16)
+    parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--vllm", help="interpreter of an environment that has vLLM")
+    parser.add_argument("--folder", help="keep data and model here")
+    parser.add_argument("--output", help="file for the numbers")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
