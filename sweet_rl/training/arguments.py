@@ -27,10 +27,10 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
     """
     options, output, model = settings.optimizer, settings.output, settings.model
     engine = engines.engine_of(settings)
-    engines.check_engine(settings)
+    cuda = torch.cuda.is_available() and model.device != "cpu"
+    engines.check_engine(settings, cuda=cuda)
     engines.claim(settings)
     several = engines.world_size() > 1 or engine is not None
-    cuda = torch.cuda.is_available() and model.device != "cpu"
     if not cuda:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it need not look for one, and say that there is none
     if several and not cuda:
@@ -54,7 +54,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         eval_strategy="steps" if output.eval_steps > 0 else "no",
         eval_steps=max(1, output.eval_steps),
         seed=settings.seed,
-        bf16=model.bf16,
+        bf16=model.bf16 and (cuda or engine is None),  # not known for engines on CPUs; accelerate is told
         ddp_find_unused_parameters=False,
         ddp_timeout=settings.shards.timeout_s,
         use_cpu=not cuda and engine is None,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.training import models
@@ -72,8 +73,8 @@ def describe(settings: TrainSettings) -> str | None:
     return f"{names[engine]} over {world_size()} processes" if engine else None
 
 
-def check_engine(settings: TrainSettings) -> None:
-    """Raises UsageError for what the engine of this run does not have."""
+def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
+    """Raises UsageError for what the engine of this run does not have; `cuda`: it runs on GPUs."""
     engine = engine_of(settings)
     if engine == "deepspeed" and importlib.util.find_spec("deepspeed") is None:
         raise missing_package(
@@ -81,6 +82,8 @@ def check_engine(settings: TrainSettings) -> None:
             "deepspeed",
             needed_for="sharding over processes (--shard_with fsdp2 and --zero_stage 0 need none)",
         )
+    if engine == "deepspeed" and settings.model.bf16 and not cuda:
+        raise UsageError("--bf16: on CPUs DeepSpeed computes in float32 only; use --shard_with fsdp2.")
     if engine is None and settings.shards.adam_offload:
         raise UsageError("--adam_offload: with one process only --shard_with deepspeed can do that.")
     if settings.model.load_in_4bit and in_pieces(settings):
@@ -195,6 +198,7 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
         weights: all of them, by their names in the trained model.
         settings: what the flags say.
     """
+    unset_hf_deepspeed_config()  # this one is not to be in pieces
     bare = trained.get_base_model() if settings.model.lora_rank else trained
     with torch.device("meta"):
         model = kind(bare.config)

@@ -2,14 +2,13 @@
 
 import json
 import os
-import socket
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from sweet_rl.cli import load
-from sweet_rl.errors import UsageError
 from tests.training.pairs import dialogue_pairs, write_pairs
 
 ENGINES = {"zero2": {"zero_stage": 2}, "zero3": {"zero_stage": 3}, "fsdp2": {"shard_with": "fsdp2"}}
@@ -19,7 +18,11 @@ SHORT = RECIPE | {"eval_fraction": 0.1, "max_samples": 26, "max_epochs": 2, "sav
 SHORT |= {"eval_steps": 2}
 LORA = RECIPE | {"eval_fraction": 0.0, "max_samples": 16, "lora_rank": 2, "target_modules": "all-linear"}
 LORA |= {"gradient_checkpointing": True, "learning_rate": 1e-2}
+CRITIC = RECIPE | {"eval_fraction": 0.1, "max_samples": 20}
 NUMBERS = ("total_loss", "loss", "chosen_reward", "eval_loss", "grad_norm")
+
+# One process makes all runs; the time limit is for the first test, which waits for them.
+pytestmark = [pytest.mark.xdist_group("engines"), pytest.mark.timeout(300)]
 
 # What a launcher does, but for the imports, which all share. Each rank says what its piece is.
 LAUNCHER = """
@@ -56,10 +59,13 @@ def measured(trainer, run, kind, save=fitting.save):
     save(trainer, run, kind)
 
 
-def dying(trainer, logs, *more, log=StepTrainer.log):
-    if trainer.args.process_index == 1 and trainer.state.global_step == 4:
-        os.kill(os.getpid(), signal.SIGKILL)
-    log(trainer, logs, *more)
+def ending(end, log=StepTrainer.log):
+    def logged(trainer, logs, *more):
+        if trainer.args.process_index == 1 and trainer.state.global_step == 4:
+            os.kill(os.getpid(), getattr(signal, end))
+        log(trainer, logs, *more)
+
+    return logged
 
 
 def work(job, rank, port):
@@ -67,8 +73,8 @@ def work(job, rank, port):
     output = open(f"{job['folder']}/output-{rank}.txt", "w")
     os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
     fitting.save = measured
-    if job.get("dies"):
-        StepTrainer.log = dying
+    if job["end"]:
+        StepTrainer.log = ending(job["end"])
     signal.alarm(60)
     try:
         load(job["stage"])(job["model"], job["data"], **job["flags"])
@@ -94,7 +100,11 @@ for job in json.load(sys.stdin):
         if not child:
             work(job, rank, port)
         children.append(child)
-    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    ends = []
+    for child in children:
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        if ends == [1]:
+            os.kill(children[1], signal.SIGKILL)
     print(json.dumps(ends), flush=True)
 """
 
@@ -102,7 +112,7 @@ for job in json.load(sys.stdin):
 def launch(jobs):
     """Two processes for each job; their ends."""
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    text = json.dumps([{"stage": "train_dpo"} | job for job in jobs])
+    text = json.dumps(jobs)
     done = subprocess.run(
         [sys.executable, "-c", LAUNCHER], input=text, capture_output=True, text=True, env=env, check=False
     )
@@ -135,38 +145,53 @@ def pairs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def runs(steady, tiny, pairs, tmp_path_factory):
+def tied(steady, tmp_path_factory):
+    """A model whose head is its embedding."""
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("tied") / "model"
+    shutil.copytree(steady, folder)
+    model = AutoModelForCausalLM.from_pretrained(steady)
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(steady, tied, tiny, pairs, tmp_path_factory):
     """Folder of all runs of two processes, which are made at once; and how each of them ended."""
     pytest.importorskip("deepspeed")
     pytest.importorskip("peft")
     root = tmp_path_factory.mktemp("engines")
     jobs = []
 
-    def run(name, model, **flags):
+    def run(name, model, stage="train_dpo", end=None, **flags):
         folder = str(root / name)
-        flags |= {"save_path": folder, "reference_cache": "none"}
+        flags |= {"save_path": folder} | ({"reference_cache": "none"} if stage == "train_dpo" else {})
         flags["ckpt_path"] = f"{root}/{name.replace('resumed', 'died')}/checkpoints"
-        jobs.append({"model": str(model), "data": str(pairs), "folder": folder, "flags": flags})
-        return jobs[-1]
+        job = {"stage": stage, "model": str(model), "data": str(pairs), "end": end}
+        jobs.append(job | {"folder": folder, "flags": flags})
 
     for engine, flags in ENGINES.items():
-        run(f"{engine}/long", steady, **LONG, **flags)
+        run(f"{engine}/long", tied, **LONG, **flags)
         run(f"{engine}/whole", tiny, **SHORT, **flags)
-        run(f"{engine}/died", tiny, **SHORT, **flags, timeout_s=20)["dies"] = True
+        run(f"{engine}/died", tiny, **SHORT, **flags, end="SIGKILL")
         run(f"{engine}/resumed", tiny, **SHORT, **flags, load_checkpoint=True)
         run(f"{engine}/lora", steady, **LORA, **flags)
+        run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
+    run("silent", tiny, **SHORT, **ENGINES["fsdp2"], timeout_s=5, end="SIGSTOP")
     ends = launch(jobs)
     return root, {job["folder"].removeprefix(f"{root}/"): end for job, end in zip(jobs, ends, strict=True)}
 
 
 @pytest.fixture(scope="module")
-def alone(steady, pairs, tmp_path_factory):
+def alone(steady, tied, pairs, tmp_path_factory):
     """The same in this process."""
     root = tmp_path_factory.mktemp("alone")
-    for name, flags in (("long", LONG), ("lora", LORA)):
-        load("train_dpo")(
-            str(steady), str(pairs), save_path=str(root / name), reference_cache="none", **flags
-        )
+    for name, model, flags in (("long", tied, LONG), ("lora", steady, LORA)):
+        load("train_dpo")(str(model), str(pairs), save_path=str(root / name), reference_cache="none", **flags)
+    load("train_reward_model")(str(steady), str(pairs), save_path=str(root / "critic"), **CRITIC)
     return root
 
 
@@ -204,12 +229,23 @@ def test_a_process_dies_and_the_resumed_run_gives_the_weights_of_an_uninterrupte
     assert f"going on from {root}/{engine}/died/checkpoints/checkpoint-2" in output(root / engine / "resumed")
     assert farthest(weights(root / engine / "resumed"), weights(root / engine / "whole")) == 0
     resumed, whole = lines(root / engine / "resumed"), lines(root / engine / "whole")
-    assert resumed == whole
+    assert resumed == [row for row in whole if row["step"] > 2]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_adapter_is_merged(engine, runs, alone):
+@pytest.mark.parametrize("name", ["lora", "critic"])
+def test_an_adapter_is_merged_and_a_new_head_is_one(name, engine, runs, alone):
+    from transformers import AutoConfig
+
     root, ends = runs
-    folder = root / engine / "lora"
-    assert ends[f"{engine}/lora"] == [0, 0], output(folder)
-    assert farthest(weights(folder), weights(alone / "lora")) < 1e-5
+    folder = root / engine / name
+    assert ends[f"{engine}/{name}"] == [0, 0], output(folder)
+    assert farthest(weights(folder), weights(alone / name)) < 1e-5
+    ours, theirs = (AutoConfig.from_pretrained(path) for path in (folder, alone / name))
+    assert ours.architectures == theirs.architectures
+
+
+def test_a_process_that_does_not_answer_is_waited_for_until_the_time_limit(runs):
+    root, ends = runs
+    assert ends["silent"] == [1, -9], output(root / "silent")
+    assert "has not answered within --timeout_s 5" in output(root / "silent")

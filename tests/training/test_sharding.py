@@ -1,79 +1,168 @@
-"""ZeRO-3 over two processes gives the numbers and the weights of one."""
+"""What flags and files say to the engines, without any engine."""
 
 import json
-import socket
-import subprocess
-import sys
 
 import pytest
 
-from sweet_rl.cli import load
-from tests.training.pairs import dialogue_pairs, write_pairs
+from sweet_rl.commands.training_flags import TrainingFlags
+from sweet_rl.errors import UsageError
+from sweet_rl.training.settings import LossSettings, OptimizerSettings
+from sweet_rl.training.sharding import deepspeed_config, fsdp_config, scoring_config
+from tests.conftest import ROOT
 
-STAGES = ("train_dpo", "train_reward_model")  # with a reference; with weights that the checkpoint lacks
-FLAGS = {"train_batch_size": 8, "micro_train_batch_size": 3, "learning_rate": 1e-3, "eval_fraction": 0.1}
-NUMBERS = {"total_loss", "loss", "grad_norm", "chosen_reward", "eval_loss"}
-TWO_PROCESSES = """
-import gc, os, signal, sys, traceback
-gc.disable()
-os.environ |= {{"DS_ACCELERATOR": "cpu", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{port}"}}
-import torch
-torch.compile = lambda function=None, **_: function or (lambda it: it)  # for an optimizer that is not ours
-import deepspeed
-import sweet_rl.training.trainer
-from sweet_rl.cli import load
-
-def train(stage, rank):
-    os.environ |= {{"RANK": str(rank), "LOCAL_RANK": str(rank)}}
-    load(stage)({model!r}, {data!r}, save_path={folder!r} + stage, quiet=True, zero_stage=3, **{flags})
-
-for stage in {stages}:  # what a launcher does, but for the imports, which all share
-    children = []
-    for rank in range(2):
-        if child := os.fork():
-            children.append(child)
-            continue
-        signal.alarm(90)  # it may wait for one that has failed
-        try:
-            train(stage, rank)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        sys.stdout.flush()
-        os._exit(0)
-    if any([os.waitpid(child, 0)[1] for child in children]):
-        sys.exit(1)
-"""
+FILES = ROOT / "configs/engines"
 
 
-def test_zero_3_on_two_processes_gives_the_numbers_of_one(steady, tmp_path):
-    pytest.importorskip("deepspeed")
-    from safetensors.torch import load_file
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    for name in (
+        "USE_FSDP",
+        "USE_DEEPSPEED",
+        "DEEPSPEED_CONFIG_FILE",
+        "DEEPSPEED_ZERO_STAGE",
+        "MIXED_PRECISION",
+    ):
+        monkeypatch.delenv(f"ACCELERATE_{name}", raising=False)
 
-    data = write_pairs(tmp_path / "pairs.jsonl", dialogue_pairs(18))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    paths = {"model": str(steady), "data": str(data), "folder": f"{tmp_path}/two/"}
-    code = TWO_PROCESSES.format(port=port, stages=STAGES, flags=FLAGS, **paths)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+
+def settings(**flags):
+    given = TrainingFlags(**flags)
+    return given.settings(given.data("rows.jsonl"), given.model("model"), loss=LossSettings())
+
+
+def write(path, **config):
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+def test_flags_become_deepspeeds_configuration():
+    shards = settings(zero_stage=3, adam_offload=True, zpg=2, grad_accum_dtype="fp32").shards
+    config = deepspeed_config(shards, OptimizerSettings(max_norm=0.5), bf16=True)
+    zero = config["zero_optimization"]
+    assert (zero["stage"], zero["offload_optimizer"]["device"], zero["zero_hpz_partition_size"]) == (
+        3,
+        "cpu",
+        2,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("DeepSpeed ZeRO-3 over 2 processes") == len(STAGES)
+    assert zero["stage3_gather_16bit_weights_on_model_save"] is True
+    assert (config["gradient_clipping"], config["bf16"]) == (0.5, {"enabled": True})
+    assert config["data_types"] == {"grad_accum_dtype": "fp32"}
 
-    for stage in STAGES:
-        load(stage)(str(steady), str(data), save_path=str(tmp_path / "one" / stage), quiet=True, **FLAGS)
-        ours, theirs = (
-            [
-                json.loads(line)
-                for line in (tmp_path / name / stage / "metrics.jsonl").read_text().splitlines()
-            ]
-            for name in ("two", "one")
-        )
-        assert len(theirs) == 4
-        for mine, other in zip(ours, theirs, strict=True):
-            for name in NUMBERS & set(other):
-                assert mine[name] == pytest.approx(other[name], rel=1e-3, abs=1e-5), stage
-        ours, theirs = (load_file(tmp_path / name / stage / "model.safetensors") for name in ("two", "one"))
-        assert all((ours[name] - theirs[name]).abs().max() < 1e-5 for name in theirs)
+
+@pytest.mark.parametrize(
+    ("name", "stage", "offload"), [("zero2", 2, False), ("zero3", 3, False), ("zero3_offload", 3, True)]
+)
+def test_the_files_in_configs_are_taken_as_they_are(name, stage, offload):
+    path = FILES / f"{name}.json"
+    shards = settings(deepspeed_config=str(path), zero_stage=1).shards
+    assert (shards.zero_stage, shards.adam_offload) == (stage, offload)
+    config = deepspeed_config(shards, OptimizerSettings(max_norm=0.5), bf16=False)
+    theirs = json.loads(path.read_text())["zero_optimization"]
+    assert config["zero_optimization"] == theirs
+    assert (config["gradient_clipping"], config["bf16"]) == (0.5, {"enabled": False})
+    scoring = scoring_config(shards, bf16=False)["zero_optimization"]
+    assert (scoring["stage"], scoring.get("offload_param")) == (stage, theirs.get("offload_param"))
+
+
+def test_a_file_that_contradicts_flags_is_refused(tmp_path):
+    path = write(tmp_path / "ds.json", zero_optimization={"stage": 2}, gradient_clipping=5, custom={"a": 1})
+    shards = settings(deepspeed_config=path).shards
+    assert deepspeed_config(shards, OptimizerSettings(max_norm=5), bf16=False)["custom"] == {"a": 1}
+    with pytest.raises(UsageError, match=r'gradient_clipping: 5, and the flags say otherwise. Write "auto"'):
+        deepspeed_config(shards, OptimizerSettings(max_norm=1), bf16=False)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "a section zero_optimization whose stage is"),
+        ({"zero_optimization": {"stage": 4}}, "a section zero_optimization whose stage is"),
+        ({"zero_optimization": {"stage": 2}, "optimizer": {}}, "has a section 'optimizer'; remove it"),
+    ],
+)
+def test_files_that_are_no_configuration(config, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        settings(deepspeed_config=write(tmp_path / "ds.json", **config))
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(UsageError, match=r"--deepspeed_config 'none.json' is not a readable JSON file"):
+        settings(deepspeed_config="none.json")
+
+
+def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_CONFIG_FILE", str(FILES / "zero3.json"))
+    assert settings().shards.zero_stage == 3
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert settings().shards.shard_with == "fsdp2"
+    assert settings(shard_with="deepspeed").shards.zero_stage == 3
+    with pytest.raises(UsageError, match="--deepspeed_config says nothing to --shard_with fsdp2"):
+        settings(deepspeed_config=str(FILES / "zero3.json"))
+    monkeypatch.delenv("ACCELERATE_USE_FSDP")
+    monkeypatch.delenv("ACCELERATE_DEEPSPEED_CONFIG_FILE")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
+    with pytest.raises(UsageError, match="says ZeRO stage 3, and --zero_stage 2"):
+        settings()
+    assert settings(zero_stage=3).shards.zero_stage == 3
+
+
+def test_fsdps_configuration():
+    shards = settings(shard_with="fsdp2", adam_offload=True).shards
+    told = {"FSDP_RESHARD_AFTER_FORWARD": "False"}
+    config = fsdp_config(shards, told, cuda=True)
+    assert (config["version"], config["cpu_offload"], config["reshard_after_forward"]) == (2, True, "false")
+    assert fsdp_config(shards, {}, cuda=False)["cpu_offload"] is False  # there is nowhere else
+    with pytest.raises(UsageError, match="--shard_with must be one of deepspeed, fsdp2, got 'fsdp'"):
+        settings(shard_with="fsdp")
+
+
+def test_engines_by_processes_and_flags(monkeypatch):
+    from sweet_rl.training import engines
+
+    def engine(**flags):
+        return engines.engine_of(settings(**flags)), engines.in_pieces(settings(**flags))
+
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert engine() == engine(shard_with="fsdp2") == (None, False)
+    assert engine(adam_offload=True) == ("deepspeed", False)
+    with pytest.raises(UsageError, match="--adam_offload: with one process only --shard_with deepspeed"):
+        engines.check_engine(settings(shard_with="fsdp2", adam_offload=True), cuda=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert engine() == ("deepspeed", False)
+    assert engine(zero_stage=0) == (None, False)
+    assert engine(zero_stage=3) == ("deepspeed", True)
+    assert engine(shard_with="fsdp2") == ("fsdp2", True)
+    assert engines.describe(settings(zero_stage=3)) == "DeepSpeed ZeRO-3 over 2 processes"
+    with pytest.raises(UsageError, match="--load_in_4bit: quantised weights are not cut into pieces"):
+        engines.check_engine(settings(shard_with="fsdp2", load_in_4bit=True), cuda=True)
+    with pytest.raises(UsageError, match="on CPUs DeepSpeed computes in float32 only"):
+        engines.check_engine(settings(bf16=True), cuda=False)
+
+
+@pytest.mark.parametrize(("made", "name"), [("pytorch_model_fsdp_0", "FSDP2"), ("global_step4", "DeepSpeed")])
+def test_a_checkpoint_of_another_engine_is_refused(made, name, tmp_path, monkeypatch):
+    from sweet_rl.training import engines
+
+    (tmp_path / made).mkdir()
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(UsageError, match=f"was written with {name}.*, and this run uses no engine"):
+        engines.check_checkpoint(tmp_path, settings())
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    right = "fsdp2" if name == "FSDP2" else "deepspeed"
+    engines.check_checkpoint(tmp_path, settings(shard_with=right))
+
+
+def test_only_a_lost_process_is_called_one(monkeypatch):
+    from sweet_rl.errors import ServiceError
+    from sweet_rl.training.engines import lost_processes_named
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    closed = RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1")
+    message = r"Process 0 of 2 cannot reach the others.*--timeout_s 7"
+    with pytest.raises(ServiceError, match=message), lost_processes_named(settings(timeout_s=7)):
+        raise closed
+    with pytest.raises(RuntimeError, match="mat1 and mat2"), lost_processes_named(settings()):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(RuntimeError, match="gloo"), lost_processes_named(settings()):
+        raise closed
