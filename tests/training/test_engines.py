@@ -31,9 +31,10 @@ gc.disable()
 os.environ |= {"DS_ACCELERATOR": "cpu", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 import torch
 torch.compile = lambda function=None, **_: function or (lambda it: it)  # for an optimizer that is not ours
-import deepspeed, peft
-import torch.distributed.checkpoint, torch.distributed.tensor, torch.distributed.fsdp
-import sweet_rl.training.head
+import deepspeed.ops.op_builder.all_ops, deepspeed.runtime.superoffload.superoffload_stage3, peft
+import torch.distributed.checkpoint.state_dict, torch.distributed.fsdp, torch.distributed.tensor
+import transformers.models.llama.modeling_llama
+import sweet_rl.training.critic, sweet_rl.training.dpo, sweet_rl.training.head
 from sweet_rl.cli import load
 from sweet_rl.errors import SweetRLError
 from sweet_rl.training import fitting
@@ -89,7 +90,7 @@ def work(job, rank, port):
     os._exit(status)
 
 
-for job in json.load(sys.stdin):
+def start(job):
     os.makedirs(job["folder"], exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -100,24 +101,33 @@ for job in json.load(sys.stdin):
         if not child:
             work(job, rank, port)
         children.append(child)
-    ends = []
-    for child in children:
-        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        if ends == [1]:
-            os.kill(children[1], signal.SIGKILL)
-    print(json.dumps(ends), flush=True)
+    return children
+
+
+def finish(children):
+    first = os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1])
+    if first == 1:
+        os.kill(children[1], signal.SIGKILL)
+    return first, os.waitstatus_to_exitcode(os.waitpid(children[1], 0)[1])
+
+
+jobs = json.load(sys.stdin)
+waits = {job["folder"]: start(job) for job in jobs if job["end"] == "SIGSTOP"}  # they take their time
+ends = {job["folder"]: finish(start(job)) for job in jobs if job["end"] != "SIGSTOP"}
+ends |= {folder: finish(children) for folder, children in waits.items()}
+print(json.dumps(ends))
 """
 
 
 def launch(jobs):
-    """Two processes for each job; their ends."""
+    """Two processes for each job; their ends by its folder."""
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     text = json.dumps(jobs)
     done = subprocess.run(
         [sys.executable, "-c", LAUNCHER], input=text, capture_output=True, text=True, env=env, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return json.loads(done.stdout)
 
 
 def output(folder):
@@ -179,10 +189,11 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
         run(f"{engine}/died", tiny, **SHORT, **flags, end="SIGKILL")
         run(f"{engine}/resumed", tiny, **SHORT, **flags, load_checkpoint=True)
         run(f"{engine}/lora", steady, **LORA, **flags)
-        run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
+        if engine != "zero2":
+            run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
     run("silent", tiny, **SHORT, **ENGINES["fsdp2"], timeout_s=5, end="SIGSTOP")
     ends = launch(jobs)
-    return root, {job["folder"].removeprefix(f"{root}/"): end for job, end in zip(jobs, ends, strict=True)}
+    return root, {folder.removeprefix(f"{root}/"): end for folder, end in ends.items()}
 
 
 @pytest.fixture(scope="module")
@@ -232,16 +243,15 @@ def test_a_process_dies_and_the_resumed_run_gives_the_weights_of_an_uninterrupte
     assert resumed == [row for row in whole if row["step"] > 2]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", ["lora", "critic"])
-def test_an_adapter_is_merged_and_a_new_head_is_one(name, engine, runs, alone):
+@pytest.mark.parametrize("name", ["zero2/lora", "zero3/lora", "fsdp2/lora", "zero3/critic", "fsdp2/critic"])
+def test_an_adapter_is_merged_and_a_critic_keeps_its_head(name, runs, alone):
     from transformers import AutoConfig
 
     root, ends = runs
-    folder = root / engine / name
-    assert ends[f"{engine}/{name}"] == [0, 0], output(folder)
-    assert farthest(weights(folder), weights(alone / name)) < 1e-5
-    ours, theirs = (AutoConfig.from_pretrained(path) for path in (folder, alone / name))
+    folder, other = root / name, alone / name.partition("/")[2]
+    assert ends[name] == [0, 0], output(folder)
+    assert farthest(weights(folder), weights(other)) < 1e-5
+    ours, theirs = (AutoConfig.from_pretrained(path) for path in (folder, other))
     assert ours.architectures == theirs.architectures
 
 
