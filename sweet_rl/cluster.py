@@ -253,6 +253,9 @@ def open_workers(
         UsageError: Ray is not installed, or the cluster has no such worker.
         ServiceError: no cluster answers.
     """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is nobody else's business
+    if cluster.address != "local":  # one try to connect takes 40 s when the cluster is gone, and Ray makes 20
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     try:
         import ray  # noqa: PLC0415 - half a second, and only for those who use it
     except ImportError as error:
@@ -275,7 +278,6 @@ def open_workers(
 
 
 def _connect(ray: Any, address: str) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is nobody else's business
     local: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         if address not in {"auto", "local"}:

@@ -1,6 +1,7 @@
 """Stages on a real Ray cluster of this machine: the files of a local run, whoever dies on the way."""
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
@@ -71,16 +72,21 @@ def models(tmp_path_factory):
     return {name: str(save_tiny_llama(folder / name, seed=seed)) for seed, name in names}
 
 
+def below(process):
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
 def workers_up():
-    """The processes of our actors, by age."""
+    """The processes of our actors: they are below the head of our cluster, which is below us."""
     found = []
-    for process in psutil.process_iter():
-        try:
+    for process in below(psutil.Process()):
+        with contextlib.suppress(psutil.Error):
             if process.name().startswith("ray::_Host"):
-                found.append((process.create_time(), process.pid))
-        except psutil.Error:
-            continue
-    return [pid for _, pid in sorted(found)]
+                found.append(process)
+    return found
 
 
 class Killer(threading.Thread):
@@ -94,9 +100,9 @@ class Killer(threading.Thread):
     def run(self):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            if self.now() and len(pids := workers_up()) == 2:
-                os.kill(pids[0], signal.SIGKILL)
-                self.killed = pids[0]
+            if self.now() and len(workers := workers_up()) == 2:
+                self.killed = workers[0].pid
+                os.kill(self.killed, signal.SIGKILL)
                 return
             time.sleep(0.005)
 
@@ -147,11 +153,13 @@ def test_grading_goes_on_when_a_worker_is_killed(ray_flags, tmp_path, capsys):
     flags = {"workers": 1, "quiet": True}
     evaluate_code(str(local / "runs.jsonl"), **flags)
     expected = capsys.readouterr().out.replace(str(local), str(ray)).splitlines()
-    started = []
+    seen = {}
 
     def both_grade():
-        started.append(len(workers_up()) == 2)
-        return sum(started) > 60  # a third of a second: in the first pieces
+        """A sandbox has a few processes, and a new one for every answer."""
+        for worker in workers_up():
+            seen.setdefault(worker.pid, set()).update(process.pid for process in below(worker))
+        return sum(len(processes) > 8 for processes in seen.values()) == 2
 
     killer = Killer(both_grade)
     evaluate_code(str(ray / "runs.jsonl"), **flags | ray_flags)
@@ -175,7 +183,12 @@ def test_ctrl_c_says_how_to_go_on(models, ray_flags, tmp_path, capsys):
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         sample_best_of_n(
-            tmp_path / "in.jsonl", output, models["policy"], max_tokens=30, batch_size=2, **ray_flags
+            tmp_path / "in.jsonl",
+            output,
+            models["policy"],
+            max_tokens=30,
+            batch_size=2,
+            **ray_flags | {"ray_workers": 1},
         )
     assert f"{len(rows_of(output))} of 120 rows are in {output}; the same command" in capsys.readouterr().err
 
