@@ -238,9 +238,8 @@ class RayGrader:
         loop = self._runner.get_loop()
         for start in range(0, len(items), size):
             task = loop.create_task(self._workers.ask(method, items[start : start + size]))
-            task.add_done_callback(
-                lambda task: task.cancelled() or task.exception()
-            )  # several may fail alike
+            # when one has failed, nobody asks for the others' errors; asyncio would complain
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
             begun.append(task)
             if len(begun) > 2 * count:
                 yield self._runner.run(_result(begun.popleft()))
