@@ -8,6 +8,7 @@ that is only asked, a whole model out of its pieces, and words for a process tha
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import socket
@@ -94,7 +95,7 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
 
 
 def check_checkpoint(checkpoint: Path, settings: TrainSettings) -> None:
-    """Raises UsageError for a checkpoint that another engine wrote."""
+    """Raises UsageError for a checkpoint that another engine wrote, or other processes of DeepSpeed."""
     found: Engine | None = None
     if any(checkpoint.glob("pytorch_model_fsdp*")):
         found = "fsdp2"
@@ -107,6 +108,12 @@ def check_checkpoint(checkpoint: Path, settings: TrainSettings) -> None:
             f"The checkpoint {str(checkpoint)!r} was written with {names[found]}, and this run uses "
             f"{names[wanted]}. Go on with the flags and processes of then, or take another --ckpt_path."
         )
+    processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
+    if found == "deepspeed" and processes != world_size():
+        raise UsageError(
+            f"The checkpoint {str(checkpoint)!r} is of {processes} processes, this run has {world_size()}: "
+            "DeepSpeed goes on with the same number only. Start as many, or take another --ckpt_path."
+        )
 
 
 def claim(settings: TrainSettings) -> None:
@@ -117,6 +124,8 @@ def claim(settings: TrainSettings) -> None:
             os.environ[variable] = "true"
         else:
             os.environ.pop(variable, None)
+    if engine == "deepspeed":  # accelerate warns that it does not accumulate gradients; Trainer does
+        logging.getLogger("accelerate.accelerator").setLevel(logging.ERROR)
     os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16" if settings.model.bf16 else "no"
 
 
@@ -198,7 +207,7 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
         weights: all of them, by their names in the trained model.
         settings: what the flags say.
     """
-    unset_hf_deepspeed_config()  # this one is not to be in pieces
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be in pieces
     bare = trained.get_base_model() if settings.model.lora_rank else trained
     with torch.device("meta"):
         model = kind(bare.config)

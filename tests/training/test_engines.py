@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.xdist_group("engines"), pytest.mark.timeout(300)]
 
 # What a launcher does, but for the imports, which all share. Each rank says what its piece is.
 LAUNCHER = """
-import gc, json, os, signal, socket, sys, traceback
+import gc, json, os, signal, socket, sys, time, traceback
 gc.disable()
 os.environ |= {"DS_ACCELERATOR": "cpu", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 import torch
@@ -63,7 +63,7 @@ def measured(trainer, run, kind, save=fitting.save):
 def ending(end, log=StepTrainer.log):
     def logged(trainer, logs, *more):
         if trainer.args.process_index == 1 and trainer.state.global_step == 4:
-            os.kill(os.getpid(), getattr(signal, end))
+            os.kill(os.getpid(), signal.SIGKILL) if end == "dies" else time.sleep(60)
         log(trainer, logs, *more)
 
     return logged
@@ -106,14 +106,14 @@ def start(job):
 
 def finish(children):
     first = os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1])
-    if first == 1:
+    if first:
         os.kill(children[1], signal.SIGKILL)
     return first, os.waitstatus_to_exitcode(os.waitpid(children[1], 0)[1])
 
 
 jobs = json.load(sys.stdin)
-waits = {job["folder"]: start(job) for job in jobs if job["end"] == "SIGSTOP"}  # they take their time
-ends = {job["folder"]: finish(start(job)) for job in jobs if job["end"] != "SIGSTOP"}
+waits = {job["folder"]: start(job) for job in jobs if job["end"] == "sleeps"}  # they take their time
+ends = {job["folder"]: finish(start(job)) for job in jobs if job["end"] != "sleeps"}
 ends |= {folder: finish(children) for folder, children in waits.items()}
 print(json.dumps(ends))
 """
@@ -186,12 +186,12 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
     for engine, flags in ENGINES.items():
         run(f"{engine}/long", tied, **LONG, **flags)
         run(f"{engine}/whole", tiny, **SHORT, **flags)
-        run(f"{engine}/died", tiny, **SHORT, **flags, end="SIGKILL")
+        run(f"{engine}/died", tiny, **SHORT, **flags, end="dies")
         run(f"{engine}/resumed", tiny, **SHORT, **flags, load_checkpoint=True)
         run(f"{engine}/lora", steady, **LORA, **flags)
         if engine != "zero2":
             run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
-    run("silent", tiny, **SHORT, **ENGINES["fsdp2"], timeout_s=5, end="SIGSTOP")
+    run("silent", tiny, **SHORT, **ENGINES["fsdp2"], timeout_s=5, end="sleeps")
     ends = launch(jobs)
     return root, {folder.removeprefix(f"{root}/"): end for folder, end in ends.items()}
 

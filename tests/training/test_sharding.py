@@ -148,8 +148,16 @@ def test_a_checkpoint_of_another_engine_is_refused(made, name, tmp_path, monkeyp
     with pytest.raises(UsageError, match=f"was written with {name}.*, and this run uses no engine"):
         engines.check_checkpoint(tmp_path, settings())
     monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in (0, 1):
+        (tmp_path / f"rng_state_{rank}.pth").touch()
     right = "fsdp2" if name == "FSDP2" else "deepspeed"
     engines.check_checkpoint(tmp_path, settings(shard_with=right))
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    if right == "fsdp2":
+        engines.check_checkpoint(tmp_path, settings(shard_with=right))
+    else:
+        with pytest.raises(UsageError, match="is of 2 processes, this run has 3"):
+            engines.check_checkpoint(tmp_path, settings())
 
 
 def test_only_a_lost_process_is_called_one(monkeypatch):
