@@ -50,6 +50,26 @@ def test_it_learns_whatever_the_micro_batch(steady, pairs, tmp_path, capsys):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-3)
 
 
+def test_however_rows_are_packed(steady, pairs, tmp_path):
+    whole = run(
+        steady, pairs, tmp_path / "rows", micro_train_batch_size=8, prefix_tree=False, group_by_history=False
+    )
+    for name, budget in (("small", 100), ("large", 2000)):
+        packed = run(
+            steady,
+            pairs,
+            tmp_path / name,
+            max_tokens_per_batch=budget,
+            group_by_history=False,
+            reference_cache="none",
+        )
+        for ours, theirs in zip(packed, whole, strict=True):
+            assert ours["total_loss"] == pytest.approx(theirs["total_loss"], rel=1e-4)
+            assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3)
+    with pytest.raises(UsageError, match=r"pairs\.jsonl.*tokens, more than --max_tokens_per_batch 10\."):
+        run(steady, pairs, tmp_path / "none", max_tokens_per_batch=10)
+
+
 def test_the_saved_model_loads(steady, pairs, tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
