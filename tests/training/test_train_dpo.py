@@ -54,7 +54,7 @@ def test_however_rows_are_packed(steady, pairs, tmp_path):
     whole = run(
         steady, pairs, tmp_path / "rows", micro_train_batch_size=8, prefix_tree=False, group_by_history=False
     )
-    for name, budget in (("small", 100), ("large", 2000)):
+    for name, budget in (("small", 300), ("large", 2000)):
         packed = run(
             steady,
             pairs,
