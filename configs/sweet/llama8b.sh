@@ -26,5 +26,6 @@ RANK_FLAGS=(--dtype bfloat16)
 
 TRAIN_FLAGS=(--learning_rate 2e-7 --beta 0.1 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3 --gradient_checkpointing)
 if [[ -n $FLASH ]]; then TRAIN_FLAGS+=("$FLASH"); fi
+TRAIN_FLAGS+=(--group_by_history False) # as published: an update's 8 pairs are of 8 turns, not of 2
 CRITIC_FLAGS=(--max_epochs 4 --max_len 8192)
 POLICY_FLAGS=(--max_epochs 1 --max_len 16384 --nll_loss_coef 0.01)
