@@ -1,7 +1,6 @@
 """Stages on a real Ray cluster of this machine: the files of a local run, whoever dies on the way."""
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
@@ -10,16 +9,16 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
-from sweet_rl.cluster import Cluster, open_workers
+from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
@@ -40,12 +39,17 @@ def address():
     """A cluster that answers to nobody who lacks its token; its head's processes end with it."""
     if not RAY:
         pytest.skip("needs Ray: pip install 'sweet_rl[ray]'")
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(
+            prefix="ray", ignore_cleanup_errors=True
+        ) as folder,  # sockets: a short path
+    ):
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         ray = str(Path(sys.executable).with_name("ray"))
-        flags = ["--port=0", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--block"]
-        command = [ray, "start", "--head", *flags]
+        command = [ray, "start", "--head", "--port=0", "--num-cpus=2", "--include-dashboard=false"]
+        command += ["--disable-usage-stats", f"--temp-dir={folder}", "--block"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as head:
             try:
                 said = []
@@ -72,76 +76,57 @@ def models(tmp_path_factory):
     return {name: str(save_tiny_llama(folder / name, seed=seed)) for seed, name in names}
 
 
-def below(process):
-    try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
+@pytest.fixture
+def killed(monkeypatch):
+    """Kill one of two workers while it has work in hand; holds its process id then."""
+    pids, taken, take = [], [], Workers._take
 
+    async def take_and_kill(self, most):
+        worker = await take(self, most)
+        # both are to be up, or the first one would be through before; the event in there is not ours to clear
+        while not pids and len(self._ready) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        taken.append(worker)
+        if not pids and taken.count(worker) == 2:
+            pids.append(int(worker.name.split()[0]))
+            asyncio.get_running_loop().call_soon(os.kill, pids[0], signal.SIGKILL)  # when it has been asked
+        return worker
 
-def workers_up():
-    """The processes of our actors: they are below the head of our cluster, which is below us."""
-    found = []
-    for process in below(psutil.Process()):
-        with contextlib.suppress(psutil.Error):
-            if process.name().startswith("ray::_Host"):
-                found.append(process)
-    return found
-
-
-class Killer(threading.Thread):
-    """Kills one worker as soon as both are up and `now` says so."""
-
-    def __init__(self, now):
-        super().__init__(daemon=True)
-        self.now, self.killed = now, None
-        self.start()
-
-    def run(self):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            if self.now() and len(workers := workers_up()) == 2:
-                self.killed = workers[0].pid
-                os.kill(self.killed, signal.SIGKILL)
-                return
-            time.sleep(0.005)
+    monkeypatch.setattr(Workers, "_take", take_and_kill)
+    return pids
 
 
 def lines_in(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def test_sampling_goes_on_when_a_worker_is_killed(models, ray_flags, tmp_path, capsys):
-    replace_rows(tmp_path / "in.jsonl", trajectories(30))
+def test_sampling_goes_on_when_a_worker_is_killed(models, ray_flags, killed, tmp_path, capsys):
+    replace_rows(tmp_path / "in.jsonl", trajectories(15))
     flags = {"best_of_n": 4, "max_tokens": 24, "batch_size": 4, "quiet": True}
     whole, output = tmp_path / "local.jsonl", tmp_path / "ray.jsonl"
     sample_best_of_n(tmp_path / "in.jsonl", whole, models["policy"], **flags)
-    begun = whole.read_bytes().splitlines(keepends=True)[
-        7:9
-    ]  # by a local run, which was stopped while it wrote
-    output.write_bytes(b"".join(begun) + begun[0][:50])
-    killer = Killer(lambda: lines_in(output) > 4)
+    begun = whole.read_bytes().splitlines(keepends=True)[7:9]
+    output.write_bytes(b"".join(begun) + begun[0][:50])  # by a local run, which was stopped while it wrote
     sample_best_of_n(tmp_path / "in.jsonl", output, models["policy"], to_continue=True, **flags | ray_flags)
-    assert f"The Ray worker {killer.killed} on " in capsys.readouterr().err
+    assert f"The Ray worker {killed[0]} on " in capsys.readouterr().err
     for ours, local in zip(rows_of(output), rows_of(whole), strict=True):
         for name in ("additional_reference_logprobs", "additional_reference_logprobs_sum"):
             assert ours.pop(name) == pytest.approx(local.pop(name), abs=1e-4)  # the batches were other ones
         assert ours == local
 
 
-def test_ranking_goes_on_when_a_worker_is_killed(models, ray_flags, tmp_path, capsys):
-    replace_rows(tmp_path / "in.jsonl", trajectories(20))
+def test_ranking_goes_on_when_a_worker_is_killed(models, ray_flags, killed, tmp_path, capsys):
+    replace_rows(tmp_path / "in.jsonl", trajectories(10))
     sampled, whole, output = (tmp_path / name for name in ("sampled.jsonl", "local.jsonl", "ray.jsonl"))
     sample_best_of_n(tmp_path / "in.jsonl", sampled, models["policy"], best_of_n=4, max_tokens=8, quiet=True)
     flags = {"save_steps": 1, "reference_model": models["policy"], "advantage": "paper", "quiet": True}
     rank_best_of_n(sampled, whole, models["critic"], **flags)
-    killer = Killer(lambda: lines_in(output) > 2)
     rank_best_of_n(sampled, output, models["critic"], **flags | ray_flags)
-    assert f"The Ray worker {killer.killed} on " in capsys.readouterr().err
+    assert f"The Ray worker {killed[0]} on " in capsys.readouterr().err
     assert output.read_bytes() == whole.read_bytes()
 
 
-def test_grading_goes_on_when_a_worker_is_killed(ray_flags, tmp_path, capsys):
+def test_grading_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, capsys):
     answers = [
         f"import time\ndef f(x):\n    time.sleep(0.02)\n    return x * {factor}" for factor in (2, 3, 1)
     ]
@@ -153,18 +138,9 @@ def test_grading_goes_on_when_a_worker_is_killed(ray_flags, tmp_path, capsys):
     flags = {"workers": 1, "quiet": True}
     evaluate_code(str(local / "runs.jsonl"), **flags)
     expected = capsys.readouterr().out.replace(str(local), str(ray)).splitlines()
-    seen = {}
-
-    def both_grade():
-        """A sandbox has a few processes, and a new one for every answer."""
-        for worker in workers_up():
-            seen.setdefault(worker.pid, set()).update(process.pid for process in below(worker))
-        return sum(len(processes) > 8 for processes in seen.values()) == 2
-
-    killer = Killer(both_grade)
     evaluate_code(str(ray / "runs.jsonl"), **flags | ray_flags)
     said = capsys.readouterr()
-    assert f"The Ray worker {killer.killed} on " in said.err
+    assert f"The Ray worker {killed[0]} on " in said.err
     assert [line for line in said.out.splitlines() if "(raylet)" not in line] == expected
     assert (ray / "runs.jsonl").read_bytes() == (local / "runs.jsonl").read_bytes()
     reports = [json.loads((folder / "runs.report.json").read_text()) for folder in (local, ray)]
