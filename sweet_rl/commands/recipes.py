@@ -89,9 +89,9 @@ TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 
 
 # The best of their grids on mini:dev, by benchmarks/mini_settings.py.
 CRITIC = {"learning_rate": 1e-4, "max_epochs": 4}
-POLICY = {"learning_rate": 2e-4, "beta": 0.3, "nll_loss_coef": 0.1}
-DIALOGUE_DPO = {"learning_rate": 4e-4, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2}
-REJECTION = {"learning_rate": 1e-3, "max_epochs": 20}
+POLICY = {"learning_rate": 4e-4, "beta": 0.3, "nll_loss_coef": 0.1}
+DIALOGUE_DPO = {"learning_rate": 2e-4, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2}
+REJECTION = {"learning_rate": 1e-3, "max_epochs": 8}
 
 
 @dataclass(frozen=True, slots=True)
