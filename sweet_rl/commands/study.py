@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from sweet_rl.commands.recipes import Call, Chain, Study, data, first_round, second_round, third_round
-from sweet_rl.errors import ServiceError
+from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.types import Json
 
@@ -39,10 +39,14 @@ def run_study(study: Study, *, jobs: int) -> None:
 def run_rounds(rounds: Sequence[Sequence[Chain]], folder: Path, *, jobs: int) -> None:
     """Run the chains of each round, `jobs` at once; a round begins when the one before it has ended.
 
+    What follows a call that has to be run is made anew, even if it was done.
+
     Raises:
+        UsageError: the folder holds something that another command made.
         ServiceError: see `run_study`.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    _forget_stale(rounds, folder)
     with _workers(jobs) as pool:
         for chains in rounds:
             running = {pool.submit(_run_chain, chain, folder): chain for chain in chains}
@@ -79,7 +83,7 @@ def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
 def _run_chain(chain: Chain, folder: Path) -> None:
     """In a worker: the calls of a chain that are not done, their output in a log file each."""
     for call in chain.calls:
-        mark = folder / "done" / f"{call.output.name}.json"
+        mark = _mark(call, folder)
         if _is_done(mark, call):
             continue
         print(f"[{chain.name}] $ {call.command}", flush=True)
@@ -105,6 +109,53 @@ def _run_call(call: Call, log: Path) -> None:
         shutil.rmtree(call.output)
     with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         stage(*call.positional, **flags)
+
+
+def _forget_stale(rounds: Sequence[Sequence[Chain]], folder: Path) -> None:
+    """Remove what was made of something that is to be made anew, before anything is.
+
+    An output without a mark was interrupted: it stays, to go on from, unless what it was made of is stale.
+
+    Raises:
+        UsageError: the folder holds something that another command made; nothing is removed.
+    """
+    stale: list[Call] = []
+    anew = False
+    for chains in rounds:
+        follows = {chain.name: anew for chain in chains}
+        for chain in chains:
+            for call in chain.calls:
+                mark = _mark(call, folder)
+                if follows[chain.name]:
+                    stale.append(call)
+                elif not _is_done(mark, call):
+                    _check_command(mark, call)
+                    follows[chain.name] = True
+        anew = any(follows.values())
+    for call in stale:
+        _mark(call, folder).unlink(missing_ok=True)
+        _remove(call.output)
+
+
+def _check_command(mark: Path, call: Call) -> None:
+    if mark.exists() and call.output.exists():
+        theirs = json.loads(mark.read_text())["command"]
+        raise UsageError(
+            f"{str(call.output)!r} was made by another command:\n{theirs}\nand now it would be\n{call.identity}\n"
+            "Choose another --output_dir, pass --overwrite, or remove it: then it and all that follow are made "
+            "anew."
+        )
+
+
+def _mark(call: Call, folder: Path) -> Path:
+    return folder / "done" / f"{call.output.name}.json"
+
+
+def _remove(output: Path) -> None:
+    if output.is_dir():
+        shutil.rmtree(output)
+    else:
+        output.unlink(missing_ok=True)
 
 
 def _is_done(mark: Path, call: Call) -> bool:

@@ -10,7 +10,7 @@ from sweet_rl.cli import _check_flags, load
 from sweet_rl.commands import study as runner
 from sweet_rl.commands.recipes import SWEETS, Call, Chain, data
 from sweet_rl.commands.study_results import METHODS
-from sweet_rl.errors import ServiceError
+from sweet_rl.errors import ServiceError, UsageError
 
 
 def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
@@ -74,3 +74,44 @@ def test_marks_name_the_command_so_that_other_settings_run_again(tmp_path):
     mark = Path(tmp_path / "done.json")
     mark.write_text(json.dumps({"command": "sweet-rl works --seed 0", "seconds": 1}))
     assert not runner._is_done(mark, call)
+
+
+@pytest.fixture
+def done(tmp_path):
+    """Two rounds, all done: a then b, beside c; then d."""
+
+    def call(name):
+        made = Call(name, tmp_path / name, flags={"seed": 0})
+        made.output.write_text("made")
+        mark = runner._mark(made, tmp_path)
+        mark.parent.mkdir(exist_ok=True)
+        mark.write_text(json.dumps({"command": made.identity, "seconds": 1}))
+        return made
+
+    a, b, c, d = map(call, "abcd")
+    return [[Chain("first", (a, b)), Chain("other", (c,))], [Chain("last", (d,))]]
+
+
+def there(folder):
+    return {path.name for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(("gone", "left"), [("a", "c"), ("b", "ac"), ("c", "ab"), ("d", "abc")])
+def test_what_follows_something_that_is_gone_is_made_anew(done, tmp_path, gone, left):
+    (tmp_path / gone).unlink()
+    runner._forget_stale(done, tmp_path)
+    assert there(tmp_path) == set(left)
+
+
+def test_an_interrupted_output_stays_to_go_on_from(done, tmp_path):
+    runner._mark(done[0][0].calls[1], tmp_path).unlink()
+    runner._forget_stale(done, tmp_path)
+    assert there(tmp_path) == set("abc")
+
+
+def test_what_another_command_made_is_refused_and_kept(done, tmp_path):
+    (first, other), later = done
+    changed = replace(first.calls[0], flags={"seed": 1})
+    with pytest.raises(UsageError, match=r"a' was made by another command:\n.*--seed 0\n.*\n.*--seed 1\n"):
+        runner._forget_stale([[Chain("first", (changed, first.calls[1])), other], later], tmp_path)
+    assert there(tmp_path) == set("abcd")
