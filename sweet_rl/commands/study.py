@@ -141,7 +141,8 @@ def _check_command(mark: Path, call: Call) -> None:
     if mark.exists() and call.output.exists():
         theirs = json.loads(mark.read_text())["command"]
         raise UsageError(
-            f"{str(call.output)!r} was made by another command:\n{theirs}\nand now it would be\n{call.identity}\n"
+            f"{str(call.output)!r} was made by another command:\n{theirs}\n"
+            f"and now it would be\n{call.identity}\n"
             "Choose another --output_dir, pass --overwrite, or remove it: then it and all that follow are made "
             "anew."
         )
