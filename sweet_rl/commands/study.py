@@ -143,7 +143,7 @@ def _check_command(mark: Path, call: Call) -> None:
         raise UsageError(
             f"{str(call.output)!r} was made by another command:\n{theirs}\n"
             f"and now it would be\n{call.identity}\n"
-            "Choose another --output_dir, pass --overwrite, or remove it: then it and all that follow are made "
+            "Choose another --output_dir, pass --overwrite, or remove it: it and all that follow are made "
             "anew."
         )
 
