@@ -135,7 +135,7 @@ def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_pat
     ("flags", "message"),
     [
         ({"ring_attn_size": 2}, "--ring_attn_size is not there: use --zero_stage 3"),
-        ({"packing_samples": True}, "--packing_samples is not there: pairs are batched by length"),
+        ({"packing_samples": True}, "--packing_samples is not there: --max_tokens_per_batch packs"),
         ({"adam_betas": "0.9"}, "two numbers with a comma"),
         ({"mean_log_prob": "yes"}, "--mean_log_prob must be none, trajectory or turn"),
         ({"use_wandb": "abc123"}, "WANDB_API_KEY"),
