@@ -11,7 +11,7 @@ def make_embedded_agent(
     """Train the embedded agent from nothing: a tiny Llama that can play the mini worlds.
 
     It reads drills, then dialogues of a noisy teacher with the scripted human; nothing it reads shows which
-    extras are usual (docs/mini.md). Takes about ten minutes on a CPU. The packaged agent is the one of seed 0.
+    extras are usual (docs/mini.md). Takes ten minutes on a CPU. The packaged agent is the one of seed 0.
 
     Args:
         output_dir: folder for the model and its tokenizer.
