@@ -158,12 +158,12 @@ def _reference_and_policy(run: Run, rows: Rows) -> tuple[torch.Tensor, Any]:
     settings = run.settings
     model, half = settings.model, uses_deepspeed(settings) and settings.model.bf16
     name = model.ref_pretrain or model.pretrain
-    cache = _cache(name, rows, settings)
+    cache = _cache(name, rows, settings) if run.processes.rank == 0 else None
     scores = _known(cache, run.processes)
     policy = None
     if scores is None:
         scores, policy = _ask(name, run, rows)
-        if cache is not None and run.processes.rank == 0:
+        if cache is not None:
             cache.save(scores)
     else:
         run.say(f"the reference's log-probabilities: {cache.path if cache else ''}")
@@ -204,8 +204,8 @@ def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | N
 
 
 def _known(cache: ReferenceCache | None, processes: Processes) -> torch.Tensor | None:
-    """What the first process finds on its disk, on all of them."""
-    found = [cache.load() if cache is not None and processes.rank == 0 else None]
+    """What the first process finds on its disk, on all of them; only that one has a cache."""
+    found = [None if cache is None else cache.load()]
     if processes.world > 1:
         torch.distributed.broadcast_object_list(found)
     return found[0]
