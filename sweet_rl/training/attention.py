@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def attention_span(model: Any) -> float:
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     attention = attention_of(config)
-    if "position_ids" not in inspect.signature(model.forward).parameters or not kinds <= _SHAREABLE:
+    if "position_ids" not in _parameters(type(model).forward) or not kinds <= _SHAREABLE:
         return 0
     if getattr(model, "is_stateful", False) or getattr(config, "alibi", False):
         return 0
@@ -56,7 +57,7 @@ def inputs_of(model: Any, question: Question) -> dict[str, Any]:
         question: its tensors are on the model's device.
     """
     inputs: dict[str, Any] = {"input_ids": question["ids_RT"]}
-    if "use_cache" in inspect.signature(model.forward).parameters:
+    if "use_cache" in _parameters(type(model).forward):
         inputs["use_cache"] = False
     if "attention_RT" in question:
         inputs["attention_mask"] = question["attention_RT"]
@@ -64,6 +65,12 @@ def inputs_of(model: Any, question: Question) -> dict[str, Any]:
         inputs["position_ids"] = question["positions_RT"]
         inputs["attention_mask"] = _tree_attention(model, question["positions_RT"], question["ends_RT"])
     return inputs
+
+
+@cache
+def _parameters(forward: Any) -> frozenset[str]:
+    """What a kind of model can be called with; asked for every batch."""
+    return frozenset(inspect.signature(forward).parameters)
 
 
 def sees(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Callable[..., Tensor]:
