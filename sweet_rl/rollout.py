@@ -121,6 +121,7 @@ async def play(
     )
     history: list[Message] = []
     failures: list[Failure] = []
+    info: dict[str, Json] = {}
     try:
         observation = await env.reset(episode.task, seed=episode.seed)
         history.extend(observation.messages)
@@ -133,6 +134,7 @@ async def play(
             history[-1] = _agent_turn(generation, content=step.content, output=step.output)
             failures.extend(step.failures)
             stats.failures += len(step.failures)
+            info.update(step.info)
             if step.observation is None:
                 break
             observation = step.observation
@@ -140,13 +142,15 @@ async def play(
         trajectory = replace(trajectory, answer=step.answer, stop_reason=step.stop_reason)
     except EpisodeError as error:
         stats.failures += 1
+        if not history:  # the world could not begin: what was asked is all there is
+            history = [Message("user", episode.task.problem_description)]
         failure = error.failure
         if failure.turn is None:
             failure = replace(failure, turn=sum(isinstance(entry, AgentTurn) for entry in history))
         trajectory = replace(trajectory, stop_reason=error.stop_reason, error=failure)
     finally:
         await env.close()
-    return replace(trajectory, dialogue_history=tuple(history), failures=tuple(failures))
+    return replace(trajectory, dialogue_history=tuple(history), failures=tuple(failures), extra=info)
 
 
 def _agent_turn(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.prompts import simulator_prompt
-from sweet_rl.types import NO_RESPONSE, Failure, UserContext, UserReply
+from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
 
 SYSTEM_PROMPT: Final = "You are a helpful assistant."
 
@@ -50,14 +51,19 @@ class OpenAIUser:
             "max_tokens": self._max_tokens,
             "temperature": self._temperature,
         }
-        try:
-            reply = await self._client.chat(body)
-        except RequestFailed as error:
-            return UserReply(NO_RESPONSE, error.failure)
-        if reply.content is None:  # at temperature 0 this is the model's answer: asking again is of no use
-            return UserReply(NO_RESPONSE, Failure("empty_reply", "the content of the reply is null"))
-        return UserReply(reply.content)
+        return await ask(self._client, body)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
+    """The human's words that a chat completion gives, or the published "No response." and why."""
+    try:
+        reply = await client.chat(body)
+    except RequestFailed as error:
+        return UserReply(NO_RESPONSE, error.failure)
+    if reply.content is None:  # at temperature 0 this is the model's answer: asking again is of no use
+        return UserReply(NO_RESPONSE, Failure("empty_reply", "the content of the reply is null"))
+    return UserReply(reply.content)

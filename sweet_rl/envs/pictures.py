@@ -1,0 +1,65 @@
+"""Where the pictures of a run lie: PNG files in one folder, named so that a resumed run finds its own again.
+
+Rows tell paths relative to the output file's folder, so that a run can be moved with its pictures
+(spec §11.3, item 49).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sweet_rl.records import replace_file
+from sweet_rl.types import Task, digest
+
+
+class PictureFolder:
+    """A folder of pictures, each written at once or not at all.
+
+    Args:
+        folder: where the files go; made when the first one comes.
+        beside: the folder that paths in rows are relative to.
+        samples: which repeat an episode is, by task and seed; names of unknown ones have the seed instead.
+    """
+
+    def __init__(
+        self, folder: Path, *, beside: Path, samples: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        self._folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 - links stay as they are
+        self._beside = Path(os.path.abspath(beside.expanduser()))  # noqa: PTH100
+        self._samples = samples or {}
+
+    def save_draft(self, task: Task, seed: int, turn: int, image: bytes) -> str:
+        """Keep the picture of a turn; one of an interrupted run is overwritten.
+
+        Returns:
+            The path for the row.
+
+        Raises:
+            StorageError: the disk is full or read-only.
+        """
+        sample = self._samples.get((task.task_id, seed))
+        which = f"seed{seed}" if sample is None else f"{sample}"
+        return self._save(f"{_slug(task.task_id)}_{which}_{turn}.png", image)
+
+    def save_target(self, task: Task, image: bytes) -> str:
+        """Keep the picture of a task's page; its repeats share it.
+
+        Raises:
+            StorageError: the disk is full or read-only.
+        """
+        return self._save(f"{_slug(task.task_id)}_target.png", image)
+
+    def _save(self, name: str, image: bytes) -> str:
+        path = self._folder / name
+        if not (path.is_file() and path.read_bytes() == image):
+            replace_file(path, [image])
+        return Path(os.path.relpath(path, self._beside)).as_posix()
+
+
+def _slug(task_id: str) -> str:
+    """A file name's part; ids that are none get a digest, so that two never share a name."""
+    plain = re.sub(r"[^A-Za-z0-9-]+", "-", task_id)[:60]
+    return plain if plain == task_id else f"{plain}-{digest(task_id, 8)}"

@@ -1,0 +1,107 @@
+"""A human with eyes, played by a vision model behind any OpenAI-compatible server (spec §3.6)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from sweet_rl.errors import UsageError
+from sweet_rl.openai_client import OpenAIClient
+from sweet_rl.pages import PageContext
+from sweet_rl.prompts import dialogue_string, fill
+from sweet_rl.types import Json, UserContext, UserReply
+from sweet_rl.users.openai import ask
+
+DATA_URLS: Final = {
+    "png": "data:image/png;base64,",
+    "jpeg": "data:image/jpeg;base64,",
+    "vllm": "data:image;base64,",
+}
+"""How a picture is written into a request. The bytes are PNG in all of them: `png` is right, `jpeg` and `vllm`
+are what the published system sends to OpenAI and to vLLM (spec §11.1, item 25)."""
+
+DRAFT_CAPTION: Final = "This is the page that the assistant has made:"
+NO_DRAFT: Final = "The assistant has no page to show yet: there is no visualisation."
+TARGET_CAPTION: Final = "This is the page that you want:"
+
+
+class VisionUser:
+    """Shows a model the draft and the page that is wanted, and asks what the human says.
+
+    Args:
+        client: connections to the servers; closed with the user.
+        model: the servers' name for the model.
+        prompt_template: sent as it is, but for `{problem_description}` and `{dialogue_history}` where it
+            has them (the published one has neither).
+        image_url: one of `DATA_URLS`.
+        temperature: 0 as published.
+        max_tokens: of the reply; what the agent sees of it is cut by the world.
+    """
+
+    def __init__(
+        self,
+        client: OpenAIClient,
+        model: str,
+        *,
+        prompt_template: str,
+        image_url: str = "png",
+        temperature: float = 0,
+        max_tokens: int = 4096,
+    ) -> None:
+        self.name = model
+        self._client = client
+        self._template = prompt_template
+        self._url = DATA_URLS[image_url]
+        self._temperature, self._max_tokens = temperature, max_tokens
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """One chat completion; a request that cannot be answered gives the published "No response.".
+
+        Raises:
+            TypeError: a context without pictures.
+        """
+        if not isinstance(context, PageContext):
+            raise TypeError("a human with eyes needs a PageContext")
+        body = {
+            "model": self.name,
+            "messages": [{"role": "user", "content": self._content(context)}],
+            "max_tokens": self._max_tokens,
+            "temperature": self._temperature,
+        }
+        return await ask(self._client, body)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _content(self, context: PageContext) -> list[dict[str, Json]]:
+        prompt = fill(
+            self._template,
+            problem_description=context.problem_description,
+            dialogue_history=dialogue_string(context.messages),
+        )
+        if context.draft is None:
+            draft = [_text(NO_DRAFT)]
+        else:
+            draft = [_text(DRAFT_CAPTION), self._picture(context.draft.image)]
+        return [_text(prompt), *draft, _text(TARGET_CAPTION), self._picture(context.target.image)]
+
+    def _picture(self, png: bytes) -> dict[str, Json]:
+        return {"type": "image_url", "image_url": {"url": self._url + base64.b64encode(png).decode("ascii")}}
+
+
+def check_vision_prompt(template: str, path: str) -> None:
+    """Make sure that a prompt asks for nothing that a human with eyes does not get.
+
+    Raises:
+        UsageError: it has the placeholder of the hidden source.
+    """
+    if "{hidden_information}" in template:
+        raise UsageError(
+            f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown pictures "
+            "and no source. Take it out; {problem_description} and {dialogue_history} may stay."
+        )
+
+
+def _text(text: str) -> dict[str, Json]:
+    return {"type": "text", "text": text}
