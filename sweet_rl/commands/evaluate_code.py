@@ -56,12 +56,12 @@ def evaluate_code(
     if timeout_s <= 0 or memory_mb < 1 or (workers is not None and workers < 1):
         raise UsageError("--timeout_s, --memory_mb and --workers must be positive.")
 
-    from sweet_rl.commands import evaluation
+    from sweet_rl.commands import code_evaluation
     from sweet_rl.commands.fan_out import SandboxFlags, cluster_of, grader_of
 
     cluster = cluster_of(fan_out, ray_address, ray_workers)
     with grader_of(cluster, SandboxFlags(workers, timeout_s, memory_mb, unsafe_no_sandbox)) as grader:
-        evaluation.run(
+        code_evaluation.run(
             saved_path,
             grader,
             k=k,

@@ -1,174 +1,107 @@
-"""What `evaluate_code` does once its flags are known: grade what is missing, save, report, pair."""
+"""What `evaluate_code` and `evaluate_html` share: a file graded in place, its report, its pairs."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from sweet_rl.commands.fan_out import RayGrader
-from sweet_rl.commands.running import progress
 from sweet_rl.errors import UsageError
-from sweet_rl.grading.code import CodeGrader, Grades, constant_floor
-from sweet_rl.grading.report import Report, summarise
 from sweet_rl.grouping import group_by_task
-from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
+from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
-from sweet_rl.types import NO_ANSWER, Json, Trajectory
+from sweet_rl.types import Json, Trajectory
 
-SAVE_EVERY_S = 60.0
-"""A long evaluation is saved that often; what is saved is not graded again."""
+_SAVE_AFTER_S = 1.0
+_SAVING_SHARE = 0.05
+"""Grading is saved as often as costs a twentieth of the time; what is saved is not graded again."""
 
 
-def run(
-    saved_path: str,
-    grader: CodeGrader | RayGrader,
-    *,
-    k: int,
-    grading: str,
-    reevaluate: bool,
-    pair_paths: Mapping[bool, str | None],
-    report_path: str | None,
-    quiet: bool,
-) -> None:
-    """Grade, save, print and pair.
+class GradedFile:
+    """A trajectory file in our hands: `rows` are changed in place and keep every field they have.
 
-    Args:
-        saved_path: the trajectory file; its rows keep every field they have.
-        grader: of this machine or of a cluster.
-        k: repeats of each task.
-        grading: which grade becomes the reward.
-        reevaluate: also rows that have a reward.
-        pair_paths: where pairs go, by whether the hidden solution precedes them.
-        report_path: where the numbers go; None for beside the file.
-        quiet: no progress bar.
+    `trajectories` are the same rows as they were read; `groups` holds the row indices of each task's repeats.
+    """
+
+    def __init__(self, path: str, k: int) -> None:
+        numbered = list(read_rows(path))
+        self.path, self.k = path, k
+        self.rows = [row for _, row in numbered]
+        self.trajectories = trajectories_from_rows(numbered, path=path)
+        if not self.trajectories:
+            raise UsageError(f"{path!r} holds no trajectories.")
+        self.groups = group_by_task(self.trajectories, k, path=path)
+        self._changed = False
+        self._saved = time.monotonic()
+        self._wait_s = _SAVE_AFTER_S
+
+    def update(self, index: int, fields: Mapping[str, Json]) -> None:
+        """Give a row fields, and save all rows now and then."""
+        self.rows[index] |= fields
+        self._changed = True
+        if time.monotonic() - self._saved > self._wait_s:
+            self.save()
+
+    def save(self) -> None:
+        """Write all rows, at once or not at all, where any has changed."""
+        if self._changed:
+            started = time.monotonic()
+            replace_rows(self.path, self.rows)
+            self._saved, self._changed = time.monotonic(), False
+            self._wait_s = max(_SAVE_AFTER_S, (self._saved - started) / _SAVING_SHARE)
+
+
+@contextmanager
+def graded_file(path: str, k: int) -> Iterator[GradedFile]:
+    """The file, locked; what has been graded is saved at the end, also when something goes wrong.
 
     Raises:
         SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
     """
-    with locked(saved_path):
-        numbered = list(read_rows(saved_path))
-        rows = [row for _, row in numbered]
-        trajectories = trajectories_from_rows(numbered, path=saved_path)
-        if not trajectories:
-            raise UsageError(f"{saved_path!r} holds no trajectories.")
-        groups = group_by_task(trajectories, k, path=saved_path)
-        _grade(saved_path, rows, trajectories, grader, grading=grading, reevaluate=reevaluate, quiet=quiet)
-    rewards = [float(row["reward"]) for row in rows]
-    report = _report(rows, trajectories, groups, grader, k=k, protection=grader.protection)
-    print(report.to_text(saved_path))
+    with locked(path):
+        file = GradedFile(path, k)
+        try:
+            yield file
+        finally:
+            file.save()
+
+
+def write_report(saved_path: str, report_path: str | None, content: Mapping[str, Json]) -> None:
+    """The numbers as JSON, beside the file unless a path is given."""
     target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
-    content = {"saved_path": saved_path, "grading": grading} | report.to_json()
-    replace_file(target, [json.dumps(content, indent=1).encode() + b"\n"])
+    numbers = {"saved_path": saved_path} | dict(content)
+    replace_file(target, [json.dumps(numbers, indent=1).encode() + b"\n"])
     print(f"The same numbers are in {target}")
-    _write_pairs(trajectories, rewards, groups, pair_paths)
 
 
-def _grade(
-    saved_path: str,
-    rows: list[dict[str, Json]],
-    trajectories: Sequence[Trajectory],
-    grader: CodeGrader | RayGrader,
-    *,
-    grading: str,
-    reevaluate: bool,
-    quiet: bool,
-) -> None:
-    """Fill in rewards where they are missing, and save now and then and at the end."""
-    changed = False
-    missing = []
-    for index, row in enumerate(rows):
-        known = (row.get("grades") or {}).get(grading)
-        if reevaluate or (row.get("reward") is None and known is None):
-            missing.append(index)
-        elif known is not None and row.get("reward") != known:  # graded before, the other way
-            row["reward"], changed = known, True
-    graded = grader.grade_both(trajectories[index] for index in missing)
-    saved = time.monotonic()
-    with progress(len(missing), 0, unit="answer", quiet=quiet or not missing) as bar:
-        for index, grades in zip(missing, graded, strict=True):
-            rows[index] |= graded_fields(grades, grading)
-            changed = True
-            bar.update()
-            if time.monotonic() - saved > SAVE_EVERY_S:
-                replace_rows(saved_path, rows)
-                saved, changed = time.monotonic(), False
-    if changed:
-        replace_rows(saved_path, rows)
-
-
-def graded_fields(grades: Grades, grading: str) -> dict[str, Json]:
-    """The fields that grading adds to a row."""
-    both = {"fixed": grades.fixed.value, "published": grades.published.value}
-    fields: dict[str, Json] = {
-        "reward": both[grading] or 0.0,
-        "grades": both,
-        "test_results": [
-            {name: value for name, value in asdict(test).items() if value not in {None, ""}}
-            for test in grades.fixed.tests
-        ],
-    }
-    notes = {"fixed": grades.fixed.note, "published": grades.published.note}
-    details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}
-    if details:
-        fields["grading_details"] = details
-    return fields
-
-
-def _report(
-    rows: Sequence[Mapping[str, Json]],
-    trajectories: Sequence[Trajectory],
-    groups: Sequence[Sequence[int]],
-    grader: CodeGrader | RayGrader,
-    *,
-    k: int,
-    protection: str,
-) -> Report:
-    columns = {"reward": summarise([row["reward"] for row in rows], groups)}
-    if all("grades" in row for row in rows):
-        columns = {
-            way: summarise([row["grades"].get(way) for row in rows], groups) for way in ("fixed", "published")
-        }
-    tasks = [trajectories[group[0]].task for group in groups]
-    outputs = grader.reference_outputs(tasks)
-    floor = [constant_floor(outputs[task.task_id]) for task in tasks]
-    columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    return Report(len(rows), len(groups), k, columns, _counts(rows), protection)
-
-
-def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
-    """How many rows have what a reader of the table should know."""
-    details = [row.get("grading_details") or {} for row in rows]
-    outcomes = [{test["outcome"] for test in row.get("test_results") or []} for row in rows]
-    return {
-        "rows with a stored reward of unknown grading": sum("grades" not in row for row in rows),
-        "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
-            detail.get("lenient") == 1 for detail in details
-        ),
-        "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
-        "answers that would have ended the published evaluation": sum(
-            "grades" in row and row["grades"].get("published") is None for row in rows
-        ),
-        "dialogues without an answer": sum(row.get("answer") in {None, NO_ANSWER} for row in rows),
-        "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
-    }
-
-
-def _write_pairs(
-    trajectories: Sequence[Trajectory],
-    rewards: Sequence[float],
-    groups: Sequence[Sequence[int]],
+def write_pairs(
     paths: Mapping[bool, str | None],
+    pairs: Sequence[TrajectoryPair],
+    to_rows: Callable[[bool], Sequence[Json]],
+    *,
+    why_none: str,
+    skipped: int,
 ) -> None:
-    usable = [trajectory.last_turn is not None for trajectory in trajectories]
-    pairs = trajectory_pairs(rewards, groups, usable)
-    remark = "" if pairs else "(no task has a right answer beside a worse one) "
+    """Write the pair files that are asked for, and say how many pairs they hold.
+
+    Args:
+        paths: where pairs go, by whether the hidden solution precedes them.
+        pairs: what is written.
+        to_rows: the pairs as rows, given the key of `paths`.
+        why_none: said where there are none.
+        skipped: dialogues that cannot stand in a pair.
+    """
+    remark = "" if pairs else f"({why_none}) "
     for with_ground_truth, path in paths.items():
         if path is not None:
-            replace_rows(path, pair_rows(trajectories, pairs, with_ground_truth=with_ground_truth))
+            replace_rows(path, to_rows(with_ground_truth))
             print(f"{len(pairs)} pairs {remark}are in {path}")
-    skipped = usable.count(False)
     if skipped and any(paths.values()):
         print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
+
+
+def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:
+    """Which trajectories end with an agent turn."""
+    return [trajectory.last_turn is not None for trajectory in trajectories]

@@ -1,11 +1,13 @@
 """Pairs of whole trajectories of one task: the stage-1 data of SWEET-RL (spec §4.3).
 
-A task gives pairs when its best repeat is right (reward at least 1): the first best one is preferred to every
-repeat with a smaller reward.
+Code (`trajectory_pairs`): a task gives pairs when its best repeat is right (reward at least 1): the first
+best one is preferred to every repeat with a smaller reward. Pages (`margin_pairs`, spec §5): of any two
+repeats whose rewards differ by a margin the better one is preferred.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -43,6 +45,33 @@ def trajectory_pairs(
     return pairs
 
 
+def margin_pairs(
+    rewards: Sequence[float | None],
+    groups: Sequence[Sequence[int]],
+    margin: float,
+    usable: Sequence[bool] | None = None,
+) -> list[TrajectoryPair]:
+    """All pairs of repeats whose rewards differ by `margin` or more, in task order, then repeat order.
+
+    Args:
+        rewards: one for each row; None for rows without one, which stand in no pair.
+        groups: row indices of each task's repeats.
+        margin: above 0; compared with the difference of the rewards as they are stored.
+        usable: False for rows that cannot stand in a pair (no final agent turn); default all.
+    """
+    pairs: list[TrajectoryPair] = []
+    for group in groups:
+        known = [
+            (row, reward)
+            for row in group
+            if (reward := rewards[row]) is not None and (usable is None or usable[row])
+        ]
+        for (row, reward), (later, other) in itertools.combinations(known, 2):
+            if abs(reward - other) >= margin:
+                pairs.append(TrajectoryPair(row, later) if reward > other else TrajectoryPair(later, row))
+    return pairs
+
+
 def with_solution(prompt: str, ground_truth: str) -> str:
     """The prompt as the critic reads it: the hidden solution directly before it (spec §4.3)."""
     return PREFIX.format(ground_truth=ground_truth) + prompt
@@ -72,3 +101,19 @@ def pair_rows(
         }
         for pair in pairs
     ]
+
+
+def turn_pair_rows(
+    trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
+) -> list[dict[str, dict[str, str]]]:
+    """The pairs as rows of a published file for pages: `{"input", "output"}` on each side (spec §2.4)."""
+
+    def side(row: int) -> dict[str, str]:
+        last = trajectories[row].last_turn
+        if last is None:
+            raise ValueError(f"trajectory {trajectories[row].key} does not end with an agent turn")
+        ground_truth = trajectories[row].task.ground_truth
+        prompt = with_solution(last.input, ground_truth) if with_ground_truth else last.input
+        return {"input": prompt, "output": last.output}
+
+    return [{"chosen": side(pair.chosen), "rejected": side(pair.rejected)} for pair in pairs]

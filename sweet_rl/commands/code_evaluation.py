@@ -1,0 +1,131 @@
+"""What `evaluate_code` does once its flags are known: grade what is missing, save, report, pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs, write_report
+from sweet_rl.commands.fan_out import RayGrader
+from sweet_rl.commands.running import progress
+from sweet_rl.grading.code import CodeGrader, Grades, constant_floor
+from sweet_rl.grading.report import Report, summarise
+from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
+from sweet_rl.types import NO_ANSWER, Json, Trajectory
+
+
+def run(
+    saved_path: str,
+    grader: CodeGrader | RayGrader,
+    *,
+    k: int,
+    grading: str,
+    reevaluate: bool,
+    pair_paths: Mapping[bool, str | None],
+    report_path: str | None,
+    quiet: bool,
+) -> None:
+    """Grade, save, print and pair.
+
+    Args:
+        saved_path: the trajectory file; its rows keep every field they have.
+        grader: of this machine or of a cluster.
+        k: repeats of each task.
+        grading: which grade becomes the reward.
+        reevaluate: also rows that have a reward.
+        pair_paths: where pairs go, by whether the hidden solution precedes them.
+        report_path: where the numbers go; None for beside the file.
+        quiet: no progress bar.
+
+    Raises:
+        SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
+    """
+    with graded_file(saved_path, k) as file:
+        _grade(file, grader, grading=grading, reevaluate=reevaluate, quiet=quiet)
+    report = _report(file.rows, file.trajectories, file.groups, grader, k=k, protection=grader.protection)
+    print(report.to_text(saved_path))
+    write_report(saved_path, report_path, {"grading": grading} | report.to_json())
+    usable = usable_in_pairs(file.trajectories)
+    pairs = trajectory_pairs([float(row["reward"]) for row in file.rows], file.groups, usable)
+    write_pairs(
+        pair_paths,
+        pairs,
+        lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
+        why_none="no task has a right answer beside a worse one",
+        skipped=usable.count(False),
+    )
+
+
+def _grade(
+    file: GradedFile, grader: CodeGrader | RayGrader, *, grading: str, reevaluate: bool, quiet: bool
+) -> None:
+    """Fill in rewards where they are missing."""
+    missing = []
+    for index, row in enumerate(file.rows):
+        known = (row.get("grades") or {}).get(grading)
+        if reevaluate or (row.get("reward") is None and known is None):
+            missing.append(index)
+        elif known is not None and row.get("reward") != known:  # graded before, the other way
+            file.update(index, {"reward": known})
+    graded = grader.grade_both(file.trajectories[index] for index in missing)
+    with progress(len(missing), 0, unit="answer", quiet=quiet or not missing) as bar:
+        for index, grades in zip(missing, graded, strict=True):
+            file.update(index, graded_fields(grades, grading))
+            bar.update()
+
+
+def graded_fields(grades: Grades, grading: str) -> dict[str, Json]:
+    """The fields that grading adds to a row."""
+    both = {"fixed": grades.fixed.value, "published": grades.published.value}
+    fields: dict[str, Json] = {
+        "reward": both[grading] or 0.0,
+        "grades": both,
+        "test_results": [
+            {name: value for name, value in asdict(test).items() if value not in {None, ""}}
+            for test in grades.fixed.tests
+        ],
+    }
+    notes = {"fixed": grades.fixed.note, "published": grades.published.note}
+    details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}
+    if details:
+        fields["grading_details"] = details
+    return fields
+
+
+def _report(
+    rows: Sequence[Mapping[str, Json]],
+    trajectories: Sequence[Trajectory],
+    groups: Sequence[Sequence[int]],
+    grader: CodeGrader | RayGrader,
+    *,
+    k: int,
+    protection: str,
+) -> Report:
+    columns = {"reward": summarise([row["reward"] for row in rows], groups)}
+    if all("grades" in row for row in rows):
+        columns = {
+            way: summarise([row["grades"].get(way) for row in rows], groups) for way in ("fixed", "published")
+        }
+    tasks = [trajectories[group[0]].task for group in groups]
+    outputs = grader.reference_outputs(tasks)
+    floor = [constant_floor(outputs[task.task_id]) for task in tasks]
+    columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
+    return Report(len(rows), len(groups), k, columns, _counts(rows), protection)
+
+
+def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
+    """How many rows have what a reader of the table should know."""
+    details = [row.get("grading_details") or {} for row in rows]
+    outcomes = [{test["outcome"] for test in row.get("test_results") or []} for row in rows]
+    return {
+        "rows with a stored reward of unknown grading": sum("grades" not in row for row in rows),
+        "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
+            detail.get("lenient") == 1 for detail in details
+        ),
+        "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
+        "answers that would have ended the published evaluation": sum(
+            "grades" in row and row["grades"].get("published") is None for row in rows
+        ),
+        "dialogues without an answer": sum(row.get("answer") in {None, NO_ANSWER} for row in rows),
+        "dialogues with a failed request": sum(bool(row.get("failures") or row.get("error")) for row in rows),
+    }
