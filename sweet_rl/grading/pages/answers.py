@@ -1,0 +1,76 @@
+"""What a trajectory hands in: a picture in a file, and the page that was drawn for it (spec §2.2, §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from PIL import Image
+
+from sweet_rl.grading.pages.pictures import BrokenPicture, black, decode
+from sweet_rl.pages.html import extract_html
+from sweet_rl.types import NO_ANSWER, Failure, Json, Trajectory
+
+_MOST_BYTES = 200_000_000
+
+
+class Shown(StrEnum):
+    """Whether there is a picture; where there is none, a black one stands for it."""
+
+    PICTURE = "picture"
+    NONE = "none"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPicture:
+    """The picture that is judged, and its bytes where it came from a file."""
+
+    image: Image.Image
+    shown: Shown
+    data: bytes = b""
+    failure: Failure | None = None
+
+
+def answer_picture(answer: str | None, folder: Path) -> AnswerPicture:
+    """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute."""
+    if answer is None or answer in {NO_ANSWER, ""}:
+        return AnswerPicture(black(), Shown.NONE)
+    try:
+        path = folder / answer
+        if not path.is_file():
+            return AnswerPicture(black(), Shown.MISSING, failure=Failure("missing_picture", answer[:300]))
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)  # what is cut off there is broken
+        return AnswerPicture(decode(data), Shown.PICTURE, data)
+    except (BrokenPicture, OSError, ValueError) as error:
+        failure = Failure("broken_picture", f"{answer[:200]}: {error}")
+        return AnswerPicture(black(), Shown.BROKEN, failure=failure)
+
+
+def answer_html(trajectory: Trajectory) -> str | None:
+    """The page whose picture is the answer; None where the dialogue holds none.
+
+    Our world's rows tell by `drafts` which turn gave the picture; elsewhere it is the last turn with a page.
+    """
+    said = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
+    turn = _turn_of_answer(trajectory.extra.get("drafts"), trajectory.answer)
+    if turn is not None and turn < len(said):
+        page = extract_html(said[turn])[1]
+        if page is not None:
+            return page
+    pages: Sequence[str | None] = [extract_html(content)[1] for content in said]
+    return next((page for page in reversed(pages) if page is not None), None)
+
+
+def _turn_of_answer(drafts: Json, answer: str | None) -> int | None:
+    """The agent turn, from 0, of the last draft with this picture; None where the row does not say."""
+    if not isinstance(drafts, list) or answer is None:
+        return None
+    turns = [
+        draft.get("turn") for draft in drafts if isinstance(draft, dict) and draft.get("image") == answer
+    ]
+    return turns[-1] if turns and isinstance(turns[-1], int) and turns[-1] >= 0 else None

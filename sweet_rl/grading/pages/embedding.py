@@ -1,0 +1,155 @@
+"""Pictures to vectors by a CLIP or SigLIP model, and the cosine of two of them (spec §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from sweet_rl.errors import UsageError, missing_package
+
+Tiles: TypeAlias = NDArray[np.float32]
+"""What a model is given of one picture: shape (tiles, 3, height, width)."""
+
+Vector: TypeAlias = NDArray[np.float32]
+"""Shape (dimensions,)."""
+
+LongPage = Literal["center", "tile"]
+
+_MOST_TILES = 16
+
+
+class Embedder(Protocol):
+    """Pictures to vectors in two steps: the first may run in many threads, the second likes batches."""
+
+    def prepare(self, image: Image.Image) -> Tiles:
+        """What the model is given of one picture in RGB."""
+        ...
+
+    def embed(self, pictures: Sequence[Tiles]) -> list[Vector]:
+        """One vector for each picture, in order; they need no particular length."""
+        ...
+
+
+def cosine(first: Vector, second: Vector) -> float:
+    """Dot product of both vectors scaled to length 1, in torch's float32 as published, cut to [0, 1].
+
+    Equal vectors give exactly 1. Below 0, where features of two pictures hardly ever are, is 0.
+    """
+    if np.array_equal(first, second):
+        return 1.0
+    return float(np.clip(np.dot(_of_length_1(first), _of_length_1(second)), np.float32(0), np.float32(1)))
+
+
+class ClipEmbedder:
+    """A CLIP or SigLIP model of transformers, in float32.
+
+    Args:
+        model: a folder or a hub name (published: openai/clip-vit-base-patch32).
+        device: auto, cpu, cuda, cuda:1, ...
+        batch_size: tiles in one forward pass at most.
+        long_page: what a picture becomes. "center" is the model's own preprocessing, for CLIP the middle
+            square (published). "tile" cuts the whole page into squares as wide as the page, top to bottom,
+            the last one moved up so that it ends with the page; the picture's vector is the mean of the
+            squares' vectors of length 1. Beyond 16 squares, 16 evenly spread ones.
+
+    Raises:
+        UsageError: transformers is missing, or this is no model with picture features.
+    """
+
+    def __init__(
+        self, model: str, *, device: str = "auto", batch_size: int = 32, long_page: LongPage = "center"
+    ) -> None:
+        try:
+            import torch  # noqa: PLC0415 - the metrics without weights do without
+            from transformers import AutoImageProcessor, AutoModel  # noqa: PLC0415
+        except ImportError as error:
+            raise missing_package(
+                error.name or "transformers", "transformers", needed_for="--clip_model"
+            ) from error
+        self._torch = torch
+        self._batch_size, self._long_page = batch_size, long_page
+        self._device = _device(torch, device)
+        try:
+            processors: Any = AutoImageProcessor
+            models: Any = AutoModel
+            self._processor = processors.from_pretrained(model, backend="pil")
+            self._model = models.from_pretrained(model, dtype=torch.float32)
+        except (OSError, ValueError, KeyError) as error:
+            place = "no such folder, and " if not Path(model).exists() else ""
+            raise UsageError(
+                f"--clip_model {model!r} cannot be loaded ({place}{str(error).splitlines()[0]}). Give the "
+                "folder of a CLIP or SigLIP model, or a hub name like openai/clip-vit-base-patch32."
+            ) from error
+        if not hasattr(self._model, "get_image_features"):
+            raise UsageError(
+                f"--clip_model {model!r} is no CLIP or SigLIP model: it has no picture features."
+            )
+        self._model.to(self._device).eval()
+
+    def prepare(self, image: Image.Image) -> Tiles:
+        """The model's own preprocessing of the picture or of its tiles."""
+        images = squares(image) if self._long_page == "tile" else [image]
+        pixels = self._processor(images=images, return_tensors="np")["pixel_values"]
+        return np.asarray(pixels, np.float32)
+
+    def embed(self, pictures: Sequence[Tiles]) -> list[Vector]:
+        """Vectors of all pictures, `batch_size` tiles at a time."""
+        if not pictures:
+            return []
+        tiles = np.concatenate(list(pictures))
+        parts = [
+            self._forward(tiles[start : start + self._batch_size])
+            for start in range(0, len(tiles), self._batch_size)
+        ]
+        vectors = iter(np.concatenate(parts))
+        return [_mean([next(vectors) for _ in picture]) for picture in pictures]
+
+    def _forward(self, tiles: Tiles) -> NDArray[np.float32]:
+        torch = self._torch
+        with torch.inference_mode():
+            features = self._model.get_image_features(pixel_values=torch.from_numpy(tiles).to(self._device))
+        vectors = getattr(features, "pooler_output", features)  # a plain tensor before transformers 5
+        result: NDArray[np.float32] = vectors.float().cpu().numpy()
+        return result
+
+
+def squares(image: Image.Image) -> list[Image.Image]:
+    """A page cut into squares as wide as it is (a wide one: as high), the last one ending with the page."""
+    side = min(image.size)
+    length = max(image.size)
+    count = -(-length // side)
+    starts = [min(index * side, length - side) for index in range(count)]
+    if count > _MOST_TILES:
+        starts = [round(index * (length - side) / (_MOST_TILES - 1)) for index in range(_MOST_TILES)]
+    upright = image.height >= image.width
+    return [
+        image.crop((0, start, side, start + side) if upright else (start, 0, start + side, side))
+        for start in starts
+    ]
+
+
+def _mean(vectors: Sequence[Vector]) -> Vector:
+    if len(vectors) == 1:
+        return vectors[0]
+    mean: Vector = np.mean([_of_length_1(vector) for vector in vectors], axis=0, dtype=np.float32)
+    return mean
+
+
+def _of_length_1(vector: Vector) -> Vector:
+    # torch's rounding differs from numpy's in the last bit, which decides pairs that differ by the margin
+    import torch  # noqa: PLC0415 - as above
+
+    single = torch.from_numpy(np.ascontiguousarray(vector, np.float32))
+    unit: Vector = (single / single.norm().clamp_min(torch.finfo(torch.float32).tiny)).numpy()
+    return unit
+
+
+def _device(torch: Any, name: str) -> str:
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"

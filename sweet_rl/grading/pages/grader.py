@@ -1,0 +1,221 @@
+"""Trajectories to grades: targets rendered, answers read, metrics computed, many tasks at once.
+
+A task's repeats are graded together, so that its target is rendered and looked at once. Nothing here is
+asked twice of the same bytes: rendering is cached by whoever renders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweet_rl.concurrency import for_each
+from sweet_rl.grading.pages.answers import Shown, answer_html, answer_picture
+from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
+from sweet_rl.grading.pages.metrics import PageView, compare, view_of
+from sweet_rl.grading.pages.pictures import BrokenPicture, black, blank, decode
+from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
+from sweet_rl.types import Failure, Trajectory
+
+FLOORS = ("black picture", "blank page")
+"""What saying nothing and drawing nothing would score, against each target."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageGrades:
+    """One trajectory's grades.
+
+    `values` holds every metric that was computed, None where the target has no picture. `floors` holds the
+    same for `FLOORS`. `failures` says what went wrong on the way, by `kind`: "missing_picture",
+    "broken_picture", "no_html" and "answer_..." (the elements of the answer are not known: text and layout
+    are 0), "target_..." (there is nothing to compare with).
+    """
+
+    values: Mapping[str, float] | None
+    floors: Mapping[str, Mapping[str, float]]
+    shown: Shown
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One row, graded but for what the model says: `tiles` are what it is shown of the answer."""
+
+    row: int
+    grades: PageGrades
+    tiles: Tiles | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """All rows of one target."""
+
+    seen: tuple[_Seen, ...]
+    target_tiles: Tiles | None = None
+    blank_tiles: Tiles | None = None
+
+
+class PageGrader:
+    """Grades answers by their pictures.
+
+    Args:
+        renderer: draws targets, and answers again for their elements; not closed here.
+        folder: that of the trajectory file, which `answer` is relative to.
+        embedder: adds the metric "clip".
+        batch_size: pictures that the embedder is given at once, about.
+        at_once: tasks in work at a time.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        *,
+        folder: Path,
+        embedder: Embedder | None = None,
+        batch_size: int = 32,
+        at_once: int = 8,
+    ) -> None:
+        self._renderer, self._folder, self._embedder = renderer, folder, embedder
+        self._batch_size, self._at_once = batch_size, at_once
+        self._black = view_of(black(), None)
+        self._black_tiles = embedder.prepare(black()) if embedder else None
+
+    async def grade(self, trajectories: Sequence[Trajectory]) -> AsyncIterator[tuple[int, PageGrades]]:
+        """Yield (index, grades) for each trajectory, as they become known.
+
+        Raises:
+            UsageError, ServiceError: there is no browser.
+        """
+        by_target: dict[str, list[int]] = {}
+        for index, trajectory in enumerate(trajectories):
+            by_target.setdefault(trajectory.task.ground_truth, []).append(index)
+        done: asyncio.Queue[_Unit | None] = asyncio.Queue(maxsize=self._at_once)
+
+        async def work(rows: list[int]) -> None:
+            await done.put(await self._see([(row, trajectories[row]) for row in rows]))
+
+        async def produce() -> None:
+            try:
+                await for_each(by_target.values(), work, at_once=self._at_once)
+            except Exception:  # raised below, where somebody waits
+                await done.put(None)
+                raise
+            await done.put(None)
+
+        producer = asyncio.create_task(produce())
+        waiting: list[_Unit] = []
+        try:
+            while (unit := await done.get()) is not None:
+                waiting.append(unit)
+                if self._embedder is None or _pictures(waiting) >= self._batch_size:
+                    for seen in await self._judged(waiting):
+                        yield seen.row, seen.grades
+                    waiting = []
+            await producer
+            for seen in await self._judged(waiting):
+                yield seen.row, seen.grades
+        finally:
+            producer.cancel()
+            await asyncio.gather(producer, return_exceptions=True)
+
+    async def _see(self, rows: Sequence[tuple[int, Trajectory]]) -> _Unit:
+        """Everything about the rows of one target that needs no model."""
+        try:
+            page = await self._renderer.render(rows[0][1].task.ground_truth)
+            target = await asyncio.to_thread(self._view, page)
+        except (RenderFailed, BrokenPicture) as error:
+            failure = _failure("target", error)
+            return _Unit(tuple(_Seen(row, _nothing(failure)) for row, _ in rows))
+        empty = blank(page.width, page.height)
+        nothing_there = view_of(empty, RenderedPage(b"", page.width, page.height))
+        floors = dict(
+            zip(FLOORS, [compare(self._black, target.view), compare(nothing_there, target.view)], strict=True)
+        )
+        seen = [await self._see_answer(row, trajectory, target, floors) for row, trajectory in rows]
+        blank_tiles = self._embedder.prepare(empty) if self._embedder else None
+        return _Unit(tuple(seen), target.tiles, blank_tiles)
+
+    async def _see_answer(
+        self, row: int, trajectory: Trajectory, target: _View, floors: Mapping[str, Mapping[str, float]]
+    ) -> _Seen:
+        picture = await asyncio.to_thread(answer_picture, trajectory.answer, self._folder)
+        failures = [picture.failure] if picture.failure else []
+        page = None
+        if picture.shown is Shown.PICTURE:
+            html = answer_html(trajectory)
+            if html is None:
+                failures.append(Failure("no_html", "the dialogue holds no page for this picture"))
+            else:
+                try:
+                    page = await self._renderer.render(html)
+                except RenderFailed as error:
+                    failures.append(_failure("answer", error))
+
+        def look() -> tuple[dict[str, float], Tiles | None]:
+            values = compare(view_of(picture.image, page), target.view)
+            return values, self._embedder.prepare(picture.image) if self._embedder else None
+
+        values, tiles = await asyncio.to_thread(look)
+        return _Seen(row, PageGrades(values, floors, picture.shown, tuple(failures)), tiles)
+
+    def _view(self, page: RenderedPage) -> _View:
+        image = decode(page.image)
+        return _View(view_of(image, page), self._embedder.prepare(image) if self._embedder else None)
+
+    async def _judged(self, units: Sequence[_Unit]) -> list[_Seen]:
+        """Add what the model says, in one batch."""
+        if self._embedder is None:
+            return [seen for unit in units for seen in unit.seen]
+        return await asyncio.to_thread(self._with_clip, units)
+
+    def _with_clip(self, units: Sequence[_Unit]) -> list[_Seen]:
+        embedder, black_tiles = self._embedder, self._black_tiles
+        if embedder is None or black_tiles is None:
+            raise ValueError("there is no model to ask")
+        tiles = [black_tiles]
+        for unit in units:
+            if unit.target_tiles is not None and unit.blank_tiles is not None:
+                tiles += [unit.target_tiles, unit.blank_tiles]
+                tiles += [seen.tiles for seen in unit.seen if seen.tiles is not None]
+        vectors = iter(embedder.embed(tiles))
+        black_vector = next(vectors)
+        result: list[_Seen] = []
+        for unit in units:
+            if unit.target_tiles is None:
+                result += unit.seen
+                continue
+            target, blank_vector = next(vectors), next(vectors)
+            floor_values = [cosine(black_vector, target), cosine(blank_vector, target)]
+            for seen in unit.seen:
+                value = cosine(next(vectors), target)
+                result.append(replace(seen, grades=_with(seen.grades, value, floor_values)))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    view: PageView
+    tiles: Tiles | None
+
+
+def _pictures(units: Sequence[_Unit]) -> int:
+    return sum(2 + len(unit.seen) for unit in units)
+
+
+def _with(grades: PageGrades, value: float, floors: Sequence[float]) -> PageGrades:
+    known = {
+        name: {"clip": floor} | dict(grades.floors[name]) for name, floor in zip(FLOORS, floors, strict=True)
+    }
+    return replace(grades, values={"clip": value} | dict(grades.values or {}), floors=known)
+
+
+def _nothing(failure: Failure) -> PageGrades:
+    return PageGrades(None, {}, Shown.NONE, (failure,))
+
+
+def _failure(whose: str, error: RenderFailed | BrokenPicture) -> Failure:
+    if isinstance(error, RenderFailed):
+        return replace(error.failure, kind=f"{whose}_{error.failure.kind}")
+    return Failure(f"{whose}_broken_picture", str(error))

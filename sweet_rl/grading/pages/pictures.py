@@ -1,0 +1,89 @@
+"""Pictures as the metrics see them: decoded, in RGB, scaled to one width."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Pixels: TypeAlias = NDArray[np.float32]
+"""Shape (height, width, 3), red, green, blue, each in [0, 1]."""
+
+WIDTH = 256
+"""Pixels of width that every picture is scaled to before pixels are compared."""
+
+_MAX_HEIGHT = 8 * WIDTH
+"""What is below is not looked at: at 1366 pixels of width that is beyond 10,900 pixels."""
+
+_MAX_PIXELS = 120_000_000
+"""A picture that claims more is not decoded: a small file can hold a very large one."""
+
+
+class BrokenPicture(Exception):  # noqa: N818 - as `RenderFailed`: it becomes a record
+    """These bytes are no picture that can be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A picture scaled for comparison; `width` and `height` are those of the original, in pixels."""
+
+    pixels: Pixels
+    width: int
+    height: int
+
+
+def decode(data: bytes) -> Image.Image:
+    """A picture in RGB; what is transparent shows white, as a browser's window does.
+
+    Raises:
+        BrokenPicture: says why.
+    """
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.width * image.height > _MAX_PIXELS:
+                raise BrokenPicture(f"{image.width} x {image.height} pixels are too many")
+            image.load()
+            if image.has_transparency_data:
+                drawn = image.convert("RGBA")
+                paper = Image.new("RGBA", drawn.size, "white")
+                return Image.alpha_composite(paper, drawn).convert("RGB")
+            return image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise BrokenPicture(str(error) or type(error).__name__) from error
+
+
+def black() -> Image.Image:
+    """What stands for an answer without a picture (spec §5)."""
+    return Image.new("RGB", (224, 224), "black")
+
+
+def blank(width: int, height: int) -> Image.Image:
+    """A page with nothing on it."""
+    return Image.new("RGB", (width, height), "white")
+
+
+def look_at(image: Image.Image) -> Look:
+    """Scale to `WIDTH` pixels of width; the height follows."""
+    height = min(max(1, round(image.height * WIDTH / image.width)), _MAX_HEIGHT)
+    shown = min(image.height, max(1, round(height * image.width / WIDTH)))
+    scaled = image.resize(
+        (WIDTH, height), Image.Resampling.BOX, box=(0, 0, image.width, shown), reducing_gap=2.0
+    )
+    return Look(np.asarray(scaled, dtype=np.float32) / np.float32(255), image.width, image.height)
+
+
+def same_height(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels]:
+    """Both pictures in the height of the higher one: the other is continued in white."""
+    height = max(len(first), len(second))
+    return _continued(first, height), _continued(second, height)
+
+
+def _continued(pixels: Pixels, height: int) -> Pixels:
+    if len(pixels) == height:
+        return pixels
+    below = np.ones((height - len(pixels), *pixels.shape[1:]), np.float32)
+    return np.concatenate([pixels, below])
