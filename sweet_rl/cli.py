@@ -31,9 +31,10 @@ COMMANDS = {
     "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
     "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
+    "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
-    "generate_tasks": "Write tasks of the embedded mini benchmark as a ColBench file.",
+    "generate_tasks": "Write tasks of an embedded benchmark (functions or web pages) as a ColBench file.",
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict
+from typing import Any, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor
 from sweet_rl.training.encoding import EncodedPair, EncodedText, Side
 from sweet_rl.training.settings import Reduction
 from sweet_rl.training.trees import lay_out
+
+B = TypeVar("B")
 
 
 class Encoded(Protocol):
@@ -244,6 +246,12 @@ class ValueCollator:
         )
 
 
+def to_device(batch: B, device: Any) -> B:
+    """The same batch there."""
+    moved: Any = {name: tensor.to(device) for name, tensor in cast(dict[str, Tensor], batch).items()}
+    return cast(B, moved)
+
+
 def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> np.ndarray:
     """What each of a side's tokens counts for in its reduced log-probability, as float32.
 
@@ -264,12 +272,6 @@ def token_weights(side: Side, reduction: Reduction, *, own: bool = False) -> np.
     for start, end in spans:
         weights[start:end] = 1.0 / {"sum": 1, "trajectory": denominator, "turn": end - start}[reduction]
     return weights
-
-
-def length_batches(rows: Sequence[Encoded], size: int) -> list[list[int]]:
-    """Positions in `rows`, longest first, in batches of `size`: for passes where the order is free."""
-    order = sorted(range(len(rows)), key=lambda i: -rows[i].length)
-    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _scales(items: Sequence[tuple[Any, float]]) -> Tensor:

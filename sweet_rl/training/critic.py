@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweet_rl.training import models
 from sweet_rl.training.batches import ValueCollator
 from sweet_rl.training.dpo import pair_rows
-from sweet_rl.training.engines import uses_deepspeed
+from sweet_rl.training.engines import half_weights
 from sweet_rl.training.fitting import Say, begin, check_sizes, fit, once, trainable
 from sweet_rl.training.objectives import CriticObjective
 from sweet_rl.training.settings import RankingLoss, TrainSettings
@@ -20,8 +20,7 @@ def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
     say = once(say)
     rows = pair_rows(models.load_tokenizers(settings.model), settings, say)
     run = begin(settings, rows, say, share=False)
-    half = uses_deepspeed(settings) and settings.model.bf16
-    model = models.load_critic(settings.model.pretrain, settings.model, half=half)
+    model = models.load_critic(settings.model.pretrain, settings.model, half=half_weights(settings))
     check_sizes(model, rows.all, settings)
     model.config.pad_token_id = rows.pad_id  # without one, the classifier refuses batches
     model.config.critic_value = "mean" if settings.published else "last"

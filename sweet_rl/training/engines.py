@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from sweet_rl.errors import ServiceError, UsageError, missing_package
-from sweet_rl.training import models
+from sweet_rl.training import adapters
 from sweet_rl.training.settings import Engine, TrainSettings
 from sweet_rl.training.sharding import scoring_config
 
@@ -44,6 +44,13 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+class Processes(NamedTuple):
+    """This process among those that share the work."""
+
+    rank: int = 0
+    world: int = 1
+
+
 def engine_of(settings: TrainSettings) -> Engine | None:
     """What shards this run; None: each process has the whole model.
 
@@ -59,6 +66,11 @@ def engine_of(settings: TrainSettings) -> Engine | None:
 def uses_deepspeed(settings: TrainSettings) -> bool:
     """Whether DeepSpeed runs it; it keeps float32 copies of weights in bfloat16, which others do not."""
     return engine_of(settings) == "deepspeed"
+
+
+def half_weights(settings: TrainSettings) -> bool:
+    """Whether models are loaded in bfloat16 whatever `dtype` says."""
+    return uses_deepspeed(settings) and settings.model.bf16
 
 
 def in_pieces(settings: TrainSettings) -> bool:
@@ -212,7 +224,7 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
     with torch.device("meta"):
         model = kind(bare.config)
         model.generation_config = getattr(bare, "generation_config", None)
-        model = models.add_adapter(model, settings.model) if settings.model.lora_rank else model
+        model = adapters.add_adapter(model, settings.model) if settings.model.lora_rank else model
     model.load_state_dict(weights, assign=True)
     (model.get_base_model() if settings.model.lora_rank else model).tie_weights()
     return model

@@ -10,16 +10,17 @@ from typing import Any, NamedTuple, TypeVar
 from transformers import TrainingArguments, set_seed
 
 from sweet_rl.errors import UsageError
-from sweet_rl.training import checkpoints, engines, models
+from sweet_rl.training import adapters, checkpoints, engines, models
 from sweet_rl.training.arguments import training_arguments
 from sweet_rl.training.attention import attention_span
 from sweet_rl.training.batches import Encoded, Reader
 from sweet_rl.training.encoding import EncodingReport
+from sweet_rl.training.engines import Processes
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective
-from sweet_rl.training.reference import Processes
+from sweet_rl.training.packing import ByTokens, Packs, by_count, prefix_order
 from sweet_rl.training.settings import DataSettings, TrainSettings
-from sweet_rl.training.steps import Packs, StepSampler, by_count, by_tokens, history_groups, prefix_order
+from sweet_rl.training.steps import StepSampler, history_groups
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
@@ -45,6 +46,7 @@ class Run(NamedTuple):
     settings: TrainSettings
     rows: Rows
     steps: StepSampler
+    held_out_packs: Packs
     arguments: TrainingArguments
     resume: Path | None
     processes: Processes
@@ -68,12 +70,14 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     if resume:
         engines.check_checkpoint(resume, settings)
     processes = Processes(engines.rank(), engines.world_size())
-    steps = _steps(settings, rows.train, processes, share=share and settings.optimizer.prefix_tree)
+    share = share and settings.optimizer.prefix_tree
+    steps = _steps(settings, rows.train, processes, share=share)
+    held_out = packs_of(rows.held_out, settings, processes, share=share)
     arguments = training_arguments(settings, steps.accumulation)
     if engine := engines.describe(settings):
         say(engine)
     set_seed(settings.seed)
-    return Run(settings, rows, steps, arguments, resume, processes, say)
+    return Run(settings, rows, steps, held_out, arguments, resume, processes, say)
 
 
 def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Processes, *, share: bool) -> Packs:
@@ -82,7 +86,7 @@ def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Proces
     order = prefix_order(rows) if share else [-row.length for row in rows]
     if options.max_tokens_per_batch is None:
         return by_count(order, most=options.micro_train_batch_size, world=world)
-    return by_tokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
+    return ByTokens(rows, order, budget=options.max_tokens_per_batch, share=share, world=world)
 
 
 def once(say: Say) -> Say:
@@ -196,7 +200,7 @@ def trainable(model: Any, settings: TrainSettings) -> Any:
     """The model as it is trained: activations recomputed, an adapter put on, if the flags say so."""
     if settings.model.gradient_checkpointing:
         models.recompute_activations(model, settings.model)
-    return models.add_adapter(model, settings.model) if settings.model.lora_rank else model
+    return adapters.add_adapter(model, settings.model) if settings.model.lora_rank else model
 
 
 def fit(
@@ -225,6 +229,7 @@ def fit(
         settings,
         rows=rows.train,
         held_out=rows.held_out,
+        packs=run.held_out_packs,
         sampler=run.steps,
         collator=collator,
         objective=objective(bare),
@@ -254,18 +259,13 @@ def save(trainer: Any, run: Run, kind: type) -> None:
         kind: the model's class, without adapter.
     """
     settings, first = run.settings, run.processes.rank == 0
-    folder = settings.output.save_path
-    partial = folder / checkpoints.PARTIAL
     model = trainer.accelerator.unwrap_model(trainer.model)
     if engines.in_pieces(settings):  # all give theirs to the first
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         model = engines.whole_model(kind, model, weights, settings) if first else None
     if first:
-        (model.merge_and_unload() if settings.model.lora_rank else model).save_pretrained(partial)
-        run.rows.tokenizer.save_pretrained(partial)
-        for path in partial.iterdir():
-            path.replace(folder / path.name)
-        partial.rmdir()
+        whole = model.merge_and_unload() if settings.model.lora_rank else model
+        models.save_whole(whole, run.rows.tokenizer, settings.output.save_path)
     trainer.accelerator.wait_for_everyone()
 
 

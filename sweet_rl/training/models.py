@@ -1,8 +1,7 @@
-"""Models for training: loaded with words for what is wrong, with an adapter on them if asked for."""
+"""Models for training: loaded with words for what is wrong, and saved whole."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,7 +18,8 @@ from transformers.utils.logging import (
 )
 
 from sweet_rl.chat import load_tokenizer, model_path, tokenizer_digest
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError
+from sweet_rl.training import checkpoints
 from sweet_rl.training.settings import ModelSettings
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -113,41 +113,22 @@ def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:
     return gathered
 
 
-def add_adapter(model: Any, settings: ModelSettings) -> Any:
-    """The model with a fresh LoRA adapter, which changes nothing before the first update.
-
-    Raises:
-        UsageError: peft is missing, or no module of the model has one of the names.
-    """
-    try:
-        from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_package("peft", "lora", needed_for="--lora_rank") from error
-    names = [name.strip() for name in settings.target_modules.replace(" ", ",").split(",") if name.strip()]
-    config = LoraConfig(
-        task_type="SEQ_CLS" if hasattr(model, "score") else "CAUSAL_LM",  # a head is trained whole
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules="all-linear" if names == ["all-linear"] else names,
-    )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an older name
-            return get_peft_model(model, config)
-    except ValueError as error:
-        raise UsageError(
-            f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "
-            "all-linear fits every model."
-        ) from error
-
-
 def recompute_activations(model: Any, settings: ModelSettings) -> None:
     """Keep no activations of a layer but its input; they are computed again in the backward pass."""
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": settings.gradient_checkpointing_use_reentrant})
     if settings.lora_rank:
         model.enable_input_require_grads()
+
+
+def save_whole(model: Any, tokenizer: Any, folder: Path) -> None:
+    """A folder that transformers and vLLM load; files get their names when all are written."""
+    partial = folder / checkpoints.PARTIAL
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    for path in partial.iterdir():
+        path.replace(folder / path.name)
+    partial.rmdir()
 
 
 def _tokenizer_or_none(name: str) -> Any:

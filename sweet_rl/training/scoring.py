@@ -23,7 +23,7 @@ import torch
 from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Question, Reader
+from sweet_rl.training.batches import Question, Reader, to_device
 from sweet_rl.training.head import ResponseHead
 from sweet_rl.training.trees import common_prefix
 
@@ -157,8 +157,7 @@ class CandidateScorer:
         self, batch: Sequence[Pair], asked: Sequence[tuple[int, np.ndarray]]
     ) -> tuple[Question, list[np.ndarray]]:
         question, places = self._reader.ask([_array(pair) for pair in batch], asked)
-        moved: Any = {name: tensor.to(self._model.device) for name, tensor in question.items()}  # type: ignore[attr-defined]
-        return moved, places
+        return to_device(question, self._model.device), places
 
 
 def _array(pair: Sequence[Ids]) -> np.ndarray:

@@ -6,7 +6,7 @@ from sweet_rl.training import models
 from sweet_rl.training.batches import TextCollator
 from sweet_rl.training.dialogues import read_texts
 from sweet_rl.training.encoding import TurnEncoder
-from sweet_rl.training.engines import uses_deepspeed
+from sweet_rl.training.engines import half_weights
 from sweet_rl.training.fitting import (
     Rows,
     Say,
@@ -35,9 +35,7 @@ def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> No
     say = once(say)
     rows = _rows(settings, selection, say)
     run = begin(settings, rows, say)
-    model = models.load_model(
-        settings.model.pretrain, settings.model, half=uses_deepspeed(settings) and settings.model.bf16
-    )
+    model = models.load_model(settings.model.pretrain, settings.model, half=half_weights(settings))
     check_sizes(model, rows.all, settings)
     fit(
         run,

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 from torch.utils.data import Dataset
 
-from sweet_rl.errors import UsageError
 from sweet_rl.training.batches import Encoded
-from sweet_rl.training.trees import common_prefix, in_order
-
-Packs = Callable[[list[int]], list[list[int]]]
-"""The rows of one optimizer step to micro-batches, for all processes together."""
+from sweet_rl.training.packing import Packs
 
 _STEPS_SORTED_TOGETHER = 16
 """More would save little padding, and make steps less random."""
@@ -124,76 +119,6 @@ class StepSampler:
         return (row for group in longest_first for row in group)
 
 
-def by_count(order: Sequence[int], *, most: int, world: int = 1) -> Packs:
-    """Packs of at most `most` rows, as equal as possible over the processes.
-
-    Args:
-        order: each row's place in an order in which neighbours fit together well.
-        most: rows of one pack.
-        world: number of processes.
-    """
-
-    def packs(rows: list[int]) -> list[list[int]]:
-        near = sorted(rows, key=order.__getitem__)
-        count = min(len(near), -(-len(near) // (most * world)) * world)
-        return [near[len(near) * i // count : len(near) * (i + 1) // count] for i in range(count)]
-
-    return packs
-
-
-def by_tokens(
-    rows: Sequence[Encoded], order: Sequence[int], *, budget: int, share: bool = True, world: int = 1
-) -> Packs:
-    """Packs of at most about `budget` tokens, the largest first.
-
-    Args:
-        rows: all rows.
-        order: each row's place in an order in which those that begin alike are neighbours.
-        budget: tokens of one pack, without padding.
-        share: tokens that rows share count once.
-        world: number of processes; a step is divided so that all have something to do.
-
-    Raises:
-        UsageError: a row alone is larger; names it.
-    """
-    ids = [[np.asarray(side.ids, dtype=np.uint32) for side in row.sides] for row in rows]
-
-    def new_tokens(row: int, before: int | None = None) -> int:
-        if not share:
-            return sum(map(len, ids[row]))
-        return _new_tokens(ids[row], [] if before is None else ids[before])
-
-    alone = list(map(new_tokens, range(len(rows))))
-    for row, tokens in zip(rows, alone, strict=True):
-        if tokens > budget:
-            raise UsageError(
-                f"{row.row.place} takes {tokens:,} tokens, more than --max_tokens_per_batch {budget:,}. "
-                "Raise it, or lower --max_len."
-            )
-
-    def packed(near: list[int], limit: float) -> list[tuple[int, list[int]]]:
-        found: list[tuple[int, list[int]]] = []
-        for row in near:
-            new = new_tokens(row, found[-1][1][-1]) if found else alone[row]
-            if found and found[-1][0] + new <= limit:
-                found[-1] = (found[-1][0] + new, [*found[-1][1], row])
-            else:
-                found.append((alone[row], [row]))
-        return found
-
-    def packs(step: list[int]) -> list[list[int]]:
-        near = sorted(step, key=order.__getitem__)
-        found = packed(near, budget)
-        wanted = -(-len(found) // world) * world
-        if wanted > len(found):  # some process would have one less
-            even = max(sum(tokens for tokens, _ in found) / wanted, *(alone[row] for row in near))
-            more = packed(near, min(budget, even))
-            found = more if len(more) <= wanted else found
-        return [members for _, members in sorted(found, key=lambda pack: -pack[0])]
-
-    return packs
-
-
 def history_groups(rows: Sequence[Encoded]) -> list[int]:
     """A number for each row; the same for rows whose first side has the same prompt (text, without one)."""
     numbers: dict[tuple[int, ...], int] = {}
@@ -201,27 +126,6 @@ def history_groups(rows: Sequence[Encoded]) -> list[int]:
     return [
         numbers.setdefault(first.ids[: first.prompt_length] or first.ids, len(numbers)) for first in firsts
     ]
-
-
-def prefix_order(rows: Sequence[Encoded]) -> list[int]:
-    """Each row's place when rows that begin alike are neighbours."""
-    places = [0] * len(rows)
-    for place, row in enumerate(in_order([np.asarray(row.sides[0].ids, dtype=np.uint32) for row in rows])):
-        places[row] = place
-    return places
-
-
-def _new_tokens(sides: Sequence[np.ndarray], before: Sequence[np.ndarray]) -> int:
-    """Tokens of some sequences that are not shared with those before them, in any of both.
-
-    What two share by less than half of the longer is not counted as shared: it may stand there twice
-    (`sweet_rl.training.trees.grow`).
-    """
-    new = 0
-    for number, ids in enumerate(sides):
-        shared = max((common_prefix(ids, other) for other in (*before, *sides[:number])), default=0)
-        new += len(ids) - (shared if 2 * shared >= len(ids) else 0)
-    return new
 
 
 def _windows(groups: Sequence[list[int]], size: int) -> Iterator[list[list[int]]]:

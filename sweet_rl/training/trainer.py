@@ -20,10 +20,11 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainingArg
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints, engines
-from sweet_rl.training.batches import Encoded, length_batches
+from sweet_rl.training.batches import Encoded, to_device
 from sweet_rl.training.callbacks import EpochCallback, ProgressBar
 from sweet_rl.training.metrics import MetricsLog
 from sweet_rl.training.objectives import Objective, RowLosses
+from sweet_rl.training.packing import Packs
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.steps import Positions, StepSampler
@@ -38,6 +39,7 @@ class StepTrainer(Trainer):
         settings: what the flags say.
         rows: to train on.
         held_out: to evaluate on; may be empty.
+        packs: divides the held-out rows into micro-batches.
         sampler: the order of training.
         collator: makes a batch of (row, scale).
         objective: a batch's losses.
@@ -52,12 +54,14 @@ class StepTrainer(Trainer):
         *,
         rows: Sequence[Encoded],
         held_out: Sequence[Encoded],
+        packs: Packs,
         sampler: StepSampler,
         collator: Callable[[Any], Any],
         objective: Objective,
         metrics: MetricsLog,
     ) -> None:
         self._settings, self._rows, self._held_out = settings, rows, held_out
+        self._packs = packs
         self._collator, self._metrics, self._objective = collator, metrics, objective
         self._sums: Tensor | None = None
         self._names: list[str] = []
@@ -100,7 +104,7 @@ class StepTrainer(Trainer):
         return samples, sum(len(batch["scale_B"]) for batch in samples)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
-        return {name: tensor.to(self.args.device) for name, tensor in inputs.items()}
+        return to_device(inputs, self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Not counted."""
@@ -185,7 +189,7 @@ class StepTrainer(Trainer):
         if not self._held_out:
             return {}
         model, (rank, world) = self.model_wrapped, (self.args.process_index, self.args.world_size)
-        batches = length_batches(self._held_out, self.args.per_device_train_batch_size)
+        batches = self._packs(list(range(len(self._held_out))))
         sums: Tensor | int = 0
         training = model.training
         model.eval()

@@ -17,7 +17,7 @@ from sweet_rl.training.attention import attention_span, sees
 from sweet_rl.training.batches import Collator, Reader
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
-from sweet_rl.training.models import add_adapter
+from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.settings import LossSettings, ModelSettings
 from tests.training.test_steps import turns
 

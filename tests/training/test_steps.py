@@ -10,7 +10,8 @@ from sweet_rl.chat import Span
 from sweet_rl.errors import UsageError
 from sweet_rl.training.data import PairRow
 from sweet_rl.training.encoding import EncodedPair, Side
-from sweet_rl.training.steps import StepSampler, by_count, by_tokens, history_groups, prefix_order
+from sweet_rl.training.packing import ByTokens, by_count, prefix_order
+from sweet_rl.training.steps import StepSampler, history_groups
 
 
 def one_pack(rows):
@@ -115,7 +116,7 @@ def test_rows_of_one_history_come_in_one_update():
 @given(budget=st.integers(55, 400), world=st.integers(1, 3))
 def test_packs_keep_their_budget_and_every_row_once(budget, world):
     rows = turns(7)
-    packs = by_tokens(rows, prefix_order(rows), budget=budget, world=world)(list(range(len(rows))))
+    packs = ByTokens(rows, prefix_order(rows), budget=budget, world=world)(list(range(len(rows))))
     assert Counter(row for pack in packs for row in pack) == Counter(range(len(rows)))
     for pack in packs:
         sequences = {side.ids for row in pack for side in rows[row].sides}
@@ -127,14 +128,14 @@ def test_packs_keep_their_budget_and_every_row_once(budget, world):
 
 def test_a_step_is_divided_so_that_every_process_has_something_to_do():
     rows = turns(2)
-    packs = by_tokens(rows, prefix_order(rows), budget=10_000, world=2)(list(range(8)))
+    packs = ByTokens(rows, prefix_order(rows), budget=10_000, world=2)(list(range(8)))
     assert [len(pack) for pack in packs] == [4, 4]
 
 
 def test_tokens_that_cannot_be_shared_are_counted_each_time():
     rows = turns(1)
-    shared = by_tokens(rows, prefix_order(rows), budget=230)([0, 1, 2, 3])
-    apart = by_tokens(rows, prefix_order(rows), budget=230, share=False)([0, 1, 2, 3])
+    shared = ByTokens(rows, prefix_order(rows), budget=230)([0, 1, 2, 3])
+    apart = ByTokens(rows, prefix_order(rows), budget=230, share=False)([0, 1, 2, 3])
     assert (len(shared), len(apart)) == (1, 2)
 
 
@@ -142,7 +143,7 @@ def test_a_row_over_the_budget_is_named():
     with pytest.raises(
         UsageError, match=r"pairs.jsonl.*1 takes 55 tokens, more than --max_tokens_per_batch 54"
     ):
-        by_tokens(turns(1), [0, 1, 2, 3], budget=54)
+        ByTokens(turns(1), [0, 1, 2, 3], budget=54)
 
 
 def test_a_process_with_less_work_still_makes_every_pass():

@@ -8,8 +8,10 @@ import time
 
 import pytest
 
+from sweet_rl.commands.merge_adapters import merge_adapters
 from sweet_rl.commands.train_dpo import train_dpo
 from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.training.objectives import PreferenceObjective
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, write_pairs
 
@@ -70,6 +72,24 @@ def test_however_rows_are_packed(steady, pairs, tmp_path):
         run(steady, pairs, tmp_path / "none", max_tokens_per_batch=10)
 
 
+def test_held_out_rows_are_packed_by_tokens_as_well(steady, pairs, tmp_path, monkeypatch):
+    whole = run(steady, pairs, tmp_path / "rows", eval_fraction=0.5, prefix_tree=False)
+    seen = []
+    objective = PreferenceObjective.__call__
+
+    def watched(self, model, batch):
+        seen.append((model.training, len(batch["scale_B"])))
+        return objective(self, model, batch)
+
+    monkeypatch.setattr(PreferenceObjective, "__call__", watched)
+    packed = run(steady, pairs, tmp_path / "tokens", eval_fraction=0.5, max_tokens_per_batch=600)
+    assert packed[-1]["eval_loss"] == pytest.approx(whole[-1]["eval_loss"], rel=1e-4)
+    sizes = [size for training, size in seen if not training]
+    assert sum(sizes) == 18
+    assert max(sizes) > 3  # more rows than --micro_train_batch_size
+    assert len(sizes) > 1
+
+
 def test_the_saved_model_loads(steady, pairs, tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -89,6 +109,24 @@ def test_an_adapter_is_merged(steady, pairs, tmp_path):
     before, after = weights(tmp_path / "base"), weights(tmp_path / "lora")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {f"model.layers.{layer}.self_attn.q_proj.weight" for layer in (0, 1)}
+
+
+def test_a_checkpoints_adapter_is_merged_afterwards(steady, pairs, tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    lora = {"lora_rank": 2, "target_modules": "q_proj", "learning_rate": 1e-2}
+    run(steady, pairs, tmp_path, save_steps=5, **lora)
+    merge_adapters(str(tmp_path / "checkpoints/checkpoint-5"), str(tmp_path / "merged"))
+    merged = load_file(tmp_path / "merged/model.safetensors")
+    for name, weight in weights(tmp_path).items():
+        torch.testing.assert_close(merged[name], weight)
+    assert (tmp_path / "merged/tokenizer.json").exists()
+    with pytest.raises(UsageError, match="not an empty folder"):
+        merge_adapters(str(tmp_path / "checkpoints/checkpoint-5"), str(tmp_path / "merged"))
+    with pytest.raises(UsageError, match=r"holds no adapter: it has no adapter_config\.json"):
+        merge_adapters(str(steady), str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
 
 
 def test_killed_and_resumed_is_as_if_nothing_happened(tiny, pairs, tmp_path):

@@ -1,0 +1,101 @@
+"""Adapters: put on a model that is to be trained, and merged into the model that they were trained on."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.chat import load_tokenizer
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.training import models
+from sweet_rl.training.settings import ModelSettings
+
+
+def add_adapter(model: Any, settings: ModelSettings) -> Any:
+    """The model with a fresh LoRA adapter, which changes nothing before the first update.
+
+    Raises:
+        UsageError: peft is missing, or no module of the model has one of the names.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="--lora_rank") from error
+    names = [name.strip() for name in settings.target_modules.replace(" ", ",").split(",") if name.strip()]
+    config = LoraConfig(
+        task_type="SEQ_CLS" if hasattr(model, "score") else "CAUSAL_LM",  # a head is trained whole
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules="all-linear" if names == ["all-linear"] else names,
+    )
+    try:
+        with _older_names():
+            return get_peft_model(model, config)
+    except ValueError as error:
+        raise UsageError(
+            f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "
+            "all-linear fits every model."
+        ) from error
+
+
+def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
+    """Write the model with the adapter merged into its weights, and its tokenizer.
+
+    Args:
+        adapter: folder with adapter_config.json and its weights, such as a checkpoint of a training stage.
+        output: folder for the whole model.
+        settings: `pretrain` is the model below the adapter; empty: the one that the adapter names.
+
+    Raises:
+        UsageError: the folder holds no adapter, or it does not fit the model.
+    """
+    config = _adapter_config(adapter)
+    base = settings.pretrain or config.get("base_model_name_or_path") or ""
+    if not base:
+        raise UsageError(f"{str(adapter)!r} does not say which model it belongs to; name it with --pretrain.")
+    try:
+        from peft import PeftModel  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="merge_adapters") from error
+    load = models.load_critic if config.get("task_type") == "SEQ_CLS" else models.load_model
+    model = load(base, replace(settings, pretrain=base))
+    try:
+        with _older_names():
+            merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+    except (ValueError, RuntimeError, OSError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(
+            f"The adapter {str(adapter)!r} cannot be merged into {base!r}: {line} Name the model that it was "
+            "trained on with --pretrain."
+        ) from error
+    has_tokenizer = (adapter / "tokenizer_config.json").exists()
+    output.mkdir(parents=True, exist_ok=True)
+    models.save_whole(merged, load_tokenizer(str(adapter) if has_tokenizer else base), output)
+
+
+@contextmanager
+def _older_names() -> Iterator[None]:
+    """Peft asks transformers by names that it warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+
+
+def _adapter_config(adapter: Path) -> Mapping[str, Any]:
+    path = adapter / "adapter_config.json"
+    try:
+        config: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{str(adapter)!r} holds no adapter: it has no adapter_config.json. Name a folder that peft or a "
+            "training stage with --lora_rank wrote, such as CKPT_PATH/checkpoint-100."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error}") from error
+    return config
