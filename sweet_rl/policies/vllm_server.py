@@ -32,6 +32,7 @@ _PROGRESS_S = 5.0
 _STOP_S = 20.0
 _DYING_S = 5.0
 _TAIL_LINES = 15
+_CAUSE_LINES = 400
 
 
 class VLLMServer:
@@ -210,6 +211,12 @@ class VLLMServer:
         """The end of the log in words, with what to do about the commonest cause."""
         lines = self._last_lines(_TAIL_LINES)
         hint = ""
+        if any("Available memory" in line for line in self._last_lines(_CAUSE_LINES)):
+            hint = (
+                "Too little memory is free for the share that vLLM wants. On a CPU set the environment "
+                "variable VLLM_CPU_KVCACHE_SPACE=2 (GiB); on a GPU pass --vllm_args="
+                '"--gpu-memory-utilization 0.5". '
+            )
         if any("No module named" in line and "vllm" in line for line in lines):
             hint = (
                 f"{self._python!r} has no vLLM: install it in an environment of its own and name that "

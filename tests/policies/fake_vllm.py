@@ -1,7 +1,7 @@
 """Stands in for `python -m vllm.entrypoints.openai.api_server`: health, models, completions, and a child process.
 
-Own flags, passed through like any argument: --pids FILE (pids of server and child are appended), --die (exit at
-once, complaining), --never-healthy.
+Own flags, passed through like any argument: --pids FILE (pids of server and child are appended), --die WORDS (exit at
+once with them), --never-healthy.
 """
 
 import argparse
@@ -20,7 +20,7 @@ parser.add_argument("--port", type=int)
 parser.add_argument("--tensor-parallel-size")
 parser.add_argument("--data-parallel-size")
 parser.add_argument("--pids")
-parser.add_argument("--die", action="store_true")
+parser.add_argument("--die")
 parser.add_argument("--never-healthy", action="store_true")
 flags = parser.parse_args()
 
@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if flags.die:
-    sys.exit("the model does not fit")
+    sys.exit(flags.die)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"])
 if flags.pids:
     with Path(flags.pids).open("a") as file:

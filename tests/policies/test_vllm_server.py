@@ -75,7 +75,13 @@ def test_start_and_stop_with_everything_it_started(fake, tmp_path):
 
 def test_a_server_that_does_not_start_shows_its_log(fake):
     with pytest.raises(ServiceError, match=r"(?s)did not start.*the model does not fit"):
-        asyncio.run(fake("--die").start())
+        asyncio.run(fake("--die", "the model does not fit").start())
+
+
+def test_too_little_memory_is_told_with_what_to_do(fake):
+    words = "ValueError: Available memory on node 0 (16.6/18.3 GiB)" + "\n".join(map(str, range(50)))
+    with pytest.raises(ServiceError, match="VLLM_CPU_KVCACHE_SPACE"):
+        asyncio.run(fake("--die", words).start())
 
 
 def test_an_interpreter_without_vllm_is_told_what_to_do(tmp_path):
