@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import statistics
 import tempfile
@@ -134,7 +135,9 @@ class _Server:
         from sweet_rl.preferences.server_scoring import ServerScorer
 
         self._loop = asyncio.new_event_loop()
-        self._server = VLLMServer(str(model), python=python, args=["--dtype", "float32"])
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # otherwise it takes most of the memory
+        args = ["--dtype", "float32", "--max-model-len", "4096"]
+        self._server = VLLMServer(str(model), python=python, args=args)
         started: Any = self._loop.run_until_complete(self._server.__aenter__())
         client = OpenAIClient([started.base_url], retry=RetryPolicy())
         self._scorer = ServerScorer(client, str(model))

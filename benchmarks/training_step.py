@@ -65,20 +65,16 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> float:
     turns = mini_turns(folder)
     rng = random.Random(0)
     tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
-    enough = [turn for turn in turns if len(turn["candidates"]) >= 4]
-    steps = [
-        pairs_of(turn, arguments.pairs_per_turn, rng)
-        for turn in lengthened(rng.sample(enough, arguments.steps), tokenizer, arguments.history)
-    ]
-    rows = [pair for step in steps for pair in step]
-    if arguments.data == "trajectory":  # each pair shares nothing but a system prompt
-        others = [pair["prompt"] for step in steps for pair in step[:1]]
+    if arguments.data == "step":
+        enough = [turn for turn in turns if len(turn["candidates"]) >= 4]
+        drawn = lengthened(rng.sample(enough, arguments.steps), tokenizer, arguments.history)
+        rows = [pair for turn in drawn for pair in pairs_of(turn, arguments.pairs_per_turn, rng)]
+    else:  # whole dialogues, each of them another one: they share a system prompt at most
+        wanted = 2 * arguments.pairs_per_turn * arguments.steps
+        drawn = lengthened(rng.sample(turns, wanted), tokenizer, arguments.history)
+        texts = [turn["prompt"] + turn["candidates"][0] for turn in drawn]
         rows = [
-            {
-                "chosen": pair["prompt"] + pair["chosen"],
-                "rejected": others[(i + 1 + i // 4) % len(others)] + pair["rejected"],
-            }
-            for i, pair in enumerate(rows)
+            {"chosen": one, "rejected": other} for one, other in zip(texts[::2], texts[1::2], strict=True)
         ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     save_model(
@@ -89,7 +85,7 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> float:
         vocabulary=arguments.vocabulary,
     )
     texts = [row.get("prompt", "") + row[side] for row in rows for side in ("chosen", "rejected")]
-    return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]) / len(steps)
+    return sum(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]) / arguments.steps
 
 
 def _in_a_process(contender: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
