@@ -17,8 +17,8 @@ DATA_URLS: Final = {
     "jpeg": "data:image/jpeg;base64,",
     "vllm": "data:image;base64,",
 }
-"""How a picture is written into a request. The bytes are PNG in all of them: `png` is right, `jpeg` and `vllm`
-are what the published system sends to OpenAI and to vLLM (spec §11.1, item 25)."""
+"""How a picture is written into a request. The bytes are PNG in all of them: `png` is right, `jpeg` and
+`vllm` are what the published system sends to OpenAI and to vLLM (spec §11.1, item 25)."""
 
 DRAFT_CAPTION: Final = "This is the page that the assistant has made:"
 NO_DRAFT: Final = "The assistant has no page to show yet: there is no visualisation."
@@ -98,8 +98,8 @@ def check_vision_prompt(template: str, path: str) -> None:
     """
     if "{hidden_information}" in template:
         raise UsageError(
-            f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown pictures "
-            "and no source. Take it out; {problem_description} and {dialogue_history} may stay."
+            f"The prompt {path!r} has {{hidden_information}}, but a human who looks at pages is shown "
+            "pictures and no source. Take it out; {problem_description} and {dialogue_history} may stay."
         )
 
 
