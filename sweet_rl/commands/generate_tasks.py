@@ -1,4 +1,4 @@
-"""The embedded mini benchmark as a file."""
+"""The embedded benchmarks as files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def generate_tasks(
     seed: int = 0,
     overwrite: bool = False,
 ) -> None:
-    """Write tasks of the embedded mini benchmark as a ColBench file.
+    """Write tasks of an embedded benchmark as a ColBench file: functions (mini) or web pages (mini-web).
 
-    The same seed gives the same tasks on every machine; mini:train and mini:test share none. Other stages
-    also take mini:train and mini:test directly as --input_path.
+    The same seed gives the same tasks on every machine; the train and test splits share none. Other stages
+    also take mini:train, mini-web:test and so on directly as --input_path.
 
     Args:
         output_path: the .jsonl file to write.
-        source: mini:train or mini:test.
+        source: mini:train or mini:test; mini-web:train or mini-web:test for web pages.
         num_tasks: how many; the first ones of a larger number are the same.
         seed: another seed gives other tasks.
         overwrite: replace the file when it exists.
@@ -30,8 +30,10 @@ def generate_tasks(
     from sweet_rl.records import replace_rows
     from sweet_rl.tasks import load_tasks
 
-    if not source.startswith("mini:"):
-        raise UsageError(f"--source must be mini:train or mini:test, got {source!r}.")
+    if not source.startswith(("mini:", "mini-web:")):
+        raise UsageError(
+            f"--source must be mini:train, mini:test, mini-web:train or mini-web:test, got {source!r}."
+        )
     if Path(output_path).exists() and not overwrite:
         raise UsageError(f"{output_path!r} exists; pass --overwrite or choose another --output_path.")
     tasks = load_tasks(source, limit=num_tasks, seed=seed)

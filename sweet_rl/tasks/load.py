@@ -1,4 +1,4 @@
-"""Where tasks come from: a ColBench file, the hub, or the embedded mini benchmark.
+"""Where tasks come from: a ColBench file, the hub, or one of the embedded benchmarks.
 
 Reading and checking rows is the business of `sweet_rl.records`.
 """
@@ -9,17 +9,20 @@ from pathlib import Path
 
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.records import load_tasks_file, task_from_row
-from sweet_rl.tasks import mini
+from sweet_rl.tasks import mini, mini_web
 from sweet_rl.types import Task
 
 HUB_REPOSITORY = "facebook/collaborative_agent_bench"
 HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
 MINI_SIZES = {"train": 1000, "dev": 500, "test": 500}
 """How many mini tasks there are when no limit is given."""
+MINI_WEB_SIZES = {"train": 1000, "test": 500}
+"""Likewise of mini-web."""
 
 _SOURCES = (
     "a path to a .jsonl file with ColBench tasks, 'mini:train', 'mini:dev' or 'mini:test' for the embedded "
-    "benchmark (other worlds of it: 'mini:easy:test', 'mini:families:test'), "
+    "benchmark (other worlds of it: 'mini:easy:test', 'mini:families:test'), 'mini-web:train' or "
+    "'mini-web:test' for embedded web pages, "
     f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks"
 )
 
@@ -29,11 +32,12 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
 
     Args:
         source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:dev`, `mini:test` (of
-            another world than the first: `mini:easy:test`, `mini:families:test`), or
+            another world than the first: `mini:easy:test`, `mini:families:test`), `mini-web:train`,
+            `mini-web:test` for web pages, or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
-        limit: how many tasks at most, from the first on; None for all of them (`MINI_SIZES` for the mini
-            benchmark, which has no end).
-        seed: draws the mini benchmark's tasks; of no effect on files.
+        limit: how many tasks at most, from the first on; None for all of them (`MINI_SIZES`, `MINI_WEB_SIZES`
+            for the embedded benchmarks, which have no end).
+        seed: draws the tasks of the embedded benchmarks; of no effect on files.
 
     Raises:
         UsageError: there is no such source, no file, no network, or the limit is negative.
@@ -44,6 +48,8 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     name, _, split = source.partition(":")
     if name == "mini":
         return _mini_tasks(split, limit, seed)
+    if name == "mini-web":
+        return _mini_web_tasks(split, limit, seed)
     if name == HUB_REPOSITORY:
         return load_tasks_file(_download(split or "test"))[:limit]
     path = Path(source).expanduser()
@@ -63,6 +69,15 @@ def _mini_tasks(where: str, limit: int | None, seed: int) -> list[Task]:
             "'mini:test', or name a world: 'mini:easy:test', 'mini:families:test'."
         )
     rows = mini.generate(split, MINI_SIZES[split] if limit is None else limit, seed, world)
+    return [task_from_row(row) for row in rows]
+
+
+def _mini_web_tasks(split: str, limit: int | None, seed: int) -> list[Task]:
+    if split not in MINI_WEB_SIZES:
+        raise UsageError(
+            f"'mini-web:{split}' is no split of mini-web. Use 'mini-web:train' or 'mini-web:test'."
+        )
+    rows = mini_web.generate(split, MINI_WEB_SIZES[split] if limit is None else limit, seed)
     return [task_from_row(row) for row in rows]
 
 
