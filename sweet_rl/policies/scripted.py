@@ -13,7 +13,7 @@ from sweet_rl.policies.questions import MAX_QUESTIONS, plan_questions, stub
 from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
 
 
-class _ScriptedPolicy:
+class ScriptedPolicy:
     """Writes what `_say` returns; records the prompt that a model would have been given."""
 
     name: str
@@ -34,7 +34,7 @@ class _ScriptedPolicy:
         raise NotImplementedError
 
 
-class OraclePolicy(_ScriptedPolicy):
+class OraclePolicy(ScriptedPolicy):
     """Is told the reference solution of every task and hands it in at once: the ceiling.
 
     Args:
@@ -57,7 +57,7 @@ class OraclePolicy(_ScriptedPolicy):
         return _answer(self._answers[observation.task_id])
 
 
-class TeacherPolicy(_ScriptedPolicy):
+class TeacherPolicy(ScriptedPolicy):
     """Says what a function of the observation says: a world's own scripted player.
 
     Args:
@@ -86,7 +86,7 @@ class ConstantPolicy(OraclePolicy):
     name = "constant"
 
 
-class QuestionerPolicy(_ScriptedPolicy):
+class QuestionerPolicy(ScriptedPolicy):
     """Asks template questions, varied by the episode's seed, then hands in a stub of the wanted signature.
 
     Args:

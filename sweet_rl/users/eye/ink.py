@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sweet_rl.pages import Box, Color
 
@@ -79,9 +79,9 @@ def _mask(part: Picture, color: Color) -> Picture:
     from PIL import Image, ImageChops  # noqa: PLC0415
 
     colors = part.getcolors(part.width * part.height) or []
-    number, ground = max(colors, key=lambda entry: (entry[0], entry[1]))  # type: ignore[type-var]
+    number, ground = max(cast("list[tuple[int, Color]]", colors))
     plain = number > 0.4 * part.width * part.height
-    against = Image.new("RGB", part.size, ground if plain else color)  # type: ignore[arg-type]
+    against = Image.new("RGB", part.size, ground if plain else color)
     red, green, blue = ImageChops.difference(part, against).split()
     most = ImageChops.lighter(ImageChops.lighter(red, green), blue)
     if plain:
