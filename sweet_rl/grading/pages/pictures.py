@@ -67,9 +67,9 @@ def blank(width: int, height: int) -> Image.Image:
 
 
 def look_at(image: Image.Image) -> Look:
-    """Scale to `WIDTH` pixels of width; the height follows."""
-    height = min(max(1, round(image.height * WIDTH / image.width)), _MAX_HEIGHT)
-    shown = min(image.height, max(1, round(height * image.width / WIDTH)))
+    """Scale to `WIDTH` pixels of width, both ways alike; what does not fill a last row is left out."""
+    height = min(max(1, image.height * WIDTH // image.width), _MAX_HEIGHT)
+    shown = min(image.height, height * image.width / WIDTH)
     scaled = image.resize(
         (WIDTH, height), Image.Resampling.BOX, box=(0, 0, image.width, shown), reducing_gap=2.0
     )

@@ -1,0 +1,247 @@
+"""What every metric keeps, and numbers worked out by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from sweet_rl.grading.pages import visual
+from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
+from sweet_rl.grading.pages.metrics import PARTS, WEIGHT_FREE, compare, view_of
+from sweet_rl.grading.pages.pictures import WIDTH, BrokenPicture, black, blank, decode, look_at
+from sweet_rl.pages import Box, RenderedPage
+from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page
+
+NOTHING = view_of(blank(1366, 768), RenderedPage(b"", 1366, 768))
+NO_PICTURE = view_of(black(), None)
+
+
+def pages():
+    """Random pages of a few boxes."""
+    box = st.builds(
+        Box,
+        st.sampled_from(["p", "div", "img", "button"]),
+        st.integers(0, 900),
+        st.integers(0, 1500),
+        st.integers(1, 800),
+        st.integers(1, 300),
+        st.sampled_from(["", "Home", "Order now", "fresh bread and fruit", "Ünïcode 日本"]),
+        st.sampled_from([(0, 0, 0), WHITE]),
+        st.sampled_from([None, GREEN, DARK, (200, 30, 40)]),
+    )
+    heights = st.sampled_from([40, 600, 768, 1300])
+    return st.builds(lambda boxes, height: page(boxes, height=height), st.lists(box, max_size=6), heights)
+
+
+@settings(max_examples=12, deadline=None)
+@given(pages(), pages())
+def test_range_and_symmetry_for_any_two_pages(first, second):
+    there, back = compare(first, second), compare(second, first)
+    assert set(there) == set(WEIGHT_FREE)
+    assert all(0 <= value <= 1 for value in there.values())
+    for name in ("ssim", "colour"):
+        assert there[name] == pytest.approx(back[name], abs=1e-9)
+    for name in ("text", "layout"):  # ties between pairs may be settled the other way round
+        assert there[name] == pytest.approx(back[name], abs=0.1)
+
+
+@settings(max_examples=6, deadline=None)
+@given(pages())
+def test_a_page_is_exactly_like_itself(one):
+    assert set(compare(one, one).values()) == {1.0}
+    again = visual.structure(one.look.pixels, one.look.pixels), visual.colour(one.look.pixels, one.look.pixels)
+    assert again == pytest.approx((1, 1), abs=1e-9)  # also without the short cut for equal pictures
+
+
+def test_saying_nothing_and_drawing_nothing_is_worth_little():
+    target = page(SHOP)
+    nothing, no_picture = compare(NOTHING, target), compare(NO_PICTURE, target)
+    assert nothing["colour"] == nothing["text"] == nothing["layout"] == 0
+    assert nothing["ssim"] < 0.1
+    assert no_picture["text"] == no_picture["layout"] == 0
+    assert no_picture["ssim"] < 0.1
+    assert no_picture["colour"] < 0.3
+
+
+def test_combined_is_the_plain_mean():
+    values = compare(page(SHOP[:6]), page(SHOP))
+    assert values["combined"] == sum(values[name] for name in PARTS) / 4
+    assert 0 < values["combined"] < 1
+
+
+@pytest.mark.parametrize(
+    "drafts",
+    [
+        pytest.param([moved(SHOP, d, d / 2) for d in (0, 8, 24, 80, 240)], id="things move"),
+        pytest.param([SHOP[:count] for count in (10, 7, 4, 1, 0)], id="things are missing"),
+    ],
+)
+def test_the_further_from_the_target_the_worse_by_every_metric(drafts):
+    target = page(SHOP)
+    values = [compare(page(draft), target) for draft in drafts]
+    for name in WEIGHT_FREE:
+        course = [value[name] for value in values]
+        assert course[0] == 1
+        assert course == sorted(course, reverse=True)
+        assert course[0] > course[1] > course[-1]
+
+
+def test_colours_drift_and_only_colour_and_structure_notice():
+    target, values = page(SHOP), []
+    for share in (0, 0.1, 0.3, 0.6, 1):
+        green = tuple(round(a + share * (b - a)) for a, b in zip(GREEN, (220, 38, 38), strict=True))
+        values.append(compare(page((replace(SHOP[0], background=green), *SHOP[1:])), target))
+    colours = [value["colour"] for value in values]
+    assert colours == sorted(colours, reverse=True)
+    assert colours[1] < 1
+    assert all(value["text"] == value["layout"] == 1 for value in values)
+
+
+def test_a_white_tail_changes_nothing_and_a_full_one_does():
+    target = page(SHOP)
+    tail = compare(page(SHOP, height=2000), target)
+    assert (tail["colour"], tail["text"], tail["layout"]) == pytest.approx((1, 1, 1), abs=0.02)
+    assert tail["ssim"] == pytest.approx(1, abs=0.05)  # the footer's last pixels share a row with the tail
+    more = compare(page(SHOP + moved(SHOP, down=868), height=1736), target)
+    assert all(value < 0.8 for value in more.values())
+
+
+def test_another_width_is_scaled():
+    """The same design at twice the size: pixels agree, elements are where they are in CSS pixels."""
+    small = view_of(draw(SHOP).resize((683, 434), Image.Resampling.BOX), None)
+    values = compare(small, page(SHOP))
+    assert values["colour"] > 0.95
+    assert values["ssim"] > 0.9
+    assert values["text"] == values["layout"] == 0  # not known
+
+
+def text(words, x=0.0, y=0.0):
+    return Box("p", x, y, 100, 20, words)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([text("Open now")], [text("open NOW")], 1),
+        ([text("one two")], [text("one three")], 0.5),  # 2 * 1 common of 4 words
+        ([text("one two", x=683)], [text("one two")], 0.5),  # out of reach: half of it is for the place
+        ([text("one two", x=341.5)], [text("one two")], 0.75),
+        ([text("one two"), text("three")], [text("one two")], 0.8),  # (2 + 2) of 5 words
+        ([text("one")], [], 0),
+        ([], [], 1),
+        ([text("a a b")], [text("a b b")], 2 / 3),
+    ],
+)
+def test_text_by_hand(first, second, expected):
+    assert text_agreement(elements_of(first), elements_of(second)) == pytest.approx(expected)
+
+
+def block(x=0.0, y=0.0, width=100.0, height=100.0, tag="img"):
+    return Box(tag, x, y, width, height)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([block()], [block()], 1),
+        ([block()], [block(width=50)], 0.5),
+        ([block(y=171)], [block()], 0.5),  # half of 342
+        ([block()], [block(tag="button")], 0),
+        ([block(), block(x=400)], [block()], 2 / 3),  # 200 of 300
+        ([block(width=400, height=400), block(x=800)], [block(width=400, height=400)], 800 / 900),
+        ([block()], [], 0),
+        ([block(width=0)], [], 1),  # nothing to be seen
+    ],
+)
+def test_layout_by_hand(first, second, expected):
+    assert layout_agreement(elements_of(first), elements_of(second)) == pytest.approx(expected)
+
+
+def test_areas_count_where_their_background_shows():
+    ground = Box("div", 0, 0, 800, 800, background=GREEN)
+    same = Box("div", 0, 0, 400, 400, background=GREEN, parent=0)
+    other = Box("div", 0, 0, 400, 400, background=DARK, parent=1)
+    on_paper = Box("div", 0, 0, 400, 400, background=WHITE)
+    assert len(elements_of([ground, same, other]).kinds) == 2
+    assert len(elements_of([on_paper]).kinds) == 0
+    assert len(elements_of([Box("body", 0, 0, 800, 800, background=DARK)]).kinds) == 0
+
+
+def flat(red, green, blue, height=8):
+    return np.full((height, WIDTH, 3), (red, green, blue), np.float32)
+
+
+def test_colour_by_hand():
+    assert visual.colour(flat(1, 1, 1), flat(1, 1, 1)) == 1
+    assert visual.colour(flat(0, 0, 0), flat(1, 1, 1)) == 0
+    # ink (0, 0, 1) in (0, 1, 1): half of it in place, no colour in common
+    assert visual.colour(flat(1, 1, 0), flat(1, 0, 0)) == pytest.approx(0.25)
+    half = np.concatenate([flat(0, 0, 0, 4), flat(1, 1, 1, 4)])
+    assert visual.colour(half, half[::-1]) == pytest.approx(0.5)  # the same colours, nowhere in place
+    assert visual.colour(half, flat(0, 0, 0)) == pytest.approx(0.5)
+
+
+def test_structure_by_hand():
+    """Against the definition, window by window, at the first scale."""
+    source = np.random.default_rng(0)
+    one, other = source.random((12, 15)), source.random((12, 15))
+    total = weights = 0.0
+    for y in range(12 - 6):
+        for x in range(15 - 6):
+            a, b = one[y : y + 7, x : x + 7], other[y : y + 7, x : x + 7]
+            covariance = ((a - a.mean()) * (b - b.mean())).mean()
+            value = ((2 * a.mean() * b.mean() + 1e-4) * (2 * covariance + 9e-4)) / (
+                (a.mean() ** 2 + b.mean() ** 2 + 1e-4) * (a.var() + b.var() + 9e-4)
+            )
+            weight = max(a.std(), b.std())
+            total, weights = total + max(value, 0) * weight, weights + weight
+    assert visual._weighed_similarity(one, other) == pytest.approx(total / weights)
+
+
+def test_structure_of_tiny_and_flat_pictures():
+    for height in (1, 2, 3, 13):
+        assert 0 <= visual.structure(flat(0, 0, 0, height), flat(1, 1, 1, 1)) < 0.01
+        assert visual.structure(flat(0.5, 0.5, 0.5, height), flat(0.5, 0.5, 0.5, height)) == pytest.approx(1)
+
+
+def test_pictures_of_every_kind_are_decoded_and_others_said():
+    import io
+
+    def encoded(image, kind="PNG", **more):
+        out = io.BytesIO()
+        image.save(out, kind, **more)
+        return out.getvalue()
+
+    clear = Image.new("RGBA", (3, 2), (255, 0, 0, 0))
+    assert decode(encoded(clear)).getpixel((0, 0)) == (255, 255, 255)  # as on paper
+    assert decode(encoded(Image.new("L", (3, 2), 7))).getpixel((2, 1)) == (7, 7, 7)
+    assert decode(encoded(Image.new("P", (3, 2)))).mode == "RGB"
+    assert decode(encoded(Image.new("RGB", (3, 2), "red"), "JPEG")).size == (3, 2)
+    whole = encoded(draw(SHOP))
+    for data in (b"", b"no picture", whole[:30], whole[: len(whole) // 2]):
+        with pytest.raises(BrokenPicture):
+            decode(data)
+
+
+def test_a_small_file_that_claims_to_be_huge_is_not_decoded():
+    import io
+    import struct
+    import zlib
+
+    out = io.BytesIO()
+    Image.new("1", (1, 1)).save(out, "PNG")
+    data = bytearray(out.getvalue())
+    data[16:24] = struct.pack(">II", 60_000, 60_000)
+    data[29:33] = struct.pack(">I", zlib.crc32(bytes(data[12:29])))
+    with pytest.raises(BrokenPicture):
+        decode(bytes(data))
+
+
+def test_extreme_shapes_are_looked_at():
+    for size in ((1, 1), (1366, 1), (1, 3000), (5000, 20)):
+        look = look_at(Image.new("RGB", size, "white"))
+        assert look.pixels.shape[1:] == (WIDTH, 3)
+        assert 1 <= len(look.pixels) <= 8 * WIDTH
