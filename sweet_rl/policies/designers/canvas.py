@@ -63,7 +63,8 @@ class Canvas:
         )
         head = f'<html>\n<link href="{TAILWIND}" rel="stylesheet">\n<body style="{style}">'
         page = f"{head}\n{body}\n</body>\n</html>"
-        return page.replace("OUTPUT:", "OUTPUT&#58;")  # as a marker it would cut the turn in two
+        page = page.replace("OUTPUT:", "OUTPUT&#58;")  # as a marker it would cut the turn in two
+        return page.encode("ascii", "xmlcharrefreplace").decode()  # whatever a browser takes bytes for
 
 
 def reading_order(words: Words) -> tuple[int, float]:
