@@ -1,0 +1,319 @@
+"""Chromium over its DevTools protocol: a context of its own for every page, every request answered by us.
+
+The protocol is spoken directly rather than through a driver: it is stable for the dozen commands used here,
+works with whichever Chromium is installed, and saves a second process and two hops for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweet_rl.errors import ServiceError
+from sweet_rl.pages import browser as common
+from sweet_rl.pages.process import BrowserProcess
+from sweet_rl.pages.settings import RenderSettings
+from sweet_rl.pages.types import RenderedPage, RenderFailed
+from sweet_rl.pages.wire import BrowserGone, CommandFailed
+from sweet_rl.types import Failure, Json
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_PLACES = ("/usr/lib/chromium/chromium",)  # Debian's launcher adds flags of its own
+_START_S = 60.0
+_CLOSE_S = 5.0
+
+_OFF = (
+    "IsolateOrigins",
+    "site-per-process",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "Translate",
+    "BackForwardCache",
+    "OptimizationHints",
+    "MediaRouter",
+    "PaintHolding",
+    "OverlayScrollbar",
+)
+_FLAGS = (
+    "headless=new",
+    "remote-debugging-pipe",
+    "no-first-run",
+    "no-default-browser-check",
+    "disable-gpu",
+    "disable-dev-shm-usage",
+    "in-process-gpu",
+    # nothing of its own accord
+    "disable-background-networking",
+    "disable-component-update",
+    "disable-default-apps",
+    "disable-extensions",
+    "disable-sync",
+    "disable-breakpad",
+    "disable-crash-reporter",
+    "disable-domain-reliability",
+    "disable-client-side-phishing-detection",
+    "metrics-recording-only",
+    "no-pings",
+    "mute-audio",
+    "password-store=basic",
+    "use-mock-keychain",
+    "disable-popup-blocking=false",
+    "disable-notifications",
+    "disable-prompt-on-repost",
+    # no page slower because another one is in front
+    "disable-background-timer-throttling",
+    "disable-backgrounding-occluded-windows",
+    "disable-renderer-backgrounding",
+    # frames stay in their page's process, where its requests are seen
+    "disable-site-isolation-trials",
+    f"disable-features={','.join(_OFF)}",
+    # one page, one picture
+    "font-render-hinting=none",
+    "disable-lcd-text",
+    "force-color-profile=srgb",
+    "force-device-scale-factor=1",
+    "force-prefers-reduced-motion",
+    "hide-scrollbars",
+    "disable-checker-imaging",
+    "disable-threaded-animation",
+    "disable-threaded-scrolling",
+    "disable-image-animation-resync",
+    "disable-partial-raster",
+    "disable-skia-runtime-opts",
+    "blink-settings=lazyLoadEnabled=false,imageAnimationPolicy=2,primaryHoverType=2,primaryPointerType=4",
+    "lang=en-US",
+    "js-flags=--random-seed=1 --max-old-space-size=512",
+)
+_NO_NETWORK = (
+    "proxy-server=http://127.0.0.1:9",  # whatever is not answered by us ends at a proxy that is none
+    "proxy-bypass-list=<-loopback>",
+    "host-resolver-rules=MAP * ~NOTFOUND",
+    "disable-quic",
+    "force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+)
+
+
+async def start(settings: RenderSettings) -> Chromium:
+    """Start a browser.
+
+    Raises:
+        UsageError: none is installed.
+        ServiceError: it does not start.
+    """
+    program = find()
+    isolated = settings.network == "none"
+
+    def command(home: Path) -> Sequence[str]:
+        flags = [*_FLAGS, *(_NO_NETWORK if isolated else ()), f"user-data-dir={home / 'profile'}"]
+        if os.geteuid() == 0:
+            flags.append("no-sandbox")  # it refuses to start as root with its sandbox
+        return [program, *(f"--{flag}" for flag in flags)]
+
+    process = await BrowserProcess.start(command, isolated=isolated, environment={})
+    try:
+        async with asyncio.timeout(_START_S):
+            await process.wire.call("Browser.setDownloadBehavior", behavior="deny")
+    except (BrowserGone, CommandFailed, TimeoutError) as error:
+        complaints = process.complaints()
+        await process.kill()
+        raise ServiceError(f"{program} does not start. It says: {complaints or 'nothing'}") from error
+    except BaseException:
+        await process.kill()
+        raise
+    return Chromium(process, settings)
+
+
+class Chromium:
+    """One running Chromium."""
+
+    def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
+        self.process, self.settings = process, settings
+        self.script = common.measure_script()
+
+    @property
+    def alive(self) -> bool:
+        """As in the contract."""
+        return not self.process.wire.closed.is_set()
+
+    def memory_mb(self) -> float:
+        """As in the contract."""
+        return self.process.memory_mb()
+
+    async def kill(self) -> None:
+        """As in the contract."""
+        await self.process.kill()
+
+    async def render(self, html: str) -> RenderedPage:
+        """As in the contract."""
+        wire = self.process.wire
+        context = (await wire.call("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+        tab = _Tab(self, html)
+        try:
+            async with asyncio.timeout(self.settings.page_timeout_s):
+                try:
+                    return await tab.render(context)
+                except CommandFailed as error:
+                    tab.check()
+                    raise RenderFailed(Failure("navigation", str(error)[:300])) from error
+        except TimeoutError:
+            await self._close(context)
+            raise
+        finally:
+            wire.handlers.pop(tab.session, None)
+            wire.send("Target.disposeBrowserContext", browserContextId=context)
+
+    async def _close(self, context: str) -> None:
+        """End a page that hangs; the whole browser if it hangs with it."""
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self.process.wire.call("Target.disposeBrowserContext", browserContextId=context)
+        except (TimeoutError, BrowserGone):
+            await self.process.kill()
+        except CommandFailed:
+            pass  # it is gone already
+
+
+class _Tab:
+    """One page on its way."""
+
+    def __init__(self, browser: Chromium, html: str) -> None:
+        self.wire, self.settings = browser.process.wire, browser.settings
+        self.html, self.script = html, browser.script
+        self.session = self.target = ""
+        self.problems = common.Problems()
+        self.served = False
+        self.loaded: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self.crashed = False
+        self.pending: asyncio.Future[Json] | None = None
+
+    async def render(self, context: str) -> RenderedPage:
+        """From an empty tab to the picture."""
+        window = self.settings.viewport
+        opened = await self.wire.call(
+            "Target.createTarget",
+            url="about:blank",
+            browserContextId=context,
+            newWindow=True,
+            width=window.width,
+            height=window.height,
+        )
+        self.target = opened["targetId"]
+        attached = await self.wire.call("Target.attachToTarget", targetId=self.target, flatten=True)
+        self.session = attached["sessionId"]
+        self.wire.handlers[self.session] = self.on_event
+        await self._load()
+        measured = common.parse_measured(await self._measure())
+        height = common.height_of(measured, self.settings, self.problems)
+        shot = await self._send(
+            "Page.captureScreenshot",
+            format="png",
+            clip={"x": 0, "y": 0, "width": window.width, "height": height, "scale": 1},
+            captureBeyondViewport=True,
+        )
+        return common.rendered(shot.get("data", ""), measured, self.problems)
+
+    def check(self) -> None:
+        """Raise what is behind a refused command, if the page's process has died."""
+        if self.crashed:
+            raise BrowserGone("the page's process has ended")
+
+    def on_event(self, method: str, params: Json) -> None:
+        """What the tab reports."""
+        if method == "Fetch.requestPaused":
+            self._answer(params)
+        elif method == "Page.loadEventFired" and self.served and not self.loaded.done():
+            self.loaded.set_result(None)
+        elif method in {"Inspector.targetCrashed", "Inspector.detached"}:
+            self.crashed = True
+            if self.pending is not None and not self.pending.done():
+                self.pending.set_exception(BrowserGone("the page's process has ended"))
+        elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
+            self.problems.add(f"blocked {params['entry']['text'].split()[-1]}")
+
+    async def _load(self) -> None:
+        window = self.settings.viewport
+        metrics = {"width": window.width, "height": window.height, "deviceScaleFactor": 1, "mobile": False}
+        self._later("Page.enable")
+        self._later("Log.enable")
+        self._later("Inspector.enable")
+        self._later("Emulation.setDeviceMetricsOverride", **metrics)
+        if not self.settings.allow_scripts:
+            self._later("Emulation.setScriptExecutionDisabled", value=True)
+        kind = {} if self.settings.network == "none" else {"resourceType": "Document"}
+        self._later("Fetch.enable", patterns=[{"urlPattern": "*", **kind}])
+        went = await self._send("Page.navigate", url=common.PAGE_URL)
+        if went.get("errorText"):
+            raise RenderFailed(Failure("navigation", went["errorText"]))
+        await self._until(self.loaded)
+
+    async def _measure(self) -> Json:
+        frame = (await self._send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+        world = await self._send("Page.createIsolatedWorld", frameId=frame, worldName="sweet_rl")
+        found = await self._send(
+            "Runtime.evaluate",
+            expression=self.script,
+            contextId=world["executionContextId"],
+            awaitPromise=True,
+            returnByValue=True,
+        )
+        if "exceptionDetails" in found:
+            raise RenderFailed(Failure("empty", str(found["exceptionDetails"].get("exception"))[:300]))
+        return found["result"].get("value")
+
+    def _answer(self, params: Json) -> None:
+        """One request of the page: itself, an asset, or nothing."""
+        request, url = params["requestId"], params["request"]["url"]
+        document = params.get("resourceType") == "Document"
+        main = document and params.get("frameId") == self.target
+        if main and not self.served and url == common.PAGE_URL:
+            self.served = True
+            self._fulfill(request, common.page_headers(self.settings), self.html.encode())
+            return
+        if self.settings.network == "allow" and not main:
+            self._later("Fetch.continueRequest", requestId=request)
+            return
+        if url == f"{common.PAGE_URL}favicon.ico":  # the browser's own idea, not the page's
+            self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
+            return
+        asset = None if main else common.find_asset(url, self.problems)
+        if asset is not None:
+            self._fulfill(request, common.asset_headers(asset), asset.body)
+            return
+        if main:
+            self.problems.add(f"blocked navigation to {url}")
+        self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
+
+    def _fulfill(self, request: str, headers: dict[str, str], body: bytes) -> None:
+        self._later(
+            "Fetch.fulfillRequest",
+            requestId=request,
+            responseCode=200,
+            responseHeaders=[{"name": name, "value": value} for name, value in headers.items()],
+            body=base64.b64encode(body).decode(),
+        )
+
+    def _later(self, method: str, **params: Json) -> None:
+        self.wire.send(method, self.session, **params)
+
+    async def _send(self, method: str, **params: Json) -> Json:
+        return await self._until(self.wire.send(method, self.session, **params))
+
+    async def _until(self, answer: asyncio.Future[Json]) -> Json:
+        """Await an answer, or the end of the page's process, after which none comes."""
+        self.check()
+        self.pending = answer
+        return await answer
+
+
+def find() -> str:
+    """The installed Chromium.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return common.find_program(
+        _NAMES, _PLACES, install="apt-get install chromium (or Google Chrome's package)", wanted="Chromium"
+    )
