@@ -57,12 +57,12 @@ class Canvas:
         blocks = sorted(self.blocks, key=lambda block: -block.width * block.height)
         words = sorted(self.words, key=reading_order)
         body = "\n".join([*map(_block, blocks), *map(_words, words)])
-        style = (
-            f"position:relative;margin:0;width:100%;min-height:{self.height:g}px;"
-            f"background-color:{self.background};overflow-x:hidden"
+        frame = f"position:relative;width:100%;height:{self.height:g}px;overflow:hidden"
+        page = (
+            f'<html>\n<link href="{TAILWIND}" rel="stylesheet">\n'
+            f'<body style="margin:0;background-color:{self.background}">\n<div style="{frame}">\n'
+            f"{body}\n</div>\n</body>\n</html>"
         )
-        head = f'<html>\n<link href="{TAILWIND}" rel="stylesheet">\n<body style="{style}">'
-        page = f"{head}\n{body}\n</body>\n</html>"
         page = page.replace("OUTPUT:", "OUTPUT&#58;")  # as a marker it would cut the turn in two
         return page.encode("ascii", "xmlcharrefreplace").decode()  # whatever a browser takes bytes for
 

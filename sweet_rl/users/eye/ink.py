@@ -57,10 +57,16 @@ def share_of(picture: Picture, rect: Rect, color: Color) -> float:
     return near / max(1, sum(number for number, _ in grid))
 
 
-def looks_like_a_picture(picture: Picture, rect: Rect) -> bool:
-    """Whether nearly every point of a coarse grid has a colour of its own."""
-    grid = _grid(picture, rect)
-    return len(grid) > 0.55 * sum(number for number, _ in grid)
+def looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box]) -> bool:
+    """Whether nearly every point beside the inner boxes, on a coarse grid, has a colour of its own."""
+    left, top, right, bottom = rect
+    points = [
+        (x, y)
+        for x in range(left + 4, right, max(1, (right - left) // 24))
+        for y in range(top + 4, bottom, max(1, (bottom - top) // 24))
+        if not any(b.x <= x <= b.x + b.width and b.y <= y <= b.y + b.height for b in inner)
+    ]
+    return len(points) > 100 and len({picture.getpixel(point) for point in points}) > 0.5 * len(points)
 
 
 def _grid(picture: Picture, rect: Rect) -> list[tuple[int, tuple[int, int, int]]]:

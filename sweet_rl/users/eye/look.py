@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _PICTURES: Final = frozenset({"img", "svg", "video", "canvas", "iframe", "object", "embed"})
 _FIELDS: Final = frozenset({"input", "textarea", "select"})
+_CANVAS: Final = frozenset({"html", "body"})
 _MOST: Final = 300
 """Texts and things that are looked at, the largest first: a hostile page has any number."""
 
@@ -128,35 +129,47 @@ def _things(
     boxes: tuple[Box, ...], picture: Picture | None, background: Color, page: RenderedPage
 ) -> list[Thing]:
     things: list[Thing] = []
+    pictures: set[int] = set()
     for index in _largest(boxes, text=False):
         box = boxes[index]
         rect = _clip(box, page)
-        if box.tag in {"html", "body"} or rect[2] - rect[0] < 4 or rect[3] - rect[1] < 4:
+        if rect[2] - rect[0] < 4 or rect[3] - rect[1] < 4:
             continue
         place = (float(rect[0]), float(rect[1]), float(rect[2] - rect[0]), float(rect[3] - rect[1]))
-        if box.tag in _PICTURES:
+        if box.tag in _PICTURES or (picture and _has_picture(index, boxes, picture, rect, pictures)):
+            pictures.add(index)
             things.append(Thing("picture", *place))
         elif box.tag in _FIELDS:
             things.append(Thing("input field", *place))
-        elif picture and place[2] * place[3] > 40_000 and looks_like_a_picture(picture, rect):
-            things.append(Thing("picture", *place))
-        elif _is_painted(index, boxes, background) and (
+        elif _is_painted(index, boxes, background, pictures) and (
             picture is None or share_of(picture, rect, box.background or background) > 0.08
         ):
             things.append(Thing("area", *place, box.background))
-    return _without_doubles(things)
+    return _uncovered(things)
 
 
-def _is_painted(index: int, boxes: tuple[Box, ...], background: Color) -> bool:
+def _has_picture(
+    index: int, boxes: tuple[Box, ...], picture: Picture, rect: Rect, pictures: set[int]
+) -> bool:
+    """Whether a large box has a picture of its own behind what stands in it."""
+    box = boxes[index]
+    if box.width * box.height < 40_000 or any(_lies_on(box, boxes[i]) for i in pictures):
+        return False
+    inner = [i for i in _inner(index, boxes) if i.tag in _PICTURES or i.background is not None]
+    return looks_like_a_picture(picture, rect, inner)
+
+
+def _is_painted(index: int, boxes: tuple[Box, ...], background: Color, pictures: set[int]) -> bool:
     """Whether a box has another colour than what it lies on: an ancestor, or what was drawn there before."""
     box = boxes[index]
-    if box.background is None or box.width * box.height < 300:
+    if box.tag in _CANVAS or box.background is None or box.width * box.height < 300:
         return False
-    for under in reversed(boxes[:index]):
-        if under.tag in {"html", "body"}:
-            break
-        if (under.background is not None or under.tag in _PICTURES) and _lies_on(box, under):
-            return under.background is None or color_distance(box.background, under.background) > 0.015
+    for i in range(index - 1, -1, -1):
+        if i in pictures and _lies_on(box, boxes[i]):
+            return True
+        under = boxes[i]
+        if under.tag not in _CANVAS and under.background is not None and _lies_on(box, under):
+            return color_distance(box.background, under.background) > 0.015
     return color_distance(box.background, background) > 0.015
 
 
@@ -171,15 +184,13 @@ def _clip(box: Box, page: RenderedPage) -> Rect:
     return round(max(0, box.x)), round(max(0, box.y)), round(right), round(bottom)
 
 
-def _without_doubles(things: list[Thing]) -> list[Thing]:
-    """Of things that cover each other the last one is seen; a picture is told once, in its innermost box."""
-    kept: list[Thing] = []
-    for thing in reversed(things):
-        covers = [(other, _share(thing, other)) for other in kept]
-        twice = any(share > 0.5 and thing.kind == other.kind == "picture" for other, share in covers)
-        if not twice and all(share <= 0.9 for _, share in covers):
-            kept.append(thing)
-    return kept[::-1]
+def _uncovered(things: list[Thing]) -> list[Thing]:
+    """Without those that lie under a later one."""
+    return [
+        thing
+        for i, thing in enumerate(things)
+        if all(_share(thing, later) <= 0.9 for later in things[i + 1 :])
+    ]
 
 
 def _share(thing: Thing, other: Thing) -> float:
