@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sweet_rl.training import blocks
 from sweet_rl.training.batches import Question
 
 _SHAREABLE = {"full_attention", "sliding_attention"}
@@ -24,14 +25,14 @@ _SHAREABLE = {"full_attention", "sliding_attention"}
 def attention_of(config: Any) -> str:
     """The attention that a loaded model computes with: sdpa, eager, flex_attention, flash_attention_2, ..."""
     name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
-    return name
+    return "sdpa" if name == blocks.NAME else name
 
 
 def attention_span(model: Any) -> float:
     """How much sharing is worth for a model (`sweet_rl.training.trees.grow`); 0 where it is impossible.
 
-    Dense masks are computed whole: a pair of tokens costs 4 x hidden size in each layer, a token about
-    24 x hidden size squared. FlexAttention skips blocks that are hidden.
+    Dense masks are computed whole, or in blocks (`sweet_rl.training.blocks`): a pair of tokens costs at most
+    4 x hidden size in each layer, a token about 24 x hidden size squared. FlexAttention skips what is hidden.
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
@@ -64,6 +65,9 @@ def inputs_of(model: Any, question: Question) -> dict[str, Any]:
     if "ends_RT" in question:
         inputs["position_ids"] = question["positions_RT"]
         inputs["attention_mask"] = _tree_attention(model, question["positions_RT"], question["ends_RT"])
+        config = model.config.get_text_config()
+        if attention_of(config) == "sdpa":
+            config._attn_implementation = blocks.NAME  # noqa: SLF001 - from now on; what it computes is the same
     return inputs
 
 

@@ -12,12 +12,12 @@ from transformers import (
     Qwen3Config,
 )
 
-from sweet_rl.training import head
+from sweet_rl.training import blocks, head
+from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.attention import attention_span, sees
 from sweet_rl.training.batches import Collator, Reader
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
-from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.settings import LossSettings, ModelSettings
 from tests.training.test_steps import turns
 
@@ -81,6 +81,23 @@ def test_the_tree_equals_each_sequence_alone(kind, attention):
     span = attention_span(model)
     assert span > 0
     assert_equal(losses_and_gradients(model, pairs, span), losses_and_gradients(model, pairs, 0))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_attention_by_blocks_of_queries_gives_the_same(kind, monkeypatch):
+    model = made(KINDS[kind])
+    pairs = turns(2, history=20)
+    alone = losses_and_gradients(model, pairs, 0)
+    calls = []
+    monkeypatch.setattr(blocks, "BLOCK", 8)
+    attend = blocks.sdpa_attention_forward
+    monkeypatch.setattr(
+        blocks,
+        "sdpa_attention_forward",
+        lambda *given, **more: calls.append(given[2].shape[2]) or attend(*given, **more),
+    )
+    assert_equal(losses_and_gradients(model, pairs, 1e9), alone)
+    assert sorted(set(calls))[:3] == [8, 16, 24]  # no block is given the keys behind it
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
