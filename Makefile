@@ -6,7 +6,7 @@ VLLM_VENV := .venv-vllm
 OUT ?= outputs/demo
 PIP := pip install --quiet --disable-pip-version-check
 
-.PHONY: help install demo test check format test-vllm bench clean
+.PHONY: help install demo test check format test-vllm bench bench-training clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,10 +53,17 @@ $(VLLM_VENV)/.installed:
 test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
 	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
 
-bench: install  ## the three measurements that docs/benchmarks.md quotes
+bench: install  ## rollout, grading, start-up: what docs/benchmarks.md quotes
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/rollout.py
+
+bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside TRL and vLLM: docs/performance.md (an hour)
+	$(BIN)/$(PIP) -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/training_step.py --data trajectory
+	$(BIN)/python benchmarks/ranking.py --vllm $(VLLM_VENV)/bin/python
+	$(BIN)/python benchmarks/scaling.py --plot docs/images/scaling.png
 
 clean:  ## remove what `make install` and the tests made
 	rm -rf $(VENV) $(VLLM_VENV) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

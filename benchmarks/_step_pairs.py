@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.embedded.tokenizer import BEGIN, CHAT_TEMPLATE, END_OF_HEADER, END_OF_TEXT, END_OF_TURN, HEADER
+from sweet_rl.types import ANSWER_MARKER
 from sweet_rl.users.server_process import start_server
 
 Turn = dict[str, Any]
@@ -66,16 +67,47 @@ def mini_turns(folder: Path, tasks: int = 48) -> list[Turn]:
     ]
 
 
+def colbench_turns(folder: Path, tasks: str, count: int = 60) -> list[Turn]:
+    """Turns of dialogues about ColBench tasks, as long as they are.
+
+    A scripted agent asks. Candidates of a turn are the questions of other dialogues, those of the last turn
+    the reference solutions of other tasks: they are as long as what an agent says there.
+    """
+    dialogues = folder / "colbench.jsonl"
+    if not dialogues.exists():
+        _sweet(
+            *("simulate_interactions", tasks, str(dialogues), "--num_tasks", str(count), "--quiet"),
+            *("--agent_model", "questioner", "--num_questions", "6", "--env_model", "scripted"),
+        )
+    rows = [json.loads(line) for line in dialogues.read_text().splitlines()]
+    played = [[turn for turn in row["dialogue_history"] if turn["role"] == "assistant"] for row in rows]
+    questions = sorted({turn["output"] for turns in played for turn in turns[:-1]})
+    answers = [f"{ANSWER_MARKER}\n{row['task']['ground_truth']}" for row in rows]
+    rng = random.Random(0)
+    return [
+        {
+            "prompt": turn["input"],
+            "candidates": [
+                text + END_OF_TURN for text in rng.sample(answers if turn is turns[-1] else questions, 16)
+            ],
+        }
+        for turns in played
+        for turn in turns
+    ]
+
+
 def lengthened(turns: list[Turn], tokenizer: Any, history: int) -> Iterator[Turn]:
-    """The same turns after earlier dialogues, so that their prompts have about `history` tokens."""
+    """The same turns after earlier dialogues, with prompts of `history` tokens; 0 leaves them as they are."""
     earlier = itertools.cycle([turn["prompt"].removeprefix(BEGIN) for turn in turns])
     for turn in turns:
         own = turn["prompt"].removeprefix(BEGIN)
         before = ""
-        while len(tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]) < history:
+        while (
+            history and len(tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]) < history
+        ):
             before += next(earlier)
         ids = tokenizer(BEGIN + before + own, add_special_tokens=False)["input_ids"]
-        yield turn | {"prompt": tokenizer.decode(ids[-history:])}
+        yield turn | {"prompt": tokenizer.decode(ids[-history:])}  # a history of 0 keeps all
 
 
 def pairs_of(turn: Turn, count: int, rng: random.Random) -> list[dict[str, str]]:

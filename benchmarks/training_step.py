@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from _machine import machine_line
-from _step_pairs import lengthened, mini_turns, pairs_of, save_model, word_tokenizer
+from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_model, word_tokenizer
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> float:
     """Pairs of one turn a step, and the model; returns the tokens of a step, both sides of all pairs."""
-    turns = mini_turns(folder)
+    turns = colbench_turns(folder, arguments.tasks) if arguments.tasks else mini_turns(folder)
     rng = random.Random(0)
     tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
     if arguments.data == "step":
@@ -255,7 +255,10 @@ RUN = {
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--history", type=int, default=1200, help="tokens before a response")
+    parser.add_argument("--history", type=int, default=1200, help="tokens before a response; 0: as they are")
+    parser.add_argument(
+        "--tasks", help="dialogues about the tasks of this ColBench file, not of the mini worlds"
+    )
     parser.add_argument("--pairs_per_turn", type=int, default=4)
     parser.add_argument("--data", choices=["step", "trajectory"], default="step")
     parser.add_argument("--steps", type=int, default=5)
