@@ -24,6 +24,8 @@ from sweet_rl.errors import SweetRLError, UsageError
 COMMANDS = {
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
+    "evaluate_html": "Grade Frontend trajectories by their pictures; print the table; write pairs.",
+    "judge_html": "Compare two runs of Frontend Design page by page; print the win rate.",
     "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
     "train_sft": "Fine-tune a model on what the agent said, in dialogues or in single turns.",
     "train_reward_model": "Train a critic with a regression head on preference pairs.",
@@ -35,6 +37,8 @@ COMMANDS = {
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
     "generate_tasks": "Write tasks of an embedded benchmark (functions or web pages) as a ColBench file.",
+    "prepare_websight": "Make frontend tasks of WebSight, from the hub or from files.",
+    "filter_websites": "Keep the frontend tasks whose page renders; say why the others do not.",
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
 }

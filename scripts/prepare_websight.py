@@ -1,0 +1,6 @@
+"""Make frontend tasks of WebSight. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("prepare_websight")

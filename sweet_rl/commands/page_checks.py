@@ -1,0 +1,217 @@
+"""Which rows have a page that renders: the work of `filter_websites` and of `prepare_websight --validate`.
+
+Every verdict is a line of a report, appended as soon as it is known. A verdict belongs to a page and to the
+way in which it was rendered, so it is found again whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.concurrency import for_each
+from sweet_rl.errors import UsageError
+from sweet_rl.pages.settings import RenderSettings
+from sweet_rl.pages.types import Renderer, RenderFailed
+from sweet_rl.records import Journal, replace_file, replace_rows
+from sweet_rl.types import Json
+
+_MAY_PASS = {"timeout"}
+"""What can be the fault of a busy machine: such a page is tried once more."""
+
+_SHOWN = 5
+
+Opener = Callable[[], AbstractAsyncContextManager[Renderer]]
+"""Starts the browsers; called only where there is a page to render."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """A row that may be kept, and where it stands, for people.
+
+    `missing` says why it is dropped without a look at its page: a short word, and a clause about the field.
+    """
+
+    where: str
+    row: Mapping[str, Json]
+    missing: tuple[str, str] | None = None
+
+    @property
+    def page(self) -> str:
+        """The source of its page; only for rows that have one."""
+        return str(self.row["ground_truth"])
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """How pages are checked.
+
+    Args:
+        report_path: the file of verdicts, which a stopped run is continued from.
+        rendered_with: what decides about the pictures; verdicts made otherwise do not count.
+        at_once: pages in work at a time.
+        pictures: folder that gets the picture of each page; None for none.
+        overwrite: forget the verdicts that the report holds.
+        quiet: no progress bar.
+    """
+
+    report_path: Path
+    rendered_with: Mapping[str, Json]
+    at_once: int
+    pictures: Path | None = None
+    overwrite: bool = False
+    quiet: bool = False
+
+
+def rendered_with(settings: RenderSettings) -> dict[str, Json]:
+    """What decides about a verdict besides the page, as the report keeps it."""
+    return {
+        "browser": settings.browser,
+        "network": settings.network,
+        "allow_scripts": settings.allow_scripts,
+        "viewport": f"{settings.viewport.width}x{settings.viewport.height}",
+        "page_timeout_s": settings.page_timeout_s,
+    }
+
+
+def require_text(row: Mapping[str, Json], fields: Sequence[str]) -> tuple[str, str] | None:
+    """What is wrong with the first of these fields that is not a text: a short word, and a clause."""
+    for name in fields:
+        value = row.get(name)
+        if not isinstance(value, str):
+            found = type(value).__name__
+            return f"no {name}", "is missing or null" if value is None else f"is a {found}, not a string"
+        if not value.strip():
+            return f"no {name}", "is empty"
+    return None
+
+
+def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[dict[str, Json]]:
+    """A verdict for each row, in their order; its `reason` is None where the row is to be kept.
+
+    The report holds the same when all is done.
+
+    Raises:
+        SweetRLError: only a person can mend it (no browser, a full disk); the report has all verdicts so far.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    with Journal(checks.report_path, overwrite=checks.overwrite) as journal:
+        verdicts = {
+            str(row["page"]): row
+            for _, row in journal.rows
+            if "page" in row and row.get("rendered_with") == checks.rendered_with
+        }
+        todo = {
+            digest: row for row in rows if row.missing is None and (digest := _digest(row)) not in verdicts
+        }
+        if todo:
+            work = _render(todo, verdicts, checks, journal, opener)
+            total = len(verdicts) + len(todo)
+            run_until_stopped(work, checks.report_path, total, noun="verdicts on pages", verb="renders")
+        report = [_final(row, verdicts) for row in rows]
+        replace_rows(checks.report_path, report)
+    return report
+
+
+async def _render(
+    todo: Mapping[str, PageRow],
+    verdicts: dict[str, dict[str, Json]],
+    checks: Checks,
+    journal: Journal,
+    opener: Opener,
+) -> None:
+    done = len(verdicts)
+    async with opener() as renderer:
+        with progress(done + len(todo), done, unit="page", quiet=checks.quiet) as bar:
+
+            async def check(item: tuple[str, PageRow]) -> None:
+                digest, row = item
+                reason, detail = await _verdict(row, digest, renderer, checks.pictures)
+                verdicts[digest] = {
+                    "where": row.where,
+                    "page": digest,
+                    "reason": reason,
+                    "detail": detail,
+                    "rendered_with": dict(checks.rendered_with),
+                }
+                await journal.append_soon(verdicts[digest])
+                bar.update()
+
+            await for_each(todo.items(), check, at_once=checks.at_once)
+
+
+async def _verdict(
+    row: PageRow, digest: str, renderer: Renderer, pictures: Path | None
+) -> tuple[str | None, str]:
+    """Why the page gives no picture, as a short word (None where it gives one) and in words."""
+    for last in (False, True):
+        try:
+            rendered = await renderer.render(row.page)
+        except RenderFailed as error:
+            if last or error.failure.kind not in _MAY_PASS:
+                return error.failure.kind, error.failure.detail
+        else:
+            if pictures is not None:
+                replace_file(pictures / f"{digest}.png", [rendered.image])
+            return None, ""
+    raise AssertionError  # the second try returns
+
+
+def unrendered(row: PageRow) -> dict[str, Json]:
+    """The verdict on a row whose page nobody looks at."""
+    reason, detail = row.missing or (None, "")
+    return {"where": row.where, "reason": reason, "detail": detail}
+
+
+def _final(row: PageRow, verdicts: Mapping[str, Mapping[str, Json]]) -> dict[str, Json]:
+    return unrendered(row) if row.missing else {**verdicts[_digest(row)], "where": row.where}
+
+
+def _digest(row: PageRow) -> str:
+    return hashlib.sha256(row.page.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: bool) -> None:
+    """Never touch rows that nobody said to touch.
+
+    Raises:
+        UsageError: one of the files has rows and the person has not said what to do with them.
+    """
+    if overwrite and to_continue:
+        raise UsageError("--overwrite and --to_continue exclude each other.")
+    there = [str(path) for path in paths if path.is_file() and path.stat().st_size]
+    if there and not (to_continue or overwrite):
+        raise UsageError(
+            f"{there[0]!r} exists. Pass --to_continue to finish what was begun (pages that were rendered are "
+            "not rendered again), --overwrite to start again, or choose another place."
+        )
+
+
+def say_dropped(report: Sequence[Mapping[str, Json]]) -> None:
+    """Print how many rows were dropped and why, and name the first of each reason."""
+    dropped = [row for row in report if row["reason"] is not None]
+    counts = Counter(str(row["reason"]) for row in dropped)
+    for reason, count in counts.most_common():
+        places = [str(row["where"]) for row in dropped if row["reason"] == reason]
+        more = f", and {count - _SHOWN} more" if count > _SHOWN else ""
+        print(f"  {count} dropped, {reason}: {'; '.join(places[:_SHOWN])}{more}")
+
+
+def require_rows(rows: Sequence[PageRow], source: str, fields: Sequence[str], repair: str) -> None:
+    """Refuse a source of which no row can become a task.
+
+    Raises:
+        UsageError: names the fields that are looked for, and those of the first row.
+    """
+    if not rows:
+        raise UsageError(f"{source!r} holds no rows. {repair}")
+    if all(row.missing for row in rows):
+        raise UsageError(
+            f"None of the {len(rows)} rows of {source!r} has both {' and '.join(fields)}. "
+            f"The first one has the fields {', '.join(rows[0].row) or '(none)'}. {repair}"
+        )
