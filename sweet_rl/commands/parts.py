@@ -1,4 +1,4 @@
-"""The agent and the human that the flags ask for, put together from the rooms below."""
+"""The agent that the flags ask for, put together from the rooms below."""
 
 from __future__ import annotations
 
@@ -6,46 +6,20 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
-from sweet_rl.contracts import Policy, User
+from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
-from sweet_rl.prompts import check_placeholders, load_prompt
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Observation, Task, derive_seed
 
-if TYPE_CHECKING:
-    from sweet_rl.openai_client import OpenAIClient
-
-SCRIPTED_AGENTS = ("oracle", "constant", "questioner", "expert")
+SCRIPTED_AGENTS = {
+    "code": ("oracle", "constant", "questioner", "expert"),
+    "html": ("improver", "generic", "blank", "target"),
+}
+DEFAULT_AGENTS = {"code": "questioner", "html": "improver"}
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
-AGENT_PROMPT = "llm_agent_code_prompt.txt"
-USER_PROMPT = "human_simulator_code_prompt.txt"
-
-
-@dataclass(frozen=True, slots=True)
-class UserFlags:
-    """Who plays the human; see the flags of `simulate_interactions`."""
-
-    model: str
-    hostname: str | None
-    port: int | None
-    base_url: str | None
-    api_key_var: str
-    prompt_path: str | None
-    request_timeout_s: float
-    request_attempts: int
-
-    @property
-    def in_process(self) -> bool:
-        """The scripted human, unless a server is named."""
-        server_named = any(flag is not None for flag in (self.hostname, self.port, self.base_url))
-        return self.model == "scripted" and not server_named
-
-    def settings(self) -> dict[str, Json]:
-        """What decides about the content of an episode."""
-        prompt = load_prompt(self.prompt_path or USER_PROMPT)
-        return {"env_model": self.model, "user_prompt": _digest(prompt)}
+AGENT_PROMPTS = {"code": "llm_agent_code_prompt.txt", "html": "llm_agent_html_prompt.txt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +48,17 @@ class AgentFlags:
     request_timeout_s: float
     request_attempts: int
     unsafe_no_sandbox: bool
+    task_type: str = "code"
+
+    def system_prompt(self) -> str:
+        """What the agent is told before everything else."""
+        return load_prompt(self.prompt_path or AGENT_PROMPTS[self.task_type])
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
         settings: dict[str, Json] = {
             "agent_model": self.model,
-            "agent_prompt": _digest(load_prompt(self.prompt_path or AGENT_PROMPT)),
+            "agent_prompt": prompt_digest(self.system_prompt()),
         }
         if self.resolved_engine() != "scripted":
             return settings | {"temperature": self.temperature, "max_tokens": self.max_tokens}
@@ -97,44 +76,19 @@ class AgentFlags:
             raise UsageError(f"--agent_api must be completions or chat, got {self.api!r}.")
         if self.engine not in ENGINES:
             raise UsageError(f"--agent must be one of {', '.join(ENGINES)}, got {self.engine!r}.")
-        if self.engine == "scripted" and self.model not in SCRIPTED_AGENTS:
+        scripted = SCRIPTED_AGENTS[self.task_type]
+        if self.engine == "scripted" and self.model not in scripted:
             raise UsageError(
-                f"--agent scripted has {', '.join(SCRIPTED_AGENTS)}; there is no {self.model!r} among them."
+                f"--agent scripted has {', '.join(scripted)} for --task_type {self.task_type}; "
+                f"there is no {self.model!r} among them."
             )
         if self.engine != "auto":
             return self.engine
-        if self.model in SCRIPTED_AGENTS:
+        if self.model in scripted:
             return "scripted"
         if self.base_url is not None:
             return "openai"
         return "vllm" if self.vllm_python is not None else "transformers"
-
-
-async def make_user(flags: UserFlags, *, concurrency: int) -> User:
-    """The simulated human.
-
-    Raises:
-        UsageError: the prompt lacks a placeholder, or nothing is served under that name.
-        ServiceError: no server answers.
-    """
-    if flags.in_process:
-        from sweet_rl.users.scripted import ScriptedHuman
-
-        return ScriptedHuman()
-    from sweet_rl.openai_client import base_url_from
-    from sweet_rl.prompts.simulator import PLACEHOLDERS
-    from sweet_rl.users.openai import OpenAIUser
-
-    template = load_prompt(flags.prompt_path or USER_PROMPT)
-    check_placeholders(template, PLACEHOLDERS, flags.prompt_path or USER_PROMPT)
-    urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
-    client = client_of(urls, flags, max_connections=concurrency)
-    try:
-        model = flags.model if flags.model != "auto" else await _first_model(client, urls)
-    except BaseException:
-        await client.close()
-        raise
-    return OpenAIUser(client, model, prompt_template=template)
 
 
 async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: int) -> Policy:
@@ -145,8 +99,10 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
         ServiceError: no server answers.
     """
     engine = flags.resolved_engine()
-    system_prompt = load_prompt(flags.prompt_path or AGENT_PROMPT)
+    system_prompt = flags.system_prompt()
     if engine == "scripted":
+        if flags.task_type == "html":
+            return _designer(flags, tasks, system_prompt)
         return _scripted_policy(flags, tasks, system_prompt)
     from sweet_rl.chat import TokenizerChat
 
@@ -219,6 +175,19 @@ def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: st
     return scripted.ConstantPolicy(answers, system_prompt=system_prompt)
 
 
+def _designer(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
+    from sweet_rl.policies import designers
+
+    if flags.model == "blank":
+        return designers.BlankDesigner(system_prompt)
+    if flags.model == "generic":
+        return designers.GenericDesigner(system_prompt)
+    if flags.model == "target":
+        pages = {task.task_id: task.hidden_information for task in tasks}
+        return designers.TargetDesigner(pages, system_prompt=system_prompt)
+    return designers.ImproverDesigner(max_steps=flags.max_steps, system_prompt=system_prompt)
+
+
 def _expert(flags: AgentFlags) -> Callable[[Observation], str]:
     from sweet_rl.tasks.mini import expert
 
@@ -229,12 +198,6 @@ def _expert(flags: AgentFlags) -> Callable[[Observation], str]:
     return say
 
 
-async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:
-    models = await client.models()
-    if not models:
-        raise UsageError(f"{urls[0]} offers no model; name one with --env_model.")
-    return str(models[0]["id"])
-
-
-def _digest(text: str) -> str:
+def prompt_digest(text: str) -> str:
+    """By which two prompts are told apart."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -9,7 +9,7 @@ def simulate_interactions(
     input_path: str | None = None,
     output_path: str | None = None,
     *,
-    agent_model: str = "questioner",
+    agent_model: str = "auto",
     env_model: str = "auto",
     num_tasks: int = 1000,
     best_of_n: int = 1,
@@ -45,6 +45,15 @@ def simulate_interactions(
     num_questions: int = 3,
     seed: int = 0,
     task_type: str = "code",
+    image_url: str = "png",
+    compat: str = "fixed",
+    browser: str = "chromium",
+    network: str = "none",
+    allow_scripts: bool = False,
+    viewport: str = "1366x768",
+    page_timeout_s: float = 30.0,
+    browsers: int = 2,
+    render_cache: str = "default",
     train: bool = False,
     temp_path: str | None = None,
     unsafe_no_sandbox: bool = False,
@@ -58,17 +67,19 @@ def simulate_interactions(
 
     The smallest run needs no model and no server:
     simulate_interactions.py --input_path mini:test --output_path out.jsonl --env_model scripted --num_tasks 20
+    Likewise for web pages (Frontend Design), with a browser; drafts become pictures beside the output file:
+    simulate_interactions.py --task_type html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
 
     Args:
-        input_path: tasks: a ColBench .jsonl file, mini:test or mini:train (embedded), or facebook/collaborative_agent_bench[:train] from the hub.
+        input_path: tasks: a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
-        agent_model: oracle, constant, questioner or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), or a model: a folder, a hub name, or the name under which a server offers it.
-        env_model: who plays the human: auto (the first model that the server offers), the server's name for a model, or scripted: no model, in process unless a server is named.
+        agent_model: oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
+        env_model: who plays the human: auto (the first model that the server offers), the server's name for a model (for html one with eyes), or scripted: no model, in process unless a server is named (for html always in process).
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.
         max_steps: agent turns at most; the last one counts as the answer.
         temperature: sampling temperature of the agent; 0 is greedy.
-        batch_size: episodes in flight at once.
+        batch_size: episodes in flight at once; for html at most 100.
         to_continue: finish the run that output_path already holds.
         overwrite: throw away what output_path holds.
         force_continue: continue even though the file was made from other tasks or with other settings.
@@ -89,7 +100,7 @@ def simulate_interactions(
         data_parallel_size: for vllm: copies of the model.
         vllm_python: for vllm: Python interpreter of the environment that vLLM is installed in.
         vllm_args: for vllm: further arguments of its server, in one string: --vllm_args="--max-model-len 8192".
-        user_prompt_path: prompt file of the human, with {problem_description}, {hidden_information} and {dialogue_history}; default the packaged one.
+        user_prompt_path: prompt file of the human, with {problem_description}, {hidden_information} and {dialogue_history} (for html none is needed, and the second not allowed); default the packaged one.
         agent_prompt_path: system prompt file of the agent; default the packaged one.
         parser: how the agent's text is read: published (compares with released data) or strict (an announced answer always counts).
         user_failure: when the human cannot be asked: reply (the published "No response.", recorded) or stop (end the episode).
@@ -97,15 +108,24 @@ def simulate_interactions(
         request_attempts: how often a request is tried when it fails in a way that can pass.
         num_questions: questions of the questioner.
         seed: every episode's seed is derived from it.
-        task_type: code; html (Frontend Design) is not there yet.
+        task_type: code (Backend Programming) or html (Frontend Design).
+        image_url: for html: how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).
+        compat: for html: fixed, or published: a draft that cannot be rendered takes away an earlier answer.
+        browser: for html: what renders pages: chromium or firefox.
+        network: for html: none (pages get what the package ships) or allow (the published behaviour: pictures depend on connectivity).
+        allow_scripts: for html: run the scripts of pages.
+        viewport: for html: width and height of the window that pages are laid out for.
+        page_timeout_s: for html: seconds that one page may take.
+        browsers: for html: browsers at once.
+        render_cache: for html: folder that keeps rendered pages for the next run, default (the user's cache) or none.
         train: accepted for the published command line; has no effect there either.
-        temp_path: accepted for the published command line; used for html only.
+        temp_path: for html: folder of the pictures; default one beside output_path, named after it.
         unsafe_no_sandbox: for agent_model constant: run the tasks' reference functions without protection.
         quiet: no progress bar.
     """
-    del train, temp_path
-    if task_type != "code":
-        raise UsageError(f"--task_type {task_type!r} is not there yet; the only one is code.")
+    del train
+    if task_type not in {"code", "html"}:
+        raise UsageError(f"--task_type must be code or html, got {task_type!r}.")
     if input_path is None or output_path is None:
         raise UsageError(
             "--input_path (for example mini:test, or a ColBench .jsonl file) and --output_path are needed."
@@ -124,7 +144,10 @@ def simulate_interactions(
         raise UsageError(f"--temperature must not be negative, got {temperature}.")
 
     from sweet_rl.commands import simulation
-    from sweet_rl.commands.parts import AgentFlags, UserFlags
+    from sweet_rl.commands.humans import UserFlags
+    from sweet_rl.commands.parts import DEFAULT_AGENTS, AgentFlags
+    from sweet_rl.commands.rendering import RenderFlags
+    from sweet_rl.commands.worlds import WorldFlags
 
     simulation.run(
         simulation.SimulationFlags(
@@ -132,48 +155,61 @@ def simulate_interactions(
             output_path=output_path,
             num_tasks=num_tasks,
             best_of_n=best_of_n,
-            max_steps=max_steps,
             concurrency=batch_size,
             to_continue=to_continue,
             overwrite=overwrite,
             force_continue=force_continue,
-            parser=parser,
-            user_failure=user_failure,
             seed=seed,
             quiet=quiet,
         ),
-        AgentFlags(
-            engine=agent,
-            model=agent_model,
-            base_url=agent_base_url,
-            api=agent_api,
-            api_key_var=agent_api_key_var,
-            tokenizer=tokenizer,
-            prompt_path=agent_prompt_path,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            device=device,
-            dtype=dtype,
-            max_batch=max_batch,
-            tensor_parallel_size=tensor_parallel_size,
-            data_parallel_size=data_parallel_size,
-            vllm_python=vllm_python,
-            vllm_args=vllm_args,
-            num_questions=num_questions,
-            max_steps=max_steps,
-            seed=seed,
-            request_timeout_s=request_timeout_s,
-            request_attempts=request_attempts,
-            unsafe_no_sandbox=unsafe_no_sandbox,
-        ),
-        UserFlags(
-            model=env_model,
-            hostname=hostname,
-            port=port,
-            base_url=env_base_url,
-            api_key_var=env_api_key_var,
-            prompt_path=user_prompt_path,
-            request_timeout_s=request_timeout_s,
-            request_attempts=request_attempts,
+        simulation.Parts(
+            WorldFlags(
+                task_type=task_type,
+                max_steps=max_steps,
+                parser=parser,
+                user_failure=user_failure,
+                compat=compat,
+                temp_path=temp_path,
+                rendering=RenderFlags(
+                    browser, network, allow_scripts, viewport, page_timeout_s, browsers, render_cache
+                ),
+            ),
+            AgentFlags(
+                engine=agent,
+                model=DEFAULT_AGENTS[task_type] if agent_model == "auto" else agent_model,
+                task_type=task_type,
+                base_url=agent_base_url,
+                api=agent_api,
+                api_key_var=agent_api_key_var,
+                tokenizer=tokenizer,
+                prompt_path=agent_prompt_path,
+                temperature=temperature,
+                max_tokens=max_tokens,
+                device=device,
+                dtype=dtype,
+                max_batch=max_batch,
+                tensor_parallel_size=tensor_parallel_size,
+                data_parallel_size=data_parallel_size,
+                vllm_python=vllm_python,
+                vllm_args=vllm_args,
+                num_questions=num_questions,
+                max_steps=max_steps,
+                seed=seed,
+                request_timeout_s=request_timeout_s,
+                request_attempts=request_attempts,
+                unsafe_no_sandbox=unsafe_no_sandbox,
+            ),
+            UserFlags(
+                model=env_model,
+                hostname=hostname,
+                port=port,
+                base_url=env_base_url,
+                api_key_var=env_api_key_var,
+                prompt_path=user_prompt_path,
+                request_timeout_s=request_timeout_s,
+                request_attempts=request_attempts,
+                task_type=task_type,
+                image_url=image_url,
+            ),
         ),
     )

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sweet_rl
-from sweet_rl.commands.parts import AgentFlags, UserFlags, make_policy, make_user
+from sweet_rl.commands.humans import UserFlags, make_user
+from sweet_rl.commands.parts import AgentFlags, make_policy
 from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.commands.worlds import WorldFlags, open_world
 from sweet_rl.contracts import Policy, User
-from sweet_rl.envs.backend import BackendEnv
-from sweet_rl.envs.parsing import PARSERS
-from sweet_rl.errors import UsageError
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
@@ -23,38 +22,45 @@ from sweet_rl.types import Json, Task, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class SimulationFlags:
-    """The flags of a run that belong neither to the agent nor to the human; see `simulate_interactions`."""
+    """The flags of a run that belong to none of its parts; see `simulate_interactions`."""
 
     input_path: str
     output_path: str
     num_tasks: int
     best_of_n: int
-    max_steps: int
     concurrency: int
     to_continue: bool
     overwrite: bool
     force_continue: bool
-    parser: str
-    user_failure: str
     seed: int
     quiet: bool
 
 
-def run(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> None:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is put together from."""
+
+    world: WorldFlags
+    agent: AgentFlags
+    user: UserFlags
+
+    def settings(self, seed: int) -> dict[str, Json]:
+        """What decides about the content of an episode: a file may be continued only with the same."""
+        return {**self.world.settings(), "seed": seed, **self.agent.settings(), **self.user.settings()}
+
+
+def run(flags: SimulationFlags, parts: Parts) -> None:
     """Play what is missing in the output file, then bring it into the published order.
 
     Raises:
         SweetRLError: only a person can mend it; what had finished is in the file.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
-    if flags.parser not in PARSERS:
-        raise UsageError(f"--parser must be one of {', '.join(PARSERS)}, got {flags.parser!r}.")
-    if flags.user_failure not in {"reply", "stop"}:
-        raise UsageError(f"--user_failure must be reply or stop, got {flags.user_failure!r}.")
+    parts.world.check()
+    parts.user.check()
     tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0)
-    if not tasks:
-        raise UsageError(f"{flags.input_path!r} holds no tasks.")
-    settings = _settings(flags, agent, user)
+    parts.world.check_tasks(tasks, flags.input_path)
+    settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         todo = plan(
@@ -64,7 +70,7 @@ def run(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> None:
         stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
         outcome = Outcome()
         if todo.todo:
-            work = _simulate(flags, agent, user, tasks, todo, journal, settings, stats, outcome)
+            work = _simulate(flags, parts, tasks, todo, journal, settings, stats, outcome)
             run_until_stopped(work, flags.output_path, len(episodes), noun="episodes", verb="plays")
         finish(flags.output_path, todo)
     _summarise(flags, len(episodes), stats, outcome)
@@ -87,8 +93,7 @@ class Outcome:
 
 async def _simulate(
     flags: SimulationFlags,
-    agent: AgentFlags,
-    user_flags: UserFlags,
+    parts: Parts,
     tasks: Sequence[Task],
     run_: Run,
     journal: Journal,
@@ -104,32 +109,28 @@ async def _simulate(
         await journal.append_soon(trajectory_to_row(trajectory))
         outcome.add(trajectory)
 
+    at_once = parts.world.at_once(flags.concurrency)
     try:
-        user = await make_user(user_flags, concurrency=flags.concurrency)
-        policy = await make_policy(agent, tasks, concurrency=flags.concurrency)
-        chosen_user = user
-        started = time.perf_counter()
-        await rollout(
-            run_.todo,
-            make_env=lambda: BackendEnv(
-                chosen_user,
-                max_steps=flags.max_steps,
-                parser=PARSERS[flags.parser],
-                stop_on_user_failure=flags.user_failure == "stop",
-            ),
-            policy=policy,
-            on_finished=on_finished,
-            concurrency=min(flags.concurrency, len(run_.todo)),
-            provenance={
-                "sweet_rl": sweet_rl.__version__,
-                "agent_model": policy.name,
-                "env_model": user.name,
-                "settings": settings,
-            },
-            stats=stats,
-            on_progress=bar.update,
-        )
-        outcome.seconds = time.perf_counter() - started
+        user = await make_user(parts.user, concurrency=at_once)
+        policy = await make_policy(parts.agent, tasks, concurrency=at_once)
+        async with open_world(parts.world, user, run_.todo, flags.output_path) as make_env:
+            started = time.perf_counter()
+            await rollout(
+                run_.todo,
+                make_env=make_env,
+                policy=policy,
+                on_finished=on_finished,
+                concurrency=min(at_once, len(run_.todo)),
+                provenance={
+                    "sweet_rl": sweet_rl.__version__,
+                    "agent_model": policy.name,
+                    "env_model": user.name,
+                    "settings": settings,
+                },
+                stats=stats,
+                on_progress=bar.update,
+            )
+            outcome.seconds = time.perf_counter() - started
     finally:
         await journal.flush()
         bar.close()
@@ -161,19 +162,6 @@ class ProgressBar:
         """Leave the last state on the screen."""
         self.update()
         self._bar.close()
-
-
-def _settings(flags: SimulationFlags, agent: AgentFlags, user: UserFlags) -> dict[str, Json]:
-    """What decides about the content of an episode: a file may be continued only with the same."""
-    return {
-        "task_type": "code",
-        "max_steps": flags.max_steps,
-        "parser": flags.parser,
-        "user_failure": flags.user_failure,
-        "seed": flags.seed,
-        **agent.settings(),
-        **user.settings(),
-    }
 
 
 def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome: Outcome) -> None:

@@ -1,0 +1,133 @@
+"""The human that the flags ask for, put together from the rooms below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweet_rl.commands.parts import prompt_digest
+from sweet_rl.commands.servers import client_of
+from sweet_rl.contracts import User
+from sweet_rl.errors import UsageError
+from sweet_rl.prompts import load_prompt
+from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
+
+USER_PROMPTS = {"code": "human_simulator_code_prompt.txt", "html": "human_simulator_html_prompt.txt"}
+IMAGE_URLS = ("png", "jpeg", "vllm")
+
+
+@dataclass(frozen=True, slots=True)
+class UserFlags:
+    """Who plays the human; see the flags of `simulate_interactions`."""
+
+    model: str
+    hostname: str | None
+    port: int | None
+    base_url: str | None
+    api_key_var: str
+    prompt_path: str | None
+    request_timeout_s: float
+    request_attempts: int
+    task_type: str = "code"
+    image_url: str = "png"
+
+    @property
+    def in_process(self) -> bool:
+        """The scripted human, unless a server is named.
+
+        Raises:
+            UsageError: the scripted eye, and a server that does not offer it.
+        """
+        server_named = any(flag is not None for flag in (self.hostname, self.port, self.base_url))
+        if self.model == "scripted" and self.task_type == "html" and server_named:
+            raise UsageError(
+                "--env_model scripted looks at pages in this process; no server offers that. Leave out "
+                "--hostname, --port and --env_base_url, or name a vision model of the server."
+            )
+        return self.model == "scripted" and not server_named
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: a flag, or the prompt.
+        """
+        if self.image_url not in IMAGE_URLS:
+            raise UsageError(f"--image_url must be one of {', '.join(IMAGE_URLS)}, got {self.image_url!r}.")
+        if not self.in_process:
+            self.prompt()
+
+    def prompt(self) -> str:
+        """What the model that plays the human is told.
+
+        Raises:
+            UsageError: there is no such file, or its placeholders are not what this human is shown.
+        """
+        path = self.prompt_path or USER_PROMPTS[self.task_type]
+        template = load_prompt(path)
+        if self.task_type == "html":
+            from sweet_rl.users.vision import check_vision_prompt
+
+            check_vision_prompt(template, path)
+        else:
+            from sweet_rl.prompts import PLACEHOLDERS, check_placeholders
+
+            check_placeholders(template, PLACEHOLDERS, path)
+        return template
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of an episode."""
+        prompt = load_prompt(self.prompt_path or USER_PROMPTS[self.task_type])
+        settings: dict[str, Json] = {"env_model": self.model, "user_prompt": prompt_digest(prompt)}
+        if self.task_type == "html" and not self.in_process:
+            settings["image_url"] = self.image_url
+        return settings
+
+
+async def make_user(flags: UserFlags, *, concurrency: int) -> User:
+    """The simulated human.
+
+    Raises:
+        UsageError: the prompt lacks a placeholder, or nothing is served under that name.
+        ServiceError: no server answers.
+    """
+    if flags.in_process:
+        return _scripted(flags)
+    from sweet_rl.openai_client import base_url_from
+
+    template = flags.prompt()
+    urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
+    client = client_of(urls, flags, max_connections=concurrency)
+    try:
+        model = flags.model if flags.model != "auto" else await _first_model(client, urls)
+    except BaseException:
+        await client.close()
+        raise
+    if flags.task_type == "html":
+        from sweet_rl.users.vision import VisionUser
+
+        return VisionUser(client, model, prompt_template=template, image_url=flags.image_url)
+    from sweet_rl.users.openai import OpenAIUser
+
+    return OpenAIUser(client, model, prompt_template=template)
+
+
+def _scripted(flags: UserFlags) -> User:
+    if flags.task_type == "html":
+        from sweet_rl.users.eye import ScriptedEye
+
+        return ScriptedEye()
+    from sweet_rl.users.scripted import ScriptedHuman
+
+    return ScriptedHuman()
+
+
+async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:
+    models = await client.models()
+    if not models:
+        raise UsageError(f"{urls[0]} offers no model; name one with --env_model.")
+    return str(models[0]["id"])

@@ -1,0 +1,125 @@
+"""The world that the flags ask for: Backend Programming, or Frontend Design with browsers and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet_rl.commands.rendering import RenderFlags, make_renderer
+from sweet_rl.contracts import Env, User
+from sweet_rl.envs.parsing import PARSERS
+from sweet_rl.errors import UsageError
+from sweet_rl.rollout import Episode
+from sweet_rl.types import Json, Task
+
+TASK_TYPES = ("code", "html")
+MOST_PAGES = 100
+"""Frontend episodes at once, as published: more only wait for the browsers, with their pictures in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldFlags:
+    """The flags of a run that decide about its world; see `simulate_interactions`."""
+
+    task_type: str
+    max_steps: int
+    parser: str
+    user_failure: str
+    compat: str
+    temp_path: str | None
+    rendering: RenderFlags
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: a flag has a value that it cannot have.
+        """
+        for flag, value, allowed in (
+            ("task_type", self.task_type, TASK_TYPES),
+            ("parser", self.parser, tuple(PARSERS)),
+            ("user_failure", self.user_failure, ("reply", "stop")),
+            ("compat", self.compat, ("fixed", "published")),
+        ):
+            if value not in allowed:
+                raise UsageError(f"--{flag} must be {' or '.join(allowed)}, got {value!r}.")
+        if self.task_type == "html":
+            self.rendering.settings()
+
+    def check_tasks(self, tasks: Sequence[Task], source: str) -> None:
+        """Make sure that the tasks are of this world.
+
+        Raises:
+            UsageError: there are none, or they are the other world's.
+        """
+        if not tasks:
+            raise UsageError(f"{source!r} holds no tasks.")
+        pages = sum(task.ground_truth.lstrip().startswith("<") for task in tasks)
+        if self.task_type == "code" and pages == len(tasks):
+            raise UsageError(f"{source!r} holds web pages, not functions: add --task_type html.")
+        if self.task_type == "html" and not pages:
+            raise UsageError(
+                f"{source!r} holds no web pages: no ground_truth begins with a tag. Leave --task_type out "
+                "for functions."
+            )
+
+    def at_once(self, wanted: int) -> int:
+        """Episodes in flight."""
+        return min(wanted, MOST_PAGES) if self.task_type == "html" else wanted
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of an episode: a file may be continued only with the same."""
+        settings: dict[str, Json] = {
+            "task_type": self.task_type,
+            "max_steps": self.max_steps,
+            "parser": self.parser,
+            "user_failure": self.user_failure,
+        }
+        if self.task_type == "html":
+            settings |= {
+                "compat": self.compat,
+                "browser": self.rendering.browser,
+                "network": self.rendering.network,
+                "allow_scripts": self.rendering.allow_scripts,
+                "viewport": self.rendering.viewport,
+            }
+        return settings
+
+
+@asynccontextmanager
+async def open_world(
+    flags: WorldFlags, user: User, episodes: Sequence[Episode], output_path: str
+) -> AsyncIterator[Callable[[], Env]]:
+    """What makes a fresh world for each episode; browsers stop with the block.
+
+    Raises:
+        UsageError: no browser is installed.
+    """
+    stop = flags.user_failure == "stop"
+    parser = PARSERS[flags.parser]
+    if flags.task_type == "code":
+        from sweet_rl.envs.backend import BackendEnv
+
+        yield lambda: BackendEnv(user, max_steps=flags.max_steps, parser=parser, stop_on_user_failure=stop)
+        return
+    from sweet_rl.envs.frontend import FrontendEnv
+    from sweet_rl.envs.pictures import PictureFolder
+
+    output = Path(output_path)
+    pictures = PictureFolder(
+        Path(flags.temp_path) if flags.temp_path else output.with_name(f"{output.stem}_images"),
+        beside=output.parent,
+        samples={(episode.task.task_id, episode.seed): episode.sample_index for episode in episodes},
+    )
+    async with make_renderer(flags.rendering) as renderer:
+        yield lambda: FrontendEnv(
+            user,
+            renderer,
+            pictures,
+            max_steps=flags.max_steps,
+            parser=parser,
+            stop_on_user_failure=stop,
+            forget_answer=flags.compat == "published",
+        )
