@@ -155,7 +155,13 @@ class TrainingFlags:
         )
 
     def pair_data(self, dataset: str, pairs: PairFlags, *, published: bool) -> DataSettings:
-        """The data's settings where rows are preference pairs."""
+        """The data's settings where rows are preference pairs.
+
+        Raises:
+            UsageError: no picture can have so many pixels.
+        """
+        at_least(1, min_pixels=pairs.min_pixels)
+        at_least(pairs.min_pixels, max_pixels=pairs.max_pixels)
         return self.data(dataset, find_prompt=not published, **asdict(pairs))
 
     def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
@@ -291,7 +297,10 @@ class PairFlags:
         chosen_key: field with the preferred side.
         rejected_key: field with the other side.
         input_template: text around the prompt, which takes the place of {}.
-        apply_chat_template: the fields are lists of messages; make texts of them with the model's chat template.
+        apply_chat_template: accepted for the published command line: fields that are lists of messages become texts by the model's chat template in any case.
+        image_processor: folder or hub name that says how pictures are cut up; default: the model's own.
+        min_pixels: pictures with fewer pixels are enlarged.
+        max_pixels: pictures with more pixels are made smaller; 784 of them are one token.
     """
 
     dataset_probs: str = "1.0"
@@ -302,6 +311,9 @@ class PairFlags:
     rejected_key: str = "rejected"
     input_template: str | None = None
     apply_chat_template: bool = False
+    image_processor: str | None = None
+    min_pixels: int = 12544
+    max_pixels: int = 50176
 
 
 _GROUPS: dict[str, type] = {"pairs": PairFlags, "flags": TrainingFlags}

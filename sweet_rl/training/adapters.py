@@ -14,6 +14,7 @@ from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.training import models
 from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.vision import Vision
 
 
 def add_adapter(model: Any, settings: ModelSettings) -> Any:
@@ -45,7 +46,7 @@ def add_adapter(model: Any, settings: ModelSettings) -> Any:
 
 
 def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
-    """Write the model with the adapter merged into its weights, and its tokenizer.
+    """Write the model with the adapter merged into its weights, and its tokenizer (and image processor).
 
     Args:
         adapter: folder with adapter_config.json and its weights, such as a checkpoint of a training stage.
@@ -76,7 +77,8 @@ def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
         ) from error
     has_tokenizer = (adapter / "tokenizer_config.json").exists()
     output.mkdir(parents=True, exist_ok=True)
-    models.save_whole(merged, load_tokenizer(str(adapter) if has_tokenizer else base), output)
+    tokenizer = load_tokenizer(str(adapter) if has_tokenizer else base)
+    models.save_whole(merged, tokenizer, output, Vision.find(base, tokenizer))
 
 
 @contextmanager

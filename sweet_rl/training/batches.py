@@ -1,7 +1,8 @@
 """Encoded rows to tensors: what a model reads, and which log-probabilities are asked of it.
 
 Axes: R rows of tokens, T places in a row, K log-probabilities asked for, M terms, O outputs, B rows of the
-data (pairs, or single texts), S sides (the chosen of all pairs, then the rejected).
+data (pairs, or single texts), S sides (the chosen of all pairs, then the rejected), I pictures, P their
+patches, D numbers of a patch.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import torch
 from torch import Tensor
 
 from sweet_rl.training.encoding import EncodedPair, EncodedText, Side
+from sweet_rl.training.pictures import Pictures
 from sweet_rl.training.settings import Reduction
 from sweet_rl.training.trees import lay_out
+from sweet_rl.training.vision import Vision
 
 B = TypeVar("B")
 
@@ -51,7 +54,14 @@ class Encoded(Protocol):
         ...
 
 
-class Question(TypedDict):
+class Shown(TypedDict):
+    """Pictures of some rows, if they have any: in the order of the rows, then of their tokens."""
+
+    pixels_PD: NotRequired[Tensor]
+    grids_I3: NotRequired[Tensor]
+
+
+class Question(Shown):
     """What a model reads, and the tokens whose log-probabilities are asked for.
 
     Sequences that begin alike share their beginning (`sweet_rl.training.trees`); then `positions_RT` and
@@ -98,7 +108,7 @@ class TextBatch(Reading):
     index_B: Tensor
 
 
-class ValueBatch(TypedDict):
+class ValueBatch(Shown):
     """One micro-batch of pairs for a regression head: both sides, padded on the right."""
 
     ids_ST: Tensor
@@ -124,20 +134,27 @@ class Reader:
         pad_id: fills up rows; never read.
         attention_span: how much sharing is worth (`sweet_rl.training.trees.grow`); 0 shares nothing.
         with_attention: also give the padding mask, for models that count tokens. Nothing is shared then.
+        vision: needed where there are pictures.
     """
 
     pad_id: int
     attention_span: float = math.inf
     with_attention: bool = False
+    vision: Vision | None = None
 
     def ask(
-        self, sequences: Sequence[np.ndarray], asked: Sequence[tuple[int, np.ndarray]]
+        self,
+        sequences: Sequence[np.ndarray],
+        asked: Sequence[tuple[int, np.ndarray]],
+        pictures: Sequence[Pictures] = (),
     ) -> tuple[Question, list[np.ndarray]]:
         """One question for all; nothing is asked for twice.
 
         Args:
             sequences: token ids, none empty.
             asked: some (sequence, positions of the tokens asked for, each at least 1).
+            pictures: those of each sequence, if any has some. Then nothing is shared: a picture's tokens
+                have positions on three axes, which the model finds for rows that hold one sequence only.
 
         Returns:
             The question, and for each part of `asked` where its log-probabilities stand among the K. Tokens
@@ -146,9 +163,10 @@ class Reader:
         needed = [1] * len(sequences)
         for number, positions in asked:
             needed[number] = max(needed[number], int(positions.max(initial=1)))
+        shown = any(pictures)
         layout = lay_out(
             [ids[:n].astype(np.uint32) for ids, n in zip(sequences, needed, strict=True)],
-            attention_span=0 if self.with_attention else self.attention_span,
+            attention_span=0 if self.with_attention or shown else self.attention_span,
             pad_id=self.pad_id,
         )
         predictors = [layout.places[number][positions - 1] for number, positions in asked]
@@ -165,13 +183,20 @@ class Reader:
             question["ends_RT"] = torch.from_numpy(layout.ends_RT)
         if self.with_attention:
             question["attention_RT"] = torch.from_numpy((layout.ends_RT > 0).astype(np.int64))
+        if shown and self.vision is not None:
+            read = [
+                self.vision.outside(ids.tolist(), theirs, n, len(ids))
+                for ids, theirs, n in zip(sequences, pictures, needed, strict=True)
+            ]
+            question = Question(**{**question, **show(self.vision, read)})
         stops = np.cumsum([len(positions) for _, positions in asked])[:-1]
         return question, np.split(places.reshape(-1), stops)
 
     def read(self, sides: Sequence[Side], terms: Sequence[Term]) -> Reading:
         """The question whose answers the terms need, and the terms."""
         asked = [(term.side, np.flatnonzero(term.weights)) for term in terms]
-        question, places = self.ask([np.asarray(side.ids, dtype=np.uint32) for side in sides], asked)
+        sequences = [np.asarray(side.ids, dtype=np.uint32) for side in sides]
+        question, places = self.ask(sequences, asked, [side.pictures for side in sides])
         outputs = [np.full(len(at), term.output) for at, term in zip(places, terms, strict=True)]
         weights = [term.weights[positions] for term, (_, positions) in zip(terms, asked, strict=True)]
         return Reading(
@@ -233,17 +258,29 @@ class ValueCollator:
     """Pairs to a batch for a regression head."""
 
     pad_id: int
+    vision: Vision | None = None
 
     def __call__(self, items: Sequence[tuple[EncodedPair, float]]) -> ValueBatch:
         """A batch of (pair, scale); a pair with scale 0 fills a place and trains nothing."""
         pairs = [pair for pair, _ in items]
-        ids, attention = _stacked([*(p.chosen for p in pairs), *(p.rejected for p in pairs)], self.pad_id)
+        sides = [*(pair.chosen for pair in pairs), *(pair.rejected for pair in pairs)]
+        ids, attention = _stacked(sides, self.pad_id)
         return ValueBatch(
+            **show(self.vision, [side.pictures for side in sides]),
             ids_ST=ids,
             attention_ST=attention,
             scale_B=_scales(items),
             index_B=torch.tensor([pair.index for pair in pairs]),
         )
+
+
+def show(vision: Vision | None, pictures: Sequence[Pictures]) -> Shown:
+    """The pictures of some rows as tensors; nothing where there are none."""
+    flat = [picture for theirs in pictures for picture in theirs]
+    if vision is None or not flat:
+        return Shown()
+    patches = vision.patches(flat)
+    return Shown(pixels_PD=torch.from_numpy(patches.pixels_PD), grids_I3=torch.from_numpy(patches.grids_I3))
 
 
 def to_device(batch: B, device: Any) -> B:

@@ -22,11 +22,11 @@ def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
     run = begin(settings, rows, say, share=False)
     model = models.load_critic(settings.model.pretrain, settings.model, half=half_weights(settings))
     check_sizes(model, rows.all, settings)
-    model.config.pad_token_id = rows.pad_id  # without one, the classifier refuses batches
+    model.config.get_text_config().pad_token_id = rows.pad_id  # without one, the classifier refuses batches
     model.config.critic_value = "mean" if settings.published else "last"
     fit(
         run,
         trainable(model, settings),
-        collator=ValueCollator(rows.pad_id),
+        collator=ValueCollator(rows.pad_id, rows.vision),
         objective=lambda bare: CriticObjective(bare, loss, mean=settings.published),
     )

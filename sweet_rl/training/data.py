@@ -1,8 +1,9 @@
 """Preference pairs as text: from files and from the hub, each knowing the line it stands on. No torch.
 
-A pair is an object with a chosen and a rejected text, and possibly the prompt that both answer (spec §2.4).
-Rows may also carry the token ids that were sampled (`chosen_token_ids`, `rejected_token_ids`) and a digest of
-the tokenizer they belong to (`tokenizer`).
+A pair is an object with a chosen and a rejected side, and possibly the prompt that both answer (spec §2.4). A
+side is a text, `{"input", "output"}` (pages: the last prompt and its answer), or a list of messages, which
+may show pictures. Rows may also carry the token ids that were sampled (`chosen_token_ids`,
+`rejected_token_ids`) and a digest of the tokenizer they belong to (`tokenizer`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.records import read_rows
+from sweet_rl.training.pictures import Gallery, Pictures
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import Json
 
@@ -26,7 +28,10 @@ Render = Callable[[list[Any], bool], str]
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """One pair as text, and the place it comes from. `prompt` is "" when the sides are whole dialogues."""
+    """One pair as text, and the place it comes from. `prompt` is "" when the sides are whole dialogues.
+
+    Pictures stand in the texts as the chat template writes them, one mark each.
+    """
 
     prompt: str
     chosen: str
@@ -36,6 +41,14 @@ class PairRow:
     chosen_ids: tuple[int, ...] | None = None
     rejected_ids: tuple[int, ...] | None = None
     tokenizer: str | None = None
+    prompt_pictures: Pictures = ()
+    chosen_pictures: Pictures = ()
+    rejected_pictures: Pictures = ()
+
+    @property
+    def pictures(self) -> Pictures:
+        """All of them."""
+        return self.prompt_pictures + self.chosen_pictures + self.rejected_pictures
 
     @property
     def place(self) -> str:
@@ -60,18 +73,19 @@ def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = Non
     Args:
         settings: names, fields and limits.
         seed: of the interleaving.
-        render: needed with `apply_chat_template`, where fields are lists of messages.
+        render: makes texts of lists of messages; without it they are refused.
 
     Raises:
         UsageError: no such file, a package is missing, names and probabilities do not match, no pairs at all.
         DataError: names the row that is not a pair.
     """
+    gallery = Gallery()
     names = [name.strip() for name in settings.dataset.split(",") if name.strip()]
     probabilities = _probabilities(settings.dataset_probs, names)
     train: list[list[PairRow]] = []
     test: list[PairRow] = []
     for name in names:
-        sets = _read_one(name, settings, render)
+        sets = _read_one(name, settings, render, gallery)
         if not sets.train:
             raise UsageError(
                 f"There are no preference pairs in {name!r}. The stage that writes them reports how many it "
@@ -110,13 +124,13 @@ def _interleave(sets: Sequence[list[PairRow]], probabilities: Sequence[float], s
         mixed.append(row)
 
 
-def _read_one(name: str, settings: DataSettings, render: Render | None) -> PairSets:
+def _read_one(name: str, settings: DataSettings, render: Render | None, gallery: Gallery) -> PairSets:
     suffix = Path(name).suffix.lower()
     readers = {".jsonl": read_rows, ".json": _read_json, ".csv": _read_csv}
     if suffix in readers:
-        return PairSets(_pairs(readers[suffix](name), name, settings, render), [])
+        return PairSets(_pairs(readers[suffix](name), name, settings, render, gallery), [])
     splits = _from_hub(name, settings)
-    return PairSets(*(_pairs(enumerate(rows, 1), name, settings, render) for rows in splits))
+    return PairSets(*(_pairs(enumerate(rows, 1), name, settings, render, gallery) for rows in splits))
 
 
 def _pairs(
@@ -124,48 +138,35 @@ def _pairs(
     path: str,
     settings: DataSettings,
     render: Render | None,
+    gallery: Gallery,
 ) -> list[PairRow]:
     pairs: list[PairRow] = []
     for line, row in rows:
         if len(pairs) == settings.max_samples:
             break
-        pairs.append(read_pair(row, path, line, settings, render))
+        pairs.append(read_pair(row, path, line, settings, render, gallery))
     return pairs
 
 
 def read_pair(
-    row: dict[str, Json], path: str, line: int, settings: DataSettings, render: Render | None = None
+    row: dict[str, Json],
+    path: str,
+    line: int,
+    settings: DataSettings,
+    render: Render | None = None,
+    gallery: Gallery | None = None,
 ) -> PairRow:
     """One row as a pair.
 
     Raises:
-        DataError: a side is missing or empty.
+        DataError: a side is missing or empty, or a picture is of no use.
     """
     key = settings.prompt_key or ("prompt" if settings.find_prompt and row.get("prompt") else None)
-    asked = row.get(key) if key else None
-    before = asked if render is not None and isinstance(asked, list) else []
-
-    def text(field: str) -> str:
-        value = row.get(field)
-        if render is not None and isinstance(value, list) and value:
-            if field == key:
-                return render(value, True)
-            return render([*before, *value], False).removeprefix(prompt)
-        if isinstance(value, str) and value.strip():
-            return value
-        raise DataError(
-            "must be a text that is not empty" + (", or a list of messages" if render else ""),
-            path=path,
-            line=line,
-            field=field,
-            value=value,
-            repair="A preference pair has a chosen and a rejected text; --chosen_key, --rejected_key and "
-            "--prompt_key name the fields.",
-        )
-
-    prompt = text(key) if key else ""
-    chosen, rejected = text(settings.chosen_key), text(settings.rejected_key)
-    if settings.input_template and prompt and not before:
+    texts = _Texts(row, path, line, render, gallery or Gallery())
+    prompt, prompt_pictures = texts.prompt(key) if key else ("", ())
+    chosen, chosen_pictures = texts.side(settings.chosen_key, prompt)
+    rejected, rejected_pictures = texts.side(settings.rejected_key, prompt)
+    if settings.input_template and prompt and not texts.before:
         prompt = settings.input_template.replace("{}", prompt)
     tokenizer = row.get("tokenizer")
     return PairRow(
@@ -177,7 +178,54 @@ def read_pair(
         chosen_ids=_token_ids(row, "chosen_token_ids", path, line),
         rejected_ids=_token_ids(row, "rejected_token_ids", path, line),
         tokenizer=tokenizer if isinstance(tokenizer, str) else None,
+        prompt_pictures=prompt_pictures,
+        chosen_pictures=chosen_pictures,
+        rejected_pictures=rejected_pictures,
     )
+
+
+class _Texts:
+    """A row's fields as texts, each with the pictures in it. `before`: the prompt's messages, if any."""
+
+    def __init__(
+        self, row: dict[str, Json], path: str, line: int, render: Render | None, gallery: Gallery
+    ) -> None:
+        self._row, self._path, self._line = row, path, line
+        self._render, self._gallery = render, gallery
+        self.before: list[dict[str, Any]] = []
+
+    def prompt(self, field: str) -> tuple[str, Pictures]:
+        value = self._row.get(field)
+        if self._render is not None and isinstance(value, list) and value:
+            self.before, pictures = self._gallery.take(value, path=self._path, line=self._line, field=field)
+            return self._render(self.before, True), pictures
+        return self._plain(field), ()
+
+    def side(self, field: str, prompt: str) -> tuple[str, Pictures]:
+        value = self._row.get(field)
+        if self._render is not None and isinstance(value, list) and value:
+            messages, pictures = self._gallery.take(value, path=self._path, line=self._line, field=field)
+            return self._render([*self.before, *messages], False).removeprefix(prompt), pictures
+        if isinstance(value, dict):
+            asked, answered = value.get("input"), value.get("output")
+            if isinstance(asked, str) and isinstance(answered, str) and answered.strip():
+                return asked + answered, ()
+        return self._plain(field), ()
+
+    def _plain(self, field: str) -> str:
+        value = self._row.get(field)
+        if isinstance(value, str) and value.strip():
+            return value
+        raise DataError(
+            "must be a text that is not empty, or an object with the texts input and output"
+            + (", or a list of messages" if self._render else ""),
+            path=self._path,
+            line=self._line,
+            field=field,
+            value=value,
+            repair="A preference pair has a chosen and a rejected text; --chosen_key, --rejected_key and "
+            "--prompt_key name the fields.",
+        )
 
 
 def _token_ids(row: dict[str, Json], field: str, path: str, line: int) -> tuple[int, ...] | None:

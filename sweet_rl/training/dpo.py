@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.training import models
 from sweet_rl.training.batches import Collator
-from sweet_rl.training.data import Render, read_pairs
+from sweet_rl.training.data import PairRow, Render, read_pairs
 from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder
 from sweet_rl.training.engines import lost_processes_named
 from sweet_rl.training.fitting import (
@@ -29,6 +30,7 @@ from sweet_rl.training.objectives import PreferenceObjective
 from sweet_rl.training.published import PublishedEncoder
 from sweet_rl.training.reference import reference_and_policy, score_alone
 from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.vision import Vision
 from sweet_rl.types import Json
 
 
@@ -43,9 +45,9 @@ def evaluate(settings: TrainSettings, say: Say) -> None:
     if int(os.environ.get("RANK", "0")):
         return  # one process scores; the others of a launcher have nothing to do
     tokenizer = models.load_tokenizers(settings.model)
-    pairs = _pairs(tokenizer, settings, say).pairs
+    pairs, vision = _pairs(tokenizer, settings, say)[:2]
     names = (settings.model.ref_pretrain or settings.model.pretrain, settings.model.pretrain)
-    scores = [score_alone(name, settings, pairs, pad_id(tokenizer)) for name in dict.fromkeys(names)]
+    scores = [score_alone(name, settings, pairs, pad_id(tokenizer), vision) for name in dict.fromkeys(names)]
     reference, policy = scores[0], scores[-1]
     at = [pair.index for pair in pairs]
     chosen, rejected = reference[at, :2].T
@@ -88,7 +90,9 @@ def train(settings: TrainSettings, say: Say) -> None:
     fit(
         run,
         model,
-        collator=Collator(settings.loss.reduction, reader(model, rows.pad_id, settings), reference),
+        collator=Collator(
+            settings.loss.reduction, reader(model, rows.pad_id, settings, rows.vision), reference
+        ),
         objective=lambda bare: PreferenceObjective(bare, settings.loss),
     )
 
@@ -99,38 +103,53 @@ def pair_rows(tokenizer: Any, settings: TrainSettings, say: Say) -> Rows:
     Raises:
         SweetRLError: there are none, or a row is not a pair.
     """
-    pairs, total, has_test = _pairs(tokenizer, settings, say)
+    pairs, vision, total, has_test = _pairs(tokenizer, settings, say)
     train_on, held_out = hold_out(pairs, settings, total=total, has_test=has_test)
     say(f"{len(train_on):,} pairs to train on, {len(held_out):,} held out")
-    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer))
+    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer), vision)
 
 
 class _Pairs(NamedTuple):
     """Pairs that can be trained on; `total` rows come before those of a test split, if there is one."""
 
     pairs: list[EncodedPair]
+    vision: Vision | None
     total: int
     has_test: bool
 
 
 def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
     data = settings.data
-    sets = read_pairs(
-        data, seed=settings.seed, render=_render(tokenizer) if data.apply_chat_template else None
+    sets = read_pairs(data, seed=settings.seed, render=_render(tokenizer))
+    rows = [*sets.train, *sets.test]
+    vision = _vision(tokenizer, rows, settings)
+    encode = PublishedEncoder if settings.published else TurnEncoder
+    encoder: Encoder = encode(
+        tokenizer, max_len=data.max_len, response_template=data.response_template, vision=vision
     )
-    pairs, report = _encoder(tokenizer, settings).encode([*sets.train, *sets.test])
+    pairs, report = encoder.encode(rows)
     say_what_was_encoded(pairs, report, data, say)
-    return _Pairs(pairs, len(sets.train), bool(sets.test))
+    return _Pairs(pairs, vision, len(sets.train), bool(sets.test))
 
 
-def _encoder(tokenizer: Any, settings: TrainSettings) -> Encoder:
-    data = settings.data
-    encoder = PublishedEncoder if settings.published else TurnEncoder
-    return encoder(tokenizer, max_len=data.max_len, response_template=data.response_template)
+def _vision(tokenizer: Any, rows: Sequence[PairRow], settings: TrainSettings) -> Vision | None:
+    """How the model sees; None where it does not, and where it need not and its folder does not say how."""
+    try:
+        return Vision.load(settings.model.pretrain, tokenizer, settings.data)
+    except UsageError as error:
+        first = next((row for row in rows if row.pictures), None)
+        if first is None:
+            return None
+        raise UsageError(f"{first.place} shows a picture. {error}") from error
 
 
 def _render(tokenizer: Any) -> Render:
     def render(messages: list[dict[str, Json]], open_turn: bool) -> str:
+        if not tokenizer.chat_template:
+            raise UsageError(
+                f"The data are messages, and the tokenizer of {tokenizer.name_or_path!r} has no chat "
+                "template to make texts of them. Put a chat_template.jinja into the model's folder."
+            )
         text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=open_turn)
         return text
 

@@ -14,6 +14,8 @@ from sweet_rl.chat import Span, TurnFormat, tokenizer_digest
 from sweet_rl.errors import UsageError
 from sweet_rl.training.data import PairRow
 from sweet_rl.training.dialogues import TextRow
+from sweet_rl.training.pictures import Pictures
+from sweet_rl.training.vision import Vision
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,14 @@ class Side:
         spans: the loss mask, as positions in `ids`: one span for each assistant turn.
         prompt_length: tokens of the prompt; nothing before it is scored.
         denominator: what a mean over the trajectory divides by; None: the number of scored tokens.
+        pictures: whose tokens stand in `ids`, in that order.
     """
 
     ids: tuple[int, ...]
     spans: tuple[Span, ...]
     prompt_length: int = 0
     denominator: int | None = None
+    pictures: Pictures = ()
 
     @property
     def mask(self) -> list[int]:
@@ -106,6 +110,8 @@ class _Text(NamedTuple):
     tokenizer: str | None
     closed: bool
     place: str
+    pictures: tuple[Pictures, ...]
+    """Of the prompt, then of each response."""
 
 
 @dataclass(slots=True)
@@ -171,13 +177,21 @@ class TurnEncoder:
         tokenizer: a transformers tokenizer.
         max_len: tokens of one side at most.
         response_template: text that opens an assistant turn, where the chat template does not say it.
+        vision: needed where there are pictures. A turn that is lost takes its pictures with it.
 
     Raises:
         UsageError: the chat template gives no turn boundaries, or the response template has no tokens.
     """
 
-    def __init__(self, tokenizer: Any, *, max_len: int, response_template: str | None = None) -> None:
-        self._tokenizer = tokenizer
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        max_len: int,
+        response_template: str | None = None,
+        vision: Vision | None = None,
+    ) -> None:
+        self._tokenizer, self._vision = tokenizer, vision
         self._max_len = max_len
         self._format = _turn_format(tokenizer, response_template)
         self._end = self._format.end_id if self._format else tokenizer.eos_token_id
@@ -195,6 +209,7 @@ class TurnEncoder:
                 row.tokenizer,
                 closed=True,
                 place=row.place,
+                pictures=(row.prompt_pictures, row.chosen_pictures, row.rejected_pictures),
             )
             for row in rows
         ]
@@ -208,7 +223,15 @@ class TurnEncoder:
     def encode_texts(self, rows: Sequence[TextRow]) -> tuple[list[EncodedText], EncodingReport]:
         """Encoded texts in the order of the rows, without those that cannot be trained on."""
         texts = [
-            _Text(row.prompt, (row.text,), (row.ids,), row.tokenizer, closed=not row.cut, place=row.place)
+            _Text(
+                row.prompt,
+                (row.text,),
+                (row.ids,),
+                row.tokenizer,
+                closed=not row.cut,
+                place=row.place,
+                pictures=((), ()),
+            )
             for row in rows
         ]
         report = EncodingReport("texts")
@@ -224,7 +247,7 @@ class TurnEncoder:
                 "turns cannot be found in whole dialogues. Give --response_template (the text that opens a "
                 "turn), or rows with a prompt."
             )
-        parts = [(text.prompt, *(response.rstrip("\n") for response in text.responses)) for text in texts]
+        parts = [self._parts(text) for text in texts]
         flat = list(chain.from_iterable(parts))
         ids = iter(self._tokenizer(flat, add_special_tokens=False)["input_ids"] if flat else [])
         for index, text in enumerate(texts):
@@ -232,6 +255,16 @@ class TurnEncoder:
             sides = self._sides(text, prompt, responses, report)
             if sides is not None:
                 yield index, sides
+
+    def _parts(self, text: _Text) -> list[str]:
+        """Prompt and responses, with as many tokens for each picture as it has."""
+        parts = [text.prompt, *(response.rstrip("\n") for response in text.responses)]
+        if self._vision is None:
+            return parts
+        return [
+            self._vision.expanded(part, pictures, place=text.place)
+            for part, pictures in zip(parts, text.pictures, strict=True)
+        ]
 
     def _sides(
         self, text: _Text, prompt: list[int], responses: list[list[int]], report: EncodingReport
@@ -245,7 +278,16 @@ class TurnEncoder:
             report.too_long.append(text.place)
             return None
         kept, shorter = fitted
-        sides = tuple(self._side(kept, response) for response in shorter)
+        shown = [
+            self._left(before, now, pictures)
+            for before, now, pictures in zip(
+                [prompt, *responses], [kept, *shorter], text.pictures, strict=True
+            )
+        ]
+        sides = tuple(
+            self._side(kept, response, shown[0] + pictures)
+            for response, pictures in zip(shorter, shown[1:], strict=True)
+        )
         if not all(side.scored for side in sides):
             report.no_response.append(text.place)
             return None
@@ -265,12 +307,20 @@ class TurnEncoder:
         fitting = [ids for ids in shorter if ids is not None]
         return ([], fitting) if len(fitting) == len(responses) else None
 
-    def _side(self, prompt: list[int], response: list[int]) -> Side:
+    def _left(self, before: list[int], now: list[int], pictures: Pictures) -> Pictures:
+        """The pictures of what `_shorten` left."""
+        gone = len(before) - len(now)
+        if self._vision is None or not pictures or not gone:
+            return pictures
+        start = before.index(self._end) + 1
+        return self._vision.outside(before, pictures, start, start + gone)
+
+    def _side(self, prompt: list[int], response: list[int], pictures: Pictures) -> Side:
         ids = (*prompt, *response)
         spans = [span for span in self._format.spans(ids) if span.end > len(prompt)] if self._format else []
         if prompt and not spans:
             spans = [Span(len(prompt), len(ids))]
-        return Side(ids, tuple(spans), len(prompt))
+        return Side(ids, tuple(spans), len(prompt), pictures=pictures)
 
     def _use_ids(self, text: _Text, report: EncodingReport) -> bool:
         if None in text.ids or not text.prompt:

@@ -21,18 +21,20 @@ from sweet_rl.training.objectives import Objective
 from sweet_rl.training.packing import ByTokens, Packs, by_count, prefix_order
 from sweet_rl.training.settings import DataSettings, TrainSettings
 from sweet_rl.training.steps import StepSampler, history_groups
+from sweet_rl.training.vision import Vision
 
 Say = Callable[[str], None]
 Row = TypeVar("Row", bound=Encoded)
 
 
 class Rows(NamedTuple):
-    """What is trained on, and how it becomes a batch."""
+    """What is trained on, and how it becomes a batch; `vision` belongs to a model that sees."""
 
     tokenizer: Any
     train: Sequence[Encoded]
     held_out: Sequence[Encoded]
     pad_id: int
+    vision: Vision | None = None
 
     @property
     def all(self) -> list[Encoded]:
@@ -63,14 +65,17 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
         share: whether the objective's rows can share tokens.
 
     Raises:
-        UsageError: a package is missing, a row is too large, or `ckpt_path` holds something else.
+        UsageError: a package is missing, a row is too large, `ckpt_path` holds something else, or processes
+            would look at different parts of the model.
     """
     output = settings.output
     resume = checkpoints.newest_checkpoint(output.ckpt_path) if output.load_checkpoint else None
     if resume:
         engines.check_checkpoint(resume, settings)
     processes = Processes(engines.rank(), engines.world_size())
-    share = share and settings.optimizer.prefix_tree
+    if processes.world > 1:
+        _check_all_see(rows)
+    share = share and settings.optimizer.prefix_tree and not show_pictures(rows.all)
     steps = _steps(settings, rows.train, processes, share=share)
     held_out = packs_of(rows.held_out, settings, processes, share=share)
     arguments = training_arguments(settings, steps.accumulation)
@@ -78,6 +83,21 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
         say(engine)
     set_seed(settings.seed)
     return Run(settings, rows, steps, held_out, arguments, resume, processes, say)
+
+
+def show_pictures(rows: Sequence[Encoded]) -> bool:
+    """Whether any does. Such rows share no tokens: a tree's positions have one axis, a picture's three."""
+    return any(side.pictures for row in rows for side in row.sides)
+
+
+def _check_all_see(rows: Rows) -> None:
+    """Raises UsageError if some pairs show pictures and others none: processes must use the same weights."""
+    blind = next((row for row in rows.all if not any(side.pictures for side in row.sides)), None)
+    if blind is not None and show_pictures(rows.all):
+        raise UsageError(
+            f"{blind.row.place} shows no picture, and others do. Several processes need one in every pair, "
+            "as all must use the same weights at the same time. Train on one process, or on one sort."
+        )
 
 
 def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Processes, *, share: bool) -> Packs:
@@ -137,10 +157,13 @@ def pad_id(tokenizer: Any) -> int:
     return next((token for token in known if token is not None), 0)
 
 
-def reader(model: Any, pad: int, settings: TrainSettings) -> Reader:
-    """How this model reads rows: with what they share standing there once, if it can and the flags say so."""
+def reader(model: Any, pad: int, settings: TrainSettings, vision: Vision | None = None) -> Reader:
+    """How this model reads rows: with what they share standing there once, if it can and the flags say so.
+
+    Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`).
+    """
     span = attention_span(model) if settings.optimizer.prefix_tree else 0
-    return Reader(pad, span, with_attention=settings.loss.aux_loss_coef > 0)
+    return Reader(pad, span, with_attention=settings.loss.aux_loss_coef > 0, vision=vision)
 
 
 def hold_out(
@@ -178,15 +201,18 @@ def hold_out(
 
 
 def check_sizes(model: Any, rows: Sequence[Encoded], settings: TrainSettings) -> None:
-    """Raises UsageError for ids or lengths that the model has no embedding for."""
+    """Raises UsageError for ids or lengths that the model has no embedding for, and for unseen pictures."""
+    config = model.config.get_text_config()
+    if show_pictures(rows) and not hasattr(model.config, "image_token_id"):
+        raise UsageError(f"{model.name_or_path!r} reads no pictures, and the data have some.")
     longest = max(row.length for row in rows)
-    context = getattr(model.config, "max_position_embeddings", None)
+    context = getattr(config, "max_position_embeddings", None)
     if context is not None and longest > context:
         raise UsageError(
             f"The longest row has {longest:,} tokens, and {model.name_or_path!r} reads {context:,}: "
             f"set --max_len {context} (it is {settings.data.max_len})."
         )
-    vocabulary = model.config.vocab_size
+    vocabulary = config.vocab_size
     for row in rows:
         largest = max(max(side.ids) for side in row.sides)
         if largest >= vocabulary:
@@ -251,7 +277,7 @@ def fit(
 
 
 def save(trainer: Any, run: Run, kind: type) -> None:
-    """Model, an adapter merged into it, and tokenizer; files get their names when all are written.
+    """Model, an adapter merged into it, tokenizer and image processor; files get their names at the end.
 
     Args:
         trainer: when it has trained.
@@ -265,7 +291,7 @@ def save(trainer: Any, run: Run, kind: type) -> None:
         model = engines.whole_model(kind, model, weights, settings) if first else None
     if first:
         whole = model.merge_and_unload() if settings.model.lora_rank else model
-        models.save_whole(whole, run.rows.tokenizer, settings.output.save_path)
+        models.save_whole(whole, run.rows.tokenizer, settings.output.save_path, run.rows.vision)
     trainer.accelerator.wait_for_everyone()
 
 

@@ -13,9 +13,23 @@ from typing import Any
 from torch import Tensor
 
 from sweet_rl.training.attention import inputs_of
-from sweet_rl.training.batches import Batch, Reading
+from sweet_rl.training.batches import Batch, Reading, Shown
 from sweet_rl.training.head import ResponseHead
 from sweet_rl.training.losses import PairLogps
+
+
+def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
+    """What a vision-language model is given beside its tokens: patches, and which tokens stand for them.
+
+    No positions: the model finds those on its three axes by itself (spec §11.5, item 75).
+    """
+    if "pixels_PD" not in shown:
+        return {}
+    return {
+        "pixel_values": shown["pixels_PD"],
+        "image_grid_thw": shown["grids_I3"],
+        "mm_token_type_ids": (ids_RT == model.config.image_token_id).int(),
+    }
 
 
 class ReadingForward:
@@ -34,6 +48,7 @@ class ReadingForward:
     def __call__(self, model: Any, reading: Reading, outputs: int) -> tuple[Tensor, Tensor | None]:
         """That many outputs [O] in float32; the balance loss if asked for."""
         inputs = inputs_of(self._bare, reading) | self._options
+        inputs |= picture_inputs(self._bare, reading["ids_RT"], reading)
         logps_K, output = self._head.logprobs(model, reading["predictors_K"], reading["targets_K"], inputs)
         weighted_M = logps_K[reading["terms_M"]] * reading["weights_M"]
         sums_O = weighted_M.new_zeros(outputs).index_add(0, reading["outputs_M"], weighted_M)
@@ -56,7 +71,8 @@ class ValueForward:
     """Texts to a regression head's values: at the last real token, or the published mean.
 
     The mean is over all positions of the batch, padding included (spec §9.5), so it depends on what else is
-    in the batch. Padding has position 1, as in the published code (spec §9.3).
+    in the batch. Padding has position 1, as in the published code (spec §9.3), but not beside pictures, whose
+    positions the model finds by itself.
 
     Args:
         model: the bare model, a sequence classifier with one label; calls may go to what wraps it.
@@ -64,12 +80,14 @@ class ValueForward:
     """
 
     def __init__(self, model: Any, *, mean: bool = False) -> None:
-        self._mean = mean
+        self._bare, self._mean = model, mean
         self._head = model.score
         self._values: list[Tensor] = []
         self._listens = False
 
-    def __call__(self, model: Any, ids_ST: Tensor, attention_ST: Tensor) -> Tensor:
+    def __call__(
+        self, model: Any, ids_ST: Tensor, attention_ST: Tensor, shown: Shown | None = None
+    ) -> Tensor:
         """Values in float32, as [S]; ids are padded on the right."""
         if not self._listens:
             # The head's own output: the model takes that before the padding's id, which texts may hold. Not
@@ -77,10 +95,12 @@ class ValueForward:
             self._head.register_forward_hook(lambda _module, _inputs, output: self._values.append(output))
             self._listens = True
         self._values.clear()
-        options: dict[str, Tensor] = {}
+        options = picture_inputs(self._bare, ids_ST, shown or {})
         if self._mean:
-            positions_ST = (attention_ST.cumsum(dim=1) - 1).masked_fill(attention_ST == 0, 1)
-            options = {"attention_mask": attention_ST, "position_ids": positions_ST}
+            options["attention_mask"] = attention_ST
+            if "pixel_values" not in options:
+                positions_ST = (attention_ST.cumsum(dim=1) - 1).masked_fill(attention_ST == 0, 1)
+                options["position_ids"] = positions_ST
         model(input_ids=ids_ST, use_cache=False, **options)
         values_ST = self._values.pop()[..., 0].float()
         if self._mean:

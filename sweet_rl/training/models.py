@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.init import normal_
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSequenceClassification,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils.logging import (
     disable_progress_bar,
     get_verbosity,
@@ -21,6 +27,7 @@ from sweet_rl.chat import load_tokenizer, model_path, tokenizer_digest
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints
 from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.vision import Vision
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -44,7 +51,7 @@ def load_tokenizers(settings: ModelSettings) -> Any:
 
 
 def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
-    """A causal model in evaluation mode, on the CPU.
+    """A causal model in evaluation mode, on the CPU; it may also see, as its configuration says.
 
     Args:
         name: folder or hub name.
@@ -54,7 +61,22 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
     Raises:
         UsageError: it cannot be loaded, or a package is missing.
     """
-    return _loaded(AutoModelForCausalLM, name, settings, half=half)[0]
+    return _loaded(causal_kind, name, settings, half=half)[0]
+
+
+def causal_kind(config: Any) -> Any:
+    """The class that loads models with this configuration, whatever a folder's name (spec §11.5, item 74)."""
+    text_only = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    return AutoModelForCausalLM if text_only else AutoModelForImageTextToText
+
+
+def critic_kind(config: Any) -> Any:
+    """The class that loads models with this configuration and a head `score`."""
+    from sweet_rl.training import vision_critics  # noqa: PLC0415 - for those who train or read one
+
+    vision_critics.register()
+    del config
+    return AutoModelForSequenceClassification
 
 
 def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
@@ -63,7 +85,7 @@ def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> An
     Raises:
         UsageError: it cannot be loaded, or its kind has no head `score`.
     """
-    model, missing = _loaded(AutoModelForSequenceClassification, name, settings, half=half, num_labels=1)
+    model, missing = _loaded(critic_kind, name, settings, half=half, num_labels=1)
     head = getattr(model, "score", None)
     if head is None:
         raise UsageError(f"{name!r} is not a causal language model with a head `score`; name one that is.")
@@ -74,7 +96,7 @@ def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> An
 
 
 def _loaded(
-    kind: Any, name: str, settings: ModelSettings, *, half: bool, **more: Any
+    kind_of: Callable[[Any], Any], name: str, settings: ModelSettings, *, half: bool, **more: Any
 ) -> tuple[Any, Collection[str]]:
     """The model, and the names of weights that its checkpoint lacks."""
     options: dict[str, Any] = {
@@ -90,6 +112,7 @@ def _loaded(
     loud = get_verbosity()
     set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
     try:
+        kind = kind_of(AutoConfig.from_pretrained(model_path(name)))
         model, info = kind.from_pretrained(model_path(name), output_loading_info=True, **options, **more)
     except (OSError, ValueError) as error:
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -121,11 +144,20 @@ def recompute_activations(model: Any, settings: ModelSettings) -> None:
         model.enable_input_require_grads()
 
 
-def save_whole(model: Any, tokenizer: Any, folder: Path) -> None:
-    """A folder that transformers and vLLM load; files get their names when all are written."""
+def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None = None) -> None:
+    """A folder that transformers and vLLM load; files get their names when all are written.
+
+    Args:
+        model: whole.
+        tokenizer: that belongs to it.
+        folder: exists.
+        vision: of a model that sees; transformers makes a processor of tokenizer and image processor.
+    """
     partial = folder / checkpoints.PARTIAL
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
+    if vision is not None:
+        vision.save(partial)
     for path in partial.iterdir():
         path.replace(folder / path.name)
     partial.rmdir()

@@ -88,7 +88,7 @@ class CriticObjective:
 
     def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
         """One unit for each pair."""
-        values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"])
+        values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"], batch)
         chosen_B, rejected_B = values_S.chunk(2)
         loss_B = ranking_losses(chosen_B, rejected_B, self._loss)
         numbers = {"loss": loss_B, "acc": (chosen_B > rejected_B).float()}

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.training import models
-from sweet_rl.training.batches import Collator, to_device
+from sweet_rl.training.batches import Collator, Reader, to_device
 from sweet_rl.training.engines import Processes, half_weights, in_pieces, in_pieces_for_scoring
-from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, trainable
+from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, show_pictures, trainable
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.reference_cache import ReferenceCache, pairs_digest, weights_digest
 from sweet_rl.training.settings import TrainSettings
+from sweet_rl.training.vision import Vision
 
 
 def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
@@ -48,7 +49,9 @@ def reference_and_policy(run: Run, rows: Rows) -> tuple[Tensor, Any]:
     return _by_index(scores, rows.all)[:, :2].contiguous(), trainable(policy, settings)
 
 
-def score_alone(name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int) -> Tensor:
+def score_alone(
+    name: str, settings: TrainSettings, pairs: Sequence[Any], pad: int, vision: Vision | None = None
+) -> Tensor:
     """[rows of the data, 3] under a model that this process holds alone; columns as `_scores`.
 
     Raises:
@@ -58,7 +61,8 @@ def score_alone(name: str, settings: TrainSettings, pairs: Sequence[Any], pad: i
     check_sizes(model, pairs, settings)
     wanted = settings.model.device
     device = ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
-    return _by_index(_scores(model.to(device), model, settings, pairs, pad, Processes(), device), pairs)
+    read = reader(model, pad, settings, vision)
+    return _by_index(_scores(model.to(device), model, settings, pairs, read, Processes(), device), pairs)
 
 
 def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | None:
@@ -75,6 +79,8 @@ def _cache(name: str, rows: Rows, settings: TrainSettings) -> ReferenceCache | N
         "reduction": settings.loss.reduction,
         "precision": precision,
     }
+    if rows.vision is not None and show_pictures(rows.all):
+        identity["pixels"] = rows.vision.digest
     return ReferenceCache(folder, identity)
 
 
@@ -93,7 +99,8 @@ def _ask(name: str, run: Run, rows: Rows) -> tuple[Tensor, Any | None]:
     check_sizes(reference, rows.all, settings)
     device, pieces = run.arguments.device, in_pieces(settings)
     asked = in_pieces_for_scoring(reference, run.arguments, settings) if pieces else reference.to(device)
-    scores = _scores(asked, reference, settings, rows.all, rows.pad_id, run.processes, device)
+    read = reader(reference, rows.pad_id, settings, rows.vision)
+    scores = _scores(asked, reference, settings, rows.all, read, run.processes, device)
     return scores, reference if name == settings.model.pretrain and not pieces else None
 
 
@@ -102,7 +109,7 @@ def _scores(
     bare: Any,
     settings: TrainSettings,
     pairs: Sequence[Any],
-    pad: int,
+    read: Reader,
     processes: Processes,
     device: Any,
 ) -> Tensor:
@@ -110,9 +117,9 @@ def _scores(
 
     Every process takes every other batch, and all make the same number of passes, as a sharded model needs.
     """
-    read = reader(bare, pad, settings)
+    share = read.attention_span > 0 and not show_pictures(pairs)
     collator, forward = Collator(settings.loss.reduction, read), PairForward(bare)
-    batches = packs_of(pairs, settings, processes, share=read.attention_span > 0)(list(range(len(pairs))))
+    batches = packs_of(pairs, settings, processes, share=share)(list(range(len(pairs))))
     bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=settings.model.bf16)
     rank, world = processes
     result = torch.zeros(len(pairs), 3)

@@ -102,12 +102,13 @@ def weights_digest(name: str) -> str | None:
 
 
 def pairs_digest(pairs: Sequence[Encoded]) -> str:
-    """A fingerprint of the tokens, and of what is scored of them."""
+    """A fingerprint of the tokens, of what is scored of them, and of the pictures."""
     total = hashlib.sha256()
     for pair in pairs:
         for side in pair.sides:
             scored = [pair.index, side.denominator, *map(tuple, side.scored)]
             total.update(json.dumps([side.ids, scored]).encode())
+            total.update("".join(picture.digest for picture in side.pictures).encode())
     return total.hexdigest()[:16]
 
 

@@ -25,6 +25,7 @@ from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
 from sweet_rl.training.head import ResponseHead
+from sweet_rl.training.models import causal_kind, critic_kind
 from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
@@ -177,11 +178,7 @@ def load_model(model: str | Path, *, device: str, dtype: str) -> Any:
     Raises:
         UsageError: it is not a checkpoint, or an unknown device or dtype.
     """
-    from transformers import (  # noqa: PLC0415 - seconds, and only for those who load a model
-        AutoConfig,
-        AutoModelForCausalLM,
-        AutoModelForSequenceClassification,
-    )
+    from transformers import AutoConfig  # noqa: PLC0415 - seconds, and only for those who load a model
     from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -192,7 +189,7 @@ def load_model(model: str | Path, *, device: str, dtype: str) -> Any:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         config = AutoConfig.from_pretrained(model_path(model))
-        kind = AutoModelForSequenceClassification if is_value_model(config) else AutoModelForCausalLM
+        kind = critic_kind(config) if is_value_model(config) else causal_kind(config)
         loaded: Any = kind.from_pretrained(model_path(model), dtype=dtype)
     except (OSError, ValueError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -39,6 +39,11 @@ class DataSettings:
     max_len: int = 512
     response_template: str | None = None
     eval_fraction: float = 0.03
+    image_processor: str | None = None
+    """Folder or name; None: the model's own."""
+    min_pixels: int = 16 * 28**2
+    max_pixels: int = 64 * 28**2
+    """Pictures are scaled to so many pixels at least and at most (spec §9.5)."""
 
 
 @dataclass(frozen=True, slots=True)

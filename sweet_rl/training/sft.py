@@ -22,6 +22,7 @@ from sweet_rl.training.fitting import (
 )
 from sweet_rl.training.objectives import ImitationObjective
 from sweet_rl.training.settings import SelectionSettings, TrainSettings
+from sweet_rl.training.vision import Vision
 
 
 def train(settings: TrainSettings, selection: SelectionSettings, say: Say) -> None:
@@ -57,4 +58,5 @@ def _rows(settings: TrainSettings, selection: SelectionSettings, say: Say) -> Ro
     train_on, held_out = hold_out(texts, settings, total=len(read))
     tokens = sum(text.weight for text in train_on)
     say(f"{len(train_on):,} texts ({tokens:,} tokens to imitate) to train on, {len(held_out):,} held out")
-    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer))
+    vision = Vision.find(settings.model.pretrain, tokenizer)  # texts show nothing, but it is saved as well
+    return Rows(tokenizer, train_on, held_out, pad_id(tokenizer), vision)

@@ -1,0 +1,34 @@
+"""Vision-language models with a regression head, which transformers has no classes for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from transformers import AutoModelForSequenceClassification, Qwen2_5_VLConfig, Qwen2VLConfig
+from transformers.modeling_layers import GenericForSequenceClassification
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLPreTrainedModel
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLPreTrainedModel
+
+
+class Qwen2VLForSequenceClassification(GenericForSequenceClassification, Qwen2VLPreTrainedModel):  # type: ignore[no-untyped-call]
+    """Qwen2-VL's backbone and a head `score`; its weights have the names that they have in Qwen2-VL."""
+
+
+class Qwen2_5_VLForSequenceClassification(  # type: ignore[no-untyped-call]  # noqa: N801 - the usual name
+    GenericForSequenceClassification, Qwen2_5_VLPreTrainedModel
+):
+    """The same of Qwen2.5-VL."""
+
+
+_KINDS: dict[Any, Any] = {
+    Qwen2VLConfig: Qwen2VLForSequenceClassification,
+    Qwen2_5_VLConfig: Qwen2_5_VLForSequenceClassification,
+}
+
+
+@cache
+def register() -> None:
+    """Let transformers' automatic classes know them; needed before such a critic is made or loaded."""
+    for config, kind in _KINDS.items():
+        AutoModelForSequenceClassification.register(config, kind)
