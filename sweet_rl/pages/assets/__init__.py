@@ -56,12 +56,10 @@ def asset_for(url: str) -> Asset | None:
         return Asset("text/css", tailwind(), "" if known else f"Tailwind CSS 2.2.19 in place of {url[:200]}")
     if not any(host == known or host.endswith(f".{known}") for known in _PICTURE_HOSTS):
         return None
-    width, height = _size(parts.path, parts.query)
+    width, height, motif = _wanted(parts.path, parts.query)
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         return None
-    motif = re.sub(r"\d{2,}[x/]\d{2,}|[/=](?:w|h)?\d{2,}(?=\D*$)", "", parts.path)
-    seed = f"{host}{motif}?{re.sub(r'(^|&)(w|h|width|height)=[^&]*', '', parts.query)}"
-    return Asset("image/png", picture(width, height, seed))
+    return Asset("image/png", picture(width, height, f"{host} {motif}"))
 
 
 @functools.cache
@@ -70,17 +68,23 @@ def tailwind() -> bytes:
     return lzma.decompress((Path(__file__).parent / "tailwind-2.2.19.min.css.xz").read_bytes())
 
 
-def _size(path: str, query: str) -> tuple[int, int]:
-    """The width and height that an address of a picture asks for."""
-    path = re.sub(r"/(id|seed)/[^/]+", "", path)
-    if found := re.search(r"(?<!\d)(\d{1,5})[x/](\d{1,5})(?!\d)", path):
-        return int(found[1]), int(found[2])
-    if found := re.search(r"/(\d{1,5})(?:\.\w+)?/?$", path) or re.search(r"^/(\d{1,5})\b", path):
-        return int(found[1]), int(found[1])
-    asked = {
-        key: values[0] for key, values in parse_qs(query).items() if re.fullmatch(r"[0-9]{1,5}", values[0])
-    }
-    width, height = (asked.get(short, asked.get(long)) for short, long in (("w", "width"), ("h", "height")))
-    if width or height:
-        return int(width or 0) or int(height or 0) * 4 // 3, int(height or 0) or int(width or 0) * 3 // 4
-    return _DEFAULT_SIZE
+def _wanted(path: str, query: str) -> tuple[int, int, str]:
+    """The width and height that an address of a picture asks for, and what it says beside them."""
+    name = "".join(re.findall(r"/(?:id|seed)/[^/]+", path))
+    path = re.sub(r"/(?:id|seed)/[^/]+", "", path)
+    asked = {key: values[0] for key, values in parse_qs(query).items()}
+    numbers = {key: int(value) for key, value in asked.items() if re.fullmatch(r"[0-9]{1,5}", value)}
+    width, height = (
+        numbers.get(short, numbers.get(long)) for short, long in (("w", "width"), ("h", "height"))
+    )
+    rest = {key: asked[key] for key in sorted(asked) if key not in {"w", "h", "width", "height"}}
+    if found := re.search(r"(?<![0-9])([0-9]{1,5})[x/]([0-9]{1,5})(?![0-9])", path):
+        width, height = int(found[1]), int(found[2])
+    elif found := re.search(r"/([0-9]{1,5})(?=[./]|$)", path):
+        width = height = int(found[1])
+    if found:
+        path = path[: found.start()] + path[found.end() :]
+    if width is None and height is None:
+        width, height = _DEFAULT_SIZE
+    width = (height or 0) * 4 // 3 if width is None else width
+    return width, width * 3 // 4 if height is None else height, f"{name}{path}{rest or ''}"

@@ -1,0 +1,74 @@
+"""Rendering services for tests: one event loop for a module, browsers only where there are some."""
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.pages import RenderSettings, chromium, firefox, open_renderer
+
+
+class Service:
+    """A rendering service as a test uses it: waiting for each answer."""
+
+    def __init__(self, runner, service):
+        self.runner, self.service = runner, service
+
+    def render(self, html):
+        return self.runner.run(self.service.render(html))
+
+    def render_all(self, pages):
+        async def all_at_once():
+            return await asyncio.gather(*map(self.service.render, pages), return_exceptions=True)
+
+        return self.runner.run(all_at_once())
+
+    def close(self):
+        self.runner.run(self.service.close())
+
+    def pids(self):
+        return [
+            pid
+            for seat in self.service._seats
+            for running in seat._running
+            for pid in running.browser.process.pids()
+        ]
+
+
+@pytest.fixture(scope="session")
+def services():
+    """Opens services: `with services(browser="chromium", ...) as service`. Skips where there is no browser."""
+
+    @contextlib.contextmanager
+    def opened(**settings):
+        module = firefox if settings.get("browser") == "firefox" else chromium
+        try:
+            module.find()
+        except UsageError as error:
+            if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1" and module is chromium:
+                pytest.fail(str(error))
+            pytest.skip(str(error))
+        with asyncio.Runner() as runner:
+            service = Service(runner, open_renderer(RenderSettings(**{"browsers": 1} | settings)))
+            try:
+                yield service
+            finally:
+                service.close()
+
+    return opened
+
+
+@pytest.fixture(scope="module")
+def service(services):
+    """Scripts off, as usual."""
+    with services() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def scripted(services):
+    """Scripts on, and little patience."""
+    with services(allow_scripts=True, page_timeout_s=8) as opened:
+        yield opened

@@ -1,0 +1,92 @@
+"""What stands in for the network."""
+
+import hashlib
+import io
+
+import pytest
+from PIL import Image
+
+from sweet_rl.pages.assets import asset_for, tailwind
+from sweet_rl.pages.pictures import picture
+
+
+@pytest.mark.parametrize(
+    ("url", "size"),
+    [
+        ("https://picsum.photos/id/48/300/200", (300, 200)),
+        ("https://picsum.photos/id/48/300/200-estate", (300, 200)),
+        ("http://picsum.photos/64", (64, 64)),
+        ("https://picsum.photos/seed/a1/30/20.jpg?grayscale&blur=2", (30, 20)),
+        ("https://fastly.picsum.photos/id/9/30/20.jpg", (30, 20)),
+        ("https://source.unsplash.com/random/30x20/?cat,dog", (30, 20)),
+        ("https://source.unsplash.com/random", (800, 600)),
+        ("https://images.unsplash.com/photo-1500?w=40&q=80", (40, 30)),
+        ("https://images.unsplash.com/photo-1500?h=30", (40, 30)),
+        ("https://via.placeholder.com/32", (32, 32)),
+        ("https://via.placeholder.com/320x100.png?text=a", (320, 100)),
+        ("https://dummyimage.com/60x40/000/fff", (60, 40)),
+    ],
+)
+def test_pictures_have_the_size_that_is_asked_for(url, size):
+    asset = asset_for(url)
+    assert asset.content_type == "image/png"
+    with Image.open(io.BytesIO(asset.body)) as image:
+        image.load()
+        assert image.size == size
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com/",
+        "https://picsum.photos.example.com/3/4",
+        "https://picsum.photos/id/1/99999/9",
+        "https://picsum.photos/0/9",
+        "https://example.com/picsum.photos/3/4",
+        "http://169.254.169.254/latest/meta-data",
+        "file:///etc/passwd",
+        "ftp://picsum.photos/3/4",
+        "http://[bad",
+        "https://cdn.tailwindcss.com",
+    ],
+)
+def test_nothing_else_exists(url):
+    assert asset_for(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "exact"),
+    [
+        ("https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css", True),
+        ("https://unpkg.com/tailwindcss@2.2.19/dist/tailwind.min.css?x", True),
+        ("https://cdnjs.cloudflare.com/ajax/libs/tailwindcss/2.2.19/tailwind.min.css", True),
+        ("https://unpkg.com/tailwindcss@^2/dist/tailwind.css", False),
+    ],
+)
+def test_tailwind_is_the_published_file(url, exact):
+    asset = asset_for(url)
+    assert asset.body is tailwind()
+    assert asset.content_type == "text/css"
+    assert (asset.note == "") is exact
+
+
+def test_tailwind_is_that_of_its_package():
+    assert len(tailwind()) == 2_934_019
+    assert tailwind().startswith(b"/*! tailwindcss v2.2.19 | MIT License")
+
+
+def test_pictures_never_change():
+    """Their bytes are part of every picture of a page: who changes them raises `assets.VERSION`."""
+    with Image.open(io.BytesIO(picture(31, 17, "a"))) as image:
+        pixels = image.tobytes()
+    assert hashlib.sha256(pixels).hexdigest()[:16] == "f9563b009d0e6974"
+
+
+def test_one_motif_in_many_sizes():
+    small, large = (asset_for(f"https://picsum.photos/id/48/{size}") for size in ("30/20", "300/200"))
+    with Image.open(io.BytesIO(small.body)) as a, Image.open(io.BytesIO(large.body)) as b:
+        for at in ((0, 0), (0, 19), (29, 19)):
+            corner = b.getpixel((at[0] * 10 + 5, at[1] * 10 + 5))
+            assert all(abs(x - y) < 12 for x, y in zip(a.getpixel(at), corner, strict=True))
+    other = asset_for("https://picsum.photos/id/49/30/20")
+    assert other.body != small.body

@@ -1,0 +1,205 @@
+"""The service without a browser: second tries, replacement, limits, the cache."""
+
+import asyncio
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.pages import (
+    RenderedPage,
+    RenderFailed,
+    RenderSettings,
+    Viewport,
+    cache,
+    chromium,
+    firefox,
+    pool,
+)
+from sweet_rl.pages import service as service_module
+from sweet_rl.pages.service import RenderService
+from sweet_rl.pages.types import Box
+from sweet_rl.pages.wire import BrowserGone
+from sweet_rl.types import Failure
+
+PAGE = RenderedPage(b"png", 3, 2, (Box("p", 0, 1.5, 2, 3, "x", (1, 2, 3), None, parent=0),), ("blocked x",))
+
+
+class FakeBrowser:
+    """Its pages are commands: "die" ends it, "hang" takes too long, "bad" has no picture."""
+
+    def __init__(self, log):
+        self.log, self.alive, self.megabytes, self.pages = log, True, 0, []
+        log.append(self)
+
+    async def render(self, html):
+        self.pages.append(html)
+        await asyncio.sleep(0.01)
+        if html == "hang":
+            raise TimeoutError
+        if html == "bad":
+            raise RenderFailed(Failure("empty", "nothing"))
+        if html == "grow":
+            self.megabytes = 100_000
+            await asyncio.sleep(0.2)
+        if html == "die":
+            self.alive = False
+        if not self.alive:
+            raise BrowserGone("it has ended")
+        return PAGE
+
+    def memory_mb(self):
+        return self.megabytes
+
+    async def kill(self):
+        self.alive = False
+
+
+def run(work, *, browsers=1, **settings):
+    """Do `work` with a service; gives its result and the browsers that were started."""
+    started = []
+
+    async def start():
+        await asyncio.sleep(0.01)
+        return FakeBrowser(started)
+
+    async def main():
+        async with RenderService(
+            RenderSettings(browsers=browsers, **settings), start, program="true"
+        ) as service:
+            result = await work(service)
+        assert not any(browser.alive for browser in started)
+        return result
+
+    return asyncio.run(main()), started
+
+
+def pages(*htmls):
+    async def work(service):
+        return await asyncio.gather(*map(service.render, htmls), return_exceptions=True)
+
+    return work
+
+
+def test_a_page_whose_browser_dies_is_tried_once_more_alone():
+    results, started = run(pages("die", "a", "b", "c"))
+    assert isinstance(results[0], RenderFailed)
+    assert results[0].failure.kind == "crash"
+    assert results[0].failure.attempts == 2
+    assert results[1:] == [PAGE] * 3  # its neighbours have their pictures
+    assert [browser.pages for browser in started].count(["die"]) == 1  # the second try had no neighbour
+
+
+@pytest.mark.parametrize(("html", "kind"), [("hang", "timeout"), ("bad", "empty"), ("é" * 30, "too_large")])
+def test_a_page_without_a_picture_harms_nobody(html, kind):
+    results, started = run(pages(html, "a"), max_page_bytes=50)
+    assert results[0].failure.kind == kind
+    assert results[1] == PAGE
+    assert len(started) == 1
+
+
+def test_no_browser_is_started_for_a_page_that_is_too_large():
+    (failed,), started = run(pages("x" * 51), max_page_bytes=50)
+    assert failed.failure.detail == "the page has 51 bytes; the limit is 50"
+    assert started == []
+
+
+def test_text_that_is_no_unicode_is_rendered_all_the_same():
+    results, started = run(pages("a\ud800b"))
+    assert results == [PAGE]
+    assert started[0].pages == ["a?b"]
+
+
+def test_random_pictures_are_normalised_before_rendering():
+    _, started = run(pages("https://picsum.photos/3/4"))
+    assert started[0].pages == ["https://picsum.photos/id/48/3/4"]
+
+
+def test_a_browser_is_replaced_after_so_many_pages():
+    async def one_after_the_other(service):
+        return [await service.render(str(index)) for index in range(7)]
+
+    results, started = run(one_after_the_other, pages_per_browser=3)
+    assert results == [PAGE] * 7
+    assert [len(browser.pages) for browser in started] == [3, 3, 1]
+
+
+def test_work_is_shared_among_browsers():
+    _, started = run(pages(*map(str, range(8))), browsers=2)
+    assert [len(browser.pages) for browser in started] == [4, 4]
+
+
+def test_a_browser_that_grows_too_large_is_killed(monkeypatch):
+    monkeypatch.setattr(pool, "WATCH_S", 0.01)
+    (result, after), started = run(pages("grow", "a"))
+    assert result.failure.kind == "crash"
+    assert after == PAGE
+    assert len(started) > 1
+
+
+def test_one_that_has_grown_is_replaced(monkeypatch):
+    monkeypatch.setattr(pool, "WATCH_S", 0.01)
+
+    async def work(service):
+        await service.render("a")
+        next(
+            iter(service._seats[0]._running)
+        ).browser.megabytes = 3_000  # above the limit, below twice the limit
+        await asyncio.sleep(0.1)
+        return await service.render("b")
+
+    _, started = run(work)
+    assert [browser.pages for browser in started] == [["a"], ["b"]]
+
+
+@pytest.fixture
+def version(monkeypatch):
+    monkeypatch.setattr(service_module, "version_of", lambda _: "Browser 1")
+
+
+def test_the_cache_gives_what_was_rendered(tmp_path, version):
+    _, started = run(pages("a", "a", "b", "a"), cache=tmp_path)
+    assert sorted(started[0].pages) == ["a", "b"]  # who came second waited for the first
+    results, started = run(pages("a", "b"), cache=tmp_path)
+    assert results == [PAGE, PAGE]
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    "settings", [{"viewport": Viewport(100, 100)}, {"allow_scripts": True}, {"max_height": 9}]
+)
+def test_the_cache_knows_what_decides_about_a_picture(tmp_path, version, settings):
+    run(pages("a"), cache=tmp_path)
+    assert len(run(pages("a"), cache=tmp_path, **settings)[1]) == 1
+
+
+def test_the_cache_keeps_no_failure_and_nothing_of_the_network(tmp_path, version):
+    run(pages("bad", "hang"), cache=tmp_path)
+    run(pages("a"), cache=tmp_path, network="allow")
+    assert list(tmp_path.rglob("*.*")) == []
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda p: p.write_bytes(b"other"), lambda p: p.unlink(), lambda p: p.write_bytes(b"")]
+)
+@pytest.mark.parametrize("suffix", [".png", ".json"])
+def test_a_damaged_cache_is_no_harm(tmp_path, version, damage, suffix):
+    run(pages("a"), cache=tmp_path)
+    (path,) = tmp_path.rglob(f"*{suffix}")
+    damage(path)
+    results, started = run(pages("a"), cache=tmp_path)
+    assert results == [PAGE]
+    assert len(started) == 1
+    assert len(run(pages("a"), cache=tmp_path)[1]) == 0
+
+
+def test_the_cache_is_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.default_folder() == tmp_path / "sweet_rl" / "pages"
+
+
+@pytest.mark.parametrize("module", [chromium, firefox])
+def test_no_browser_is_an_error_with_the_install_line(module, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(chromium, "_PLACES", ())
+    with pytest.raises(UsageError, match=r"Install it: apt-get install \w+"):
+        module.find()
