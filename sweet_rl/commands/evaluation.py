@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
@@ -100,6 +100,19 @@ def write_pairs(
             print(f"{len(pairs)} pairs {remark}are in {path}")
     if skipped and any(paths.values()):
         print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
+
+
+def page_metrics() -> tuple[str, ...]:
+    """Names of the metrics for pages.
+
+    Raises:
+        UsageError: numpy or Pillow is missing.
+    """
+    try:
+        from sweet_rl.grading.pages.metrics import METRICS
+    except ImportError as error:
+        raise missing_package(error.name or "pillow", "pages", needed_for="Comparing pages") from error
+    return METRICS
 
 
 def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from sweet_rl.commands.running import progress
 from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, PageGrades
 from sweet_rl.grading.pages.report import page_report
+from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import Renderer
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
 from sweet_rl.types import Json
@@ -47,6 +49,38 @@ class PageEvaluation:
     batch_size: int = 32
     at_once: int = 8
     quiet: bool = False
+
+
+def rendering_of(settings: RenderSettings) -> dict[str, Json]:
+    """What grades without a model depend on besides the pages, as rows keep it."""
+    return {
+        "browser": settings.browser,
+        "network": settings.network,
+        "allow_scripts": settings.allow_scripts,
+        "viewport": f"{settings.viewport.width}x{settings.viewport.height}",
+    }
+
+
+def start(job: PageEvaluation, settings: RenderSettings, *, device: str) -> None:
+    """Load the model, if there is one, start the browsers, and `run`."""
+    from sweet_rl.pages import open_renderer
+
+    embedder: Embedder | None = None
+    if job.model:
+        from sweet_rl.grading.pages.embedding import ClipEmbedder
+
+        embedder = ClipEmbedder(
+            job.model["clip_model"],
+            device=device,
+            batch_size=job.batch_size,
+            long_page=job.model["long_page"],
+        )
+
+    async def main() -> None:
+        async with open_renderer(settings) as renderer:
+            await run(job, renderer, embedder)
+
+    asyncio.run(main())
 
 
 async def run(job: PageEvaluation, renderer: Renderer, embedder: Embedder | None = None) -> None:
@@ -99,7 +133,7 @@ def _known_grade(row: Mapping[str, Json], job: PageEvaluation) -> float | None:
 
 def graded_fields(grades: PageGrades, job: PageEvaluation) -> dict[str, Json]:
     """The fields that grading gives a row; `reward` is null where the target has no picture."""
-    details: dict[str, Json] = {"picture": grades.shown.value}
+    details: dict[str, Json] = {"picture": grades.shown.value} if grades.shown else {}
     if grades.failures:
         details["failures"] = [
             {name: value for name, value in asdict(failure).items() if value not in (None, "")}

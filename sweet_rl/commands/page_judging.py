@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sweet_rl.commands.evaluation import write_report
 from sweet_rl.commands.running import progress
+from sweet_rl.commands.servers import client_of
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.answers import answer_picture
@@ -27,9 +28,14 @@ from sweet_rl.grading.pages.judge import (
     without_asking,
 )
 from sweet_rl.grading.pages.pictures import BrokenPicture
+from sweet_rl.openai_client import OpenAIClient
+from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import Renderer, RenderFailed
+from sweet_rl.prompts import load_prompt
 from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.types import Failure, Json, Trajectory, digest
+
+PROMPT = "judge_html_prompt.txt"
 
 RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
 """What grades without a model depend on besides the pages (`graded_with`)."""
@@ -119,6 +125,63 @@ class Judging:
     most_pixels: int
     at_once: int = 8
     quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFlags:
+    """Who judges, and how; see the flags of `judge_html`."""
+
+    model: str
+    hostname: str | None
+    port: int | None
+    base_url: str | None
+    api_key_var: str
+    request_timeout_s: float
+    request_attempts: int
+    prompt_path: str | None
+    max_tokens: int
+    journal_path: str | None
+    most_pixels: int
+    at_once: int
+    overwrite: bool
+    quiet: bool
+
+
+def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: str | None) -> None:
+    """Find the judge, start the browsers, and `run_by_judge`.
+
+    Raises:
+        ServiceError: no server answers.
+    """
+    from sweet_rl.openai_client import base_url_from
+    from sweet_rl.pages import open_renderer
+
+    prompt = load_prompt(flags.prompt_path or PROMPT)
+    urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
+    journal_path = flags.journal_path or str(_beside(runs, ".jsonl"))
+    if flags.overwrite:
+        Journal(journal_path, overwrite=True).close()
+
+    async def main() -> None:
+        client = client_of(urls, flags, max_connections=2 * flags.at_once)
+        try:
+            model = flags.model if flags.model != "auto" else await _first_model(client)
+            judge = VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens)
+            question = {"model": model, "prompt": prompt, "max_tokens": flags.max_tokens}
+            job = Judging(journal_path, question, flags.most_pixels, flags.at_once, flags.quiet)
+            async with open_renderer(settings) as renderer:
+                await run_by_judge(runs, job, judge, renderer, report_path)
+        finally:
+            await client.close()
+
+    asyncio.run(main())
+
+
+async def _first_model(client: OpenAIClient) -> str:
+    models = await client.models()
+    if not models:
+        raise UsageError("The server offers no model; name one with --judge.")
+    return str(models[0]["id"])
 
 
 async def run_by_judge(
@@ -267,5 +330,8 @@ def _report(
         if count:
             print(f"{count:>6}  {label}")
     content = {"run_a": runs.path_a, "run_b": runs.path_b, "judge": judge, "counts": dict(counts)}
-    path = report_path or str(Path(runs.path_a).with_suffix(f".vs.{Path(runs.path_b).stem}.report.json"))
-    write_report(runs.path_a, path, content | asdict(result))
+    write_report(runs.path_a, report_path or str(_beside(runs, ".report.json")), content | asdict(result))
+
+
+def _beside(runs: Runs, suffix: str) -> Path:
+    return Path(runs.path_a).with_suffix(f".vs.{Path(runs.path_b).stem}{suffix}")

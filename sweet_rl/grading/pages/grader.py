@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages.answers import Shown, answer_html, answer_picture
 from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
@@ -30,12 +32,12 @@ class PageGrades:
     `values` holds every metric that was computed, None where the target has no picture. `floors` holds the
     same for `FLOORS`. `failures` says what went wrong on the way, by `kind`: "missing_picture",
     "broken_picture", "no_html" and "answer_..." (the elements of the answer are not known: text and layout
-    are 0), "target_..." (there is nothing to compare with).
+    are 0), "target_..." (there is nothing to compare with, and nobody looked at the answer: `shown` is None).
     """
 
     values: Mapping[str, float] | None
     floors: Mapping[str, Mapping[str, float]]
-    shown: Shown
+    shown: Shown | None
     failures: tuple[Failure, ...] = ()
 
 
@@ -141,17 +143,19 @@ class PageGrader:
         self, row: int, trajectory: Trajectory, target: _View, floors: Mapping[str, Mapping[str, float]]
     ) -> _Seen:
         picture = await asyncio.to_thread(answer_picture, trajectory.answer, self._folder)
-        failures = [picture.failure] if picture.failure else []
+        if picture.shown is not Shown.PICTURE:
+            failed = (picture.failure,) if picture.failure else ()
+            return _Seen(row, PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_tiles)
+        failures = []
         page = None
-        if picture.shown is Shown.PICTURE:
-            html = answer_html(trajectory)
-            if html is None:
-                failures.append(Failure("no_html", "the dialogue holds no page for this picture"))
-            else:
-                try:
-                    page = await self._renderer.render(html)
-                except RenderFailed as error:
-                    failures.append(_failure("answer", error))
+        html = answer_html(trajectory)
+        if html is None:
+            failures.append(Failure("no_html", "the dialogue holds no page for this picture"))
+        else:
+            try:
+                page = await self._renderer.render(html)
+            except RenderFailed as error:
+                failures.append(_failure("answer", error))
 
         def look() -> tuple[dict[str, float], Tiles | None]:
             values = compare(view_of(picture.image, page), target.view)
@@ -188,8 +192,10 @@ class PageGrader:
                 continue
             target, blank_vector = next(vectors), next(vectors)
             floor_values = [cosine(black_vector, target), cosine(blank_vector, target)]
-            for seen in unit.seen:
-                value = cosine(next(vectors), target)
+            for seen, vector in zip(unit.seen, vectors, strict=False):
+                value = cosine(vector, target)
+                if seen.tiles is not None and np.array_equal(seen.tiles, unit.target_tiles):
+                    value = 1.0  # whatever the make-up of batches does to the last bit
                 result.append(replace(seen, grades=_with(seen.grades, value, floor_values)))
         return result
 
@@ -212,7 +218,7 @@ def _with(grades: PageGrades, value: float, floors: Sequence[float]) -> PageGrad
 
 
 def _nothing(failure: Failure) -> PageGrades:
-    return PageGrades(None, {}, Shown.NONE, (failure,))
+    return PageGrades(None, {}, None, (failure,))
 
 
 def _failure(whose: str, error: RenderFailed | BrokenPicture) -> Failure:

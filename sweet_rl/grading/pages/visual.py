@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from sweet_rl.grading.pages.pictures import Pixels, same_height
 
 _WINDOW = 7
-_C1, _C2 = 0.01**2, 0.03**2
-"""The constants of structural similarity for values in [0, 1] (Wang et al. 2004)."""
+_C1 = 0.01**2
+"""Keeps the comparison of brightness steady for dark windows (Wang et al. 2004, values in [0, 1])."""
+
+_FLAT = 1e-3
+"""A standard deviation below this is none: a quarter of a grey level."""
 
 _SCALES = 3
 _LEVELS = 8
@@ -23,9 +26,10 @@ _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 def structure(first: Pixels, second: Pixels) -> float:
     """Structural similarity of the grey pictures, weighed by contrast, averaged over three scales.
 
-    At each scale (full, half, quarter): the similarity of every 7 x 7 window, negative ones as 0, in a mean
-    weighed by the larger of the two standard deviations. Two pictures without any contrast count as alike in
-    the share of their brightness.
+    At each scale (full, half, quarter): the similarity (Wang et al. 2004) of every 7 x 7 window, negative
+    ones as 0, in a mean weighed by the larger of the two standard deviations. The constant that steadies
+    contrast is 0: windows without contrast have no weight, and a page with nothing on it gets nothing. Where
+    no window of either picture has contrast, only their brightness is compared.
     """
     one, other = same_height(first, second)
     greys = one @ _GREY, other @ _GREY
@@ -55,14 +59,14 @@ def _weighed_similarity(first: NDArray[np.float32], second: NDArray[np.float32])
     variance_1 = np.maximum(square_1 - mean_1 * mean_1, 0)
     variance_2 = np.maximum(square_2 - mean_2 * mean_2, 0)
     covariance = product - mean_1 * mean_2
-    similarity = ((2 * mean_1 * mean_2 + _C1) * (2 * covariance + _C2)) / (
-        (mean_1 * mean_1 + mean_2 * mean_2 + _C1) * (variance_1 + variance_2 + _C2)
-    )
+    brightness = (2 * mean_1 * mean_2 + _C1) / (mean_1 * mean_1 + mean_2 * mean_2 + _C1)
     weight = np.sqrt(np.maximum(variance_1, variance_2))
-    weight[weight < 1e-3] = 0  # what rounding leaves of a flat window
+    weight[weight < _FLAT] = 0
     if not weight.any():
-        weight = np.ones_like(weight)
-    return float(np.clip((np.clip(similarity, 0, 1) * weight).sum() / weight.sum(), 0, 1))
+        return float(np.clip(brightness.mean(), 0, 1))
+    shape = np.where(weight > 0, 2 * covariance / np.maximum(variance_1 + variance_2, _FLAT**2), 0)
+    similarity = np.clip(brightness * shape, 0, 1)
+    return float(np.clip((similarity * weight).sum() / weight.sum(), 0, 1))
 
 
 def _window_means(planes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,17 +52,19 @@ def test_range_and_symmetry_for_any_two_pages(first, second):
 @given(pages())
 def test_a_page_is_exactly_like_itself(one):
     assert set(compare(one, one).values()) == {1.0}
-    again = visual.structure(one.look.pixels, one.look.pixels), visual.colour(one.look.pixels, one.look.pixels)
+    again = (
+        visual.structure(one.look.pixels, one.look.pixels),
+        visual.colour(one.look.pixels, one.look.pixels),
+    )
     assert again == pytest.approx((1, 1), abs=1e-9)  # also without the short cut for equal pictures
 
 
 def test_saying_nothing_and_drawing_nothing_is_worth_little():
     target = page(SHOP)
     nothing, no_picture = compare(NOTHING, target), compare(NO_PICTURE, target)
-    assert nothing["colour"] == nothing["text"] == nothing["layout"] == 0
-    assert nothing["ssim"] < 0.1
+    assert set(nothing.values()) == {0}
     assert no_picture["text"] == no_picture["layout"] == 0
-    assert no_picture["ssim"] < 0.1
+    assert no_picture["ssim"] < 0.01
     assert no_picture["colour"] < 0.3
 
 
@@ -193,9 +195,8 @@ def test_structure_by_hand():
         for x in range(15 - 6):
             a, b = one[y : y + 7, x : x + 7], other[y : y + 7, x : x + 7]
             covariance = ((a - a.mean()) * (b - b.mean())).mean()
-            value = ((2 * a.mean() * b.mean() + 1e-4) * (2 * covariance + 9e-4)) / (
-                (a.mean() ** 2 + b.mean() ** 2 + 1e-4) * (a.var() + b.var() + 9e-4)
-            )
+            brightness = (2 * a.mean() * b.mean() + 1e-4) / (a.mean() ** 2 + b.mean() ** 2 + 1e-4)
+            value = brightness * 2 * covariance / (a.var() + b.var())
             weight = max(a.std(), b.std())
             total, weights = total + max(value, 0) * weight, weights + weight
     assert visual._weighed_similarity(one, other) == pytest.approx(total / weights)

@@ -1,0 +1,252 @@
+"""`evaluate_html` with a stand-in for the browser: rewards, floors, pairs, what is skipped, what a kill leaves."""
+
+import asyncio
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sweet_rl.commands.evaluate_html import evaluate_html
+from sweet_rl.commands.page_evaluation import PageEvaluation, run
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.grading.pages.metrics import WEIGHT_FREE
+from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
+from tests.pages.fake_renderer import FakeRenderer
+
+WAY = {"browser": "chromium", "network": "none", "allow_scripts": False, "viewport": "1366x768"}
+CLIP = {"clip_model": "m", "long_page": "center"}
+
+
+def evaluate(path, renderer=None, embedder=None, **more):
+    model = CLIP if embedder else {}
+    job = PageEvaluation(str(path), rendering=WAY, model=model, quiet=True, **more)
+    asyncio.run(run(job, renderer or FakeRenderer(), embedder))
+
+
+class GoldenModel:
+    """The embeddings that the golden's rewards were computed from: pictures are told apart by their pixels."""
+
+    def __init__(self, cosines, blank):
+        self.cosines, self.blank = cosines, blank
+
+    def prepare(self, image):
+        if image.size == (3, 3):
+            c = self.cosines[image.getpixel((0, 0))[0]]
+            vector = [2 * c, 2 * np.sqrt(1 - c * c)]
+        elif image.size == (224, 224):
+            vector = [self.blank, np.sqrt(1 - self.blank**2)]
+        else:
+            vector = [3, 0]
+        return np.array(vector, np.float32).reshape(1, 2, 1, 1)
+
+    def embed(self, pictures):
+        return [picture.reshape(2) for picture in pictures]
+
+
+def png(value):
+    out = io.BytesIO()
+    Image.new("RGB", (3, 3), (value, 1, 1)).save(out, "PNG")
+    return out.getvalue()
+
+
+def test_the_golden_rewards_pairs_and_both_files(shared, tmp_path, capsys):
+    golden = shared / "goldens/sweet_rl/g_html_eval"
+    expected = json.loads((golden / "expected.json").read_text())
+    cosines = expected["cosine_given_per_task_and_repeat"]
+    rows = []
+    for index, original in enumerate(expected["rows"]):
+        changed = dict(original)
+        if original["answer"] and original["answer"].startswith("<image>"):
+            changed["answer"] = f"{index}.png"
+            (tmp_path / changed["answer"]).write_bytes(png(index))
+        rows.append(changed)
+    path = write(tmp_path / "k3.jsonl", rows)
+    model = GoldenModel({j * 4 + i: cosines[i][j] for i in range(4) for j in range(3)}, 0.1)
+    plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
+    evaluate(path, embedder=model, k=3, metric="clip", pair_paths={False: str(plain), True: str(critic)})
+    assert [row["reward"] for row in read(path)] == expected["expected_reward_row_order"]
+    assert plain.read_text() == (golden / "expected_preferences.jsonl").read_text()
+    assert critic.read_text() == (golden / "expected_ground_truth_preferences.jsonl").read_text()
+    report = json.loads((tmp_path / "k3.report.json").read_text())
+    assert report["rewards"]["mean"]["mean"] == pytest.approx(expected["summary"]["mean_similarity"])
+    assert report["rewards"]["best_of_k"]["mean"] == pytest.approx(expected["summary"]["best_of_k_mean"])
+    assert report["rewards"]["floors"]["black picture"] == pytest.approx(0.1)
+    out = capsys.readouterr().out
+    assert "57.2" in out
+    assert "70.3" in out
+    assert f"{expected['summary']['pair_count']} pairs are in {plain}" in out
+    assert "1  pictures that are not where the row says" in out
+
+
+@pytest.fixture
+def three(tmp_path):
+    """One task: the target itself, something near, and nothing at all; another one that cannot be rendered."""
+    rows = [
+        row("a", TARGET, folder=tmp_path),
+        row("b", FAR, target="<html>slow</html>", folder=tmp_path),
+        row("a", NEAR, sample=1, folder=tmp_path),
+        row("b", FAR, target="<html>slow</html>", sample=1, folder=tmp_path),
+        row("a", None, sample=2, answer=None),
+        row("b", FAR, target="<html>slow</html>", sample=2, folder=tmp_path),
+    ]
+    return write(tmp_path / "three.jsonl", rows)
+
+
+def slow():
+    return FakeRenderer(fails={"slow": "timeout"})
+
+
+def test_rows_keep_their_fields_and_get_grades_floors_and_how(three, capsys):
+    before = read(three)
+    evaluate(three, slow(), k=3)
+    best, excluded, near, _, nothing, _ = after = read(three)
+    for old, new in zip(before, after, strict=True):
+        assert old.items() <= new.items()
+    assert best["reward"] == 1
+    assert best["grades"] == dict.fromkeys(WEIGHT_FREE, 1.0)
+    assert best["graded_with"] == WAY
+    assert (
+        near["reward"]
+        == near["grades"]["combined"]
+        == pytest.approx(sum(near["grades"][name] for name in ("ssim", "colour", "text", "layout")) / 4)
+    )
+    assert nothing["grades"] == nothing["floors"]["black picture"]
+    assert nothing["grading_details"] == {"picture": "none"}
+    assert excluded["reward"] is None
+    assert excluded["grades"] == {}
+    assert excluded["grading_details"]["failures"][0]["kind"] == "target_timeout"
+    out = capsys.readouterr().out
+    assert "3  rows without a reward: their target gives no picture" in out
+    assert "1  dialogues without a picture" in out
+    assert "best of 3" in out
+    assert "blank page" in out
+
+
+def test_pairs_by_margin_in_published_form(three, tmp_path):
+    plain, critic = tmp_path / "pairs.jsonl", tmp_path / "critic.jsonl"
+    evaluate(three, slow(), k=3, pair_paths={False: str(plain), True: str(critic)})
+    best, _, near, _, nothing, _ = read(three)
+    assert best["reward"] - near["reward"] > 0.1 < near["reward"] - nothing["reward"]
+    sides = [(pair["chosen"]["input"], pair["rejected"]["input"]) for pair in read(plain)]
+    assert sides == [("IN a 0|", "IN a 1|"), ("IN a 0|", "IN a 2|"), ("IN a 1|", "IN a 2|")]
+    told = read(critic)[0]["chosen"]
+    assert told["input"] == f"In light that the final answer is: {TARGET}.IN a 0|"
+    assert told["output"] == best["dialogue_history"][-1]["output"]
+    evaluate(three, slow(), k=3, margin=0.99, pair_paths={False: str(plain)})
+    assert len(read(plain)) <= 1
+
+
+def test_what_is_scored_is_skipped_and_regrade_does_it_again(three, tmp_path):
+    evaluate(three, slow(), k=3)
+    text = three.read_text()
+    renderer = slow()
+    evaluate(three, renderer, k=3)
+    assert set(renderer.pages) == {"<html>slow</html>"}  # only what failed is tried again
+    assert three.read_text() == text
+    (tmp_path / "a_1.png").write_bytes((tmp_path / "a_0.png").read_bytes())
+    evaluate(three, slow(), k=3)
+    assert three.read_text() == text
+    evaluate(three, slow(), k=3, regrade=True)
+    assert read(three)[2]["grades"]["ssim"] == 1
+
+
+def test_another_metric_needs_no_rendering_and_another_way_does(three):
+    evaluate(three, slow(), k=3)
+    renderer = slow()
+    evaluate(three, renderer, k=3, metric="text")
+    assert set(renderer.pages) == {"<html>slow</html>"}
+    near = read(three)[2]
+    assert near["reward"] == near["grades"]["text"] != near["grades"]["combined"]
+    renderer = slow()
+    job = PageEvaluation(str(three), k=3, rendering=WAY | {"viewport": "800x600"}, quiet=True)
+    asyncio.run(run(job, renderer))
+    assert TARGET in renderer.pages
+    assert read(three)[0]["graded_with"]["viewport"] == "800x600"
+
+
+def test_a_grade_by_a_model_that_is_not_there_yet_is_added(three):
+    evaluate(three, slow(), k=3)
+    model = GoldenModel({}, 0.25)
+    evaluate(three, slow(), model, k=3, metric="clip")
+    rows = read(three)
+    assert rows[4]["reward"] == pytest.approx(0.25)
+    assert rows[4]["graded_with"] == WAY | CLIP
+    evaluate(three, FakeRenderer(raises={"Shop": AssertionError("nothing is to be rendered")}), k=3)
+    assert read(three)[0]["reward"] == 1
+
+
+def test_published_rows_with_a_reward_are_left_alone_and_counted(tmp_path, capsys):
+    rows = [row("a", NEAR, folder=tmp_path, reward=0.7), row("b", NEAR, folder=tmp_path)]
+    path = write(tmp_path / "f.jsonl", rows)
+    evaluate(path)
+    given, graded = read(path)
+    assert given["reward"] == 0.7
+    assert "grades" not in given
+    assert 0 < graded["reward"] < 1
+    assert "1  rows with a stored reward of unknown grading" in capsys.readouterr().out
+    evaluate(path, regrade=True)
+    assert read(path)[0]["reward"] == read(path)[1]["reward"]
+
+
+def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
+    """The 7th page ends the run; what was graded until then is in the file and is not graded again."""
+    from sweet_rl.commands import evaluation
+
+    monkeypatch.setattr(evaluation, "_SAVE_AFTER_S", 0.0)
+    monkeypatch.setattr(evaluation, "_SAVING_SHARE", 1e9)
+    rows = [row(f"t{i}", NEAR, target=f"<html>{i}<p>page</p></html>", folder=tmp_path) for i in range(10)]
+    path = write(tmp_path / "f.jsonl", rows)
+    dies = FakeRenderer(raises={"<html>7": MemoryError("killed")})
+    with pytest.raises(MemoryError):
+        evaluate(path, dies, at_once=1)
+    done = [index for index, one in enumerate(read(path)) if "grades" in one]
+    assert done == list(range(7))
+    renderer = FakeRenderer()
+    evaluate(path, renderer, at_once=1)
+    assert [page for page in renderer.pages if "page</p>" in page] == [
+        rows[i]["task"]["ground_truth"] for i in (7, 8, 9)
+    ]
+    assert all(one["reward"] is not None for one in read(path))
+
+
+def test_more_rows_than_published_batches(tmp_path):
+    """The original fails beyond 100 rows (spec §11.3, item 45)."""
+    rows = [row(f"t{i}", FAR, folder=tmp_path, answer=None) for i in range(103)]
+    path = write(tmp_path / "f.jsonl", rows)
+    evaluate(path)
+    assert len([one for one in read(path) if one["reward"] is not None]) == 103
+
+
+def test_dialogues_that_cannot_stand_in_a_pair_are_counted(tmp_path, capsys):
+    rows = [row("a", TARGET, folder=tmp_path), row("a", NEAR, sample=1, folder=tmp_path)]
+    rows[1]["dialogue_history"].append({"role": "user", "content": "more"})
+    path = write(tmp_path / "f.jsonl", rows)
+    evaluate(path, k=2, pair_paths={False: str(tmp_path / "p.jsonl"), True: None})
+    assert read(tmp_path / "p.jsonl") == []
+    assert "1 dialogues that do not end with an agent turn" in capsys.readouterr().out
+
+
+def test_a_wrong_k_changes_nothing(three):
+    before = three.read_bytes()
+    with pytest.raises(DataError, match="--k"):
+        evaluate(three, slow(), k=4)
+    assert three.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"metric": "clip"}, "--clip_model"),
+        ({"metric": "beauty"}, "--metric"),
+        ({"k": 0}, "--k"),
+        ({"margin": 0.0}, "--margin"),
+        ({"long_page": "all"}, "--long_page"),
+        ({"browser": "lynx"}, "--browser"),
+        ({"viewport": "wide"}, "--viewport"),
+    ],
+)
+def test_wrong_flags_are_said_before_anything_starts(tmp_path, flags, message):
+    with pytest.raises(UsageError, match=message):
+        evaluate_html(str(tmp_path / "none.jsonl"), **flags)
