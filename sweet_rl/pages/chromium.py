@@ -148,22 +148,21 @@ class Chromium:
 
     async def render(self, html: str) -> RenderedPage:
         """As in the contract."""
-        wire = self.process.wire
-        context = (await wire.call("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
         tab = _Tab(self, html)
         try:
             async with asyncio.timeout(self.settings.page_timeout_s):
                 try:
-                    return await tab.render(context)
+                    return await tab.render()
                 except CommandFailed as error:
                     tab.check()
                     raise RenderFailed(Failure("navigation", str(error)[:300])) from error
         except TimeoutError:
-            await self._close(context)
+            await (self._close(tab.context) if tab.context else self.kill())
             raise
         finally:
-            wire.handlers.pop(tab.session, None)
-            wire.send("Target.disposeBrowserContext", browserContextId=context)
+            self.process.wire.handlers.pop(tab.session, None)
+            if tab.context:
+                self.process.wire.send("Target.disposeBrowserContext", browserContextId=tab.context)
 
     async def _close(self, context: str) -> None:
         """End a page that hangs; the whole browser if it hangs with it."""
@@ -182,20 +181,22 @@ class _Tab:
     def __init__(self, browser: Chromium, html: str) -> None:
         self.wire, self.settings = browser.process.wire, browser.settings
         self.html, self.script = html, browser.script
-        self.session = self.target = ""
+        self.context = self.session = self.target = ""
         self.problems = common.Problems()
         self.served = False
         self.loaded: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self.crashed = False
         self.pending: asyncio.Future[Json] | None = None
 
-    async def render(self, context: str) -> RenderedPage:
-        """From an empty tab to the picture."""
+    async def render(self) -> RenderedPage:
+        """From nothing to the picture."""
         window = self.settings.viewport
+        made = await self.wire.call("Target.createBrowserContext", disposeOnDetach=True)
+        self.context = made["browserContextId"]
         opened = await self.wire.call(
             "Target.createTarget",
             url="about:blank",
-            browserContextId=context,
+            browserContextId=self.context,
             newWindow=True,
             width=window.width,
             height=window.height,

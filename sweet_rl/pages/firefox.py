@@ -1,14 +1,119 @@
-"""Firefox."""
+"""Firefox over WebDriver BiDi, without geckodriver: the same contract, walls and limits as `chromium`."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweet_rl.errors import ServiceError
 from sweet_rl.pages import browser as common
+from sweet_rl.pages.process import BrowserProcess
 from sweet_rl.pages.settings import RenderSettings
+from sweet_rl.pages.types import RenderedPage, RenderFailed
+from sweet_rl.pages.wire import BrowserGone, CommandFailed
+from sweet_rl.types import Failure, Json
+
+_START_S = 90.0
+_CLOSE_S = 5.0
+_RELAY = Path(__file__).parent / "firefox_relay.py"
+_ENVIRONMENT = {
+    "MOZ_HEADLESS": "1",
+    "MOZ_CRASHREPORTER_DISABLE": "1",
+    "MOZ_DATA_REPORTING": "0",
+    "MOZ_REMOTE_SETTINGS_DEVTOOLS": "1",
+}
+_PREFERENCES: dict[str, bool | int | str] = {
+    # nothing of its own accord
+    "app.normandy.enabled": False,
+    "app.update.disabledForTesting": True,
+    "browser.aboutwelcome.enabled": False,
+    "browser.newtabpage.enabled": False,
+    "browser.safebrowsing.malware.enabled": False,
+    "browser.safebrowsing.phishing.enabled": False,
+    "browser.shell.checkDefaultBrowser": False,
+    "browser.startup.page": 0,
+    "browser.startup.homepage_override.mstone": "ignore",
+    "browser.tabs.unloadOnLowMemory": False,
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "extensions.update.enabled": False,
+    "network.captive-portal-service.enabled": False,
+    "network.connectivity-service.enabled": False,
+    "services.settings.server": "data:,",
+    "toolkit.telemetry.enabled": False,
+    # a box for pages
+    "browser.download.enabled": False,
+    "dom.disable_open_during_load": True,
+    "dom.serviceWorkers.enabled": False,
+    "media.peerconnection.enabled": False,
+    "network.dns.disablePrefetch": True,
+    "network.http.speculative-parallel-limit": 0,
+    "network.prefetch-next": False,
+    "network.predictor.enabled": False,
+    "browser.chrome.site_icons": False,
+    # one page, one picture
+    "dom.image-lazy-loading.enabled": False,
+    "gfx.color_management.mode": 0,
+    "gfx.webrender.software": True,
+    "image.animation_mode": "none",
+    "intl.accept_languages": "en-US",
+    "layout.css.devPixelsPerPx": "1.0",
+    "layout.css.prefers-color-scheme.content-override": 1,
+    "ui.prefersReducedMotion": 1,
+    "ui.useOverlayScrollbars": 1,
+    "widget.gtk.overlay-scrollbars.enabled": True,
+    "ui.caretBlinkTime": 0,
+}
+_NO_NETWORK: dict[str, bool | int | str] = {
+    "network.proxy.type": 1,
+    "network.proxy.http": "127.0.0.1",
+    "network.proxy.http_port": 9,
+    "network.proxy.ssl": "127.0.0.1",
+    "network.proxy.ssl_port": 9,
+    "network.proxy.socks": "127.0.0.1",
+    "network.proxy.socks_port": 9,
+    "network.proxy.socks_remote_dns": True,
+    "network.proxy.allow_hijacking_localhost": True,
+    "network.proxy.failover_direct": False,
+}
 
 
-async def start(settings: RenderSettings) -> common.Browser:
-    """Start a browser."""
-    raise NotImplementedError
+async def start(settings: RenderSettings) -> Firefox:
+    """Start a browser.
+
+    Raises:
+        UsageError: none is installed.
+        ServiceError: it does not start.
+    """
+    program = find()
+    isolated = settings.network == "none"
+
+    def command(home: Path) -> Sequence[str]:
+        profile = home / "profile"
+        profile.mkdir()
+        wanted = _PREFERENCES | (_NO_NETWORK if isolated else {})
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in wanted.items()]
+        (profile / "user.js").write_text("".join(lines))
+        window = [f"--width={settings.viewport.width}", f"--height={settings.viewport.height}"]
+        browser = [program, "--headless", "--no-remote", *window, "--profile", str(profile)]
+        return [sys.executable, str(_RELAY), *browser, "--remote-debugging-port", "0"]
+
+    process = await BrowserProcess.start(command, isolated=isolated, environment=_ENVIRONMENT)
+    browser = Firefox(process, settings)
+    try:
+        async with asyncio.timeout(_START_S):
+            await browser.begin()
+    except (BrowserGone, CommandFailed, TimeoutError) as error:
+        complaints = process.complaints()
+        await process.kill()
+        raise ServiceError(f"{program} does not start. It says: {complaints or 'nothing'}") from error
+    except BaseException:
+        await process.kill()
+        raise
+    return browser
 
 
 def find() -> str:
@@ -20,3 +125,151 @@ def find() -> str:
     return common.find_program(
         ("firefox-esr", "firefox"), (), install="apt-get install firefox-esr", wanted="Firefox"
     )
+
+
+class Firefox:
+    """One running Firefox."""
+
+    def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
+        self.process, self.settings = process, settings
+        self.script = common.measure_script()
+        self._tabs: dict[str, _Tab] = {}
+
+    async def begin(self) -> None:
+        """Open the session, and have every request come to us first."""
+        wire = self.process.wire
+        wire.handlers[""] = self._on_event
+        await wire.call("session.new", capabilities={})
+        await wire.call(
+            "session.subscribe", events=["network.beforeRequestSent", "browsingContext.contextDestroyed"]
+        )
+        await wire.call("network.addIntercept", phases=["beforeRequestSent"])
+
+    @property
+    def alive(self) -> bool:
+        """As in the contract."""
+        return not self.process.wire.closed.is_set()
+
+    def memory_mb(self) -> float:
+        """As in the contract."""
+        return self.process.memory_mb()
+
+    async def kill(self) -> None:
+        """As in the contract."""
+        await self.process.kill()
+
+    async def render(self, html: str) -> RenderedPage:
+        """As in the contract."""
+        wire = self.process.wire
+        user = (await wire.call("browser.createUserContext"))["userContext"]
+        tab = _Tab(self, html)
+        try:
+            async with asyncio.timeout(self.settings.page_timeout_s):
+                opened = await wire.call("browsingContext.create", type="tab", userContext=user)
+                self._tabs[opened["context"]] = tab
+                try:
+                    return await tab.render(opened["context"])
+                except CommandFailed as error:
+                    kind = BrowserGone if tab.destroyed else RenderFailed
+                    raise kind(Failure("navigation", str(error)[:300])) from error
+        except TimeoutError:
+            await self._close(user)
+            raise
+        finally:
+            self._tabs.pop(tab.context, None)
+            wire.send("browser.removeUserContext", userContext=user)
+
+    async def _close(self, user: str) -> None:
+        """End a page that hangs; the whole browser if it hangs with it."""
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self.process.wire.call("browser.removeUserContext", userContext=user)
+        except (TimeoutError, BrowserGone):
+            await self.process.kill()
+        except CommandFailed:
+            pass  # it is gone already
+
+    def _on_event(self, method: str, params: Json) -> None:
+        if method == "network.beforeRequestSent":
+            self._answer(params)
+        elif method == "browsingContext.contextDestroyed" and params["context"] in self._tabs:
+            self._tabs[params["context"]].destroyed = True
+
+    def _answer(self, params: Json) -> None:
+        """One request: a page itself, an asset, or nothing."""
+        if not params["isBlocked"]:
+            return
+        wire, settings = self.process.wire, self.settings
+        request, url = params["request"]["request"], params["request"]["url"]
+        tab = self._tabs.get(params["context"] or "")
+        main = tab is not None and params.get("navigation") is not None
+        if tab is not None and main and not tab.served and url == common.PAGE_URL:
+            tab.served = True
+            self._provide(request, common.page_headers(settings), tab.html.encode())
+            return
+        if settings.network == "allow" and not main:
+            wire.send("network.continueRequest", request=request)
+            return
+        problems = tab.problems if tab is not None else self._problems_of_frame()
+        if main:
+            problems.add(f"blocked navigation to {url}")
+        asset = None if main else common.find_asset(url, problems)
+        if asset is None:
+            wire.send("network.failRequest", request=request)
+        else:
+            self._provide(request, common.asset_headers(asset), asset.body)
+
+    def _problems_of_frame(self) -> common.Problems:
+        """Where a frame's troubles are noted: its page's, if only one page is on its way."""
+        only = next(iter(self._tabs.values())) if len(self._tabs) == 1 else None
+        return only.problems if only is not None else common.Problems()
+
+    def _provide(self, request: str, headers: dict[str, str], body: bytes) -> None:
+        self.process.wire.send(
+            "network.provideResponse",
+            request=request,
+            statusCode=200,
+            reasonPhrase="OK",
+            headers=[
+                {"name": name, "value": {"type": "string", "value": value}} for name, value in headers.items()
+            ],
+            body={"type": "base64", "value": base64.b64encode(body).decode()},
+        )
+
+
+class _Tab:
+    """One page on its way."""
+
+    def __init__(self, browser: Firefox, html: str) -> None:
+        self.wire, self.settings = browser.process.wire, browser.settings
+        self.html, self.script = html, browser.script
+        self.problems = common.Problems()
+        self.context = ""
+        self.served = self.destroyed = False
+
+    async def render(self, context: str) -> RenderedPage:
+        """From an empty tab to the picture."""
+        self.context = context
+        window = self.settings.viewport
+        size = {"width": window.width, "height": window.height}
+        await self.wire.call(
+            "browsingContext.setViewport", context=context, viewport=size, devicePixelRatio=1.0
+        )
+        await self.wire.call(
+            "browsingContext.navigate", context=context, url=common.PAGE_URL, wait="complete"
+        )
+        found = await self.wire.call(
+            "script.evaluate",
+            expression=self.script,
+            target={"context": context, "sandbox": "sweet_rl"},
+            awaitPromise=True,
+        )
+        measured = common.parse_measured(found.get("result", {}).get("value"))
+        height = common.height_of(measured, self.settings, self.problems)
+        shot = await self.wire.call(
+            "browsingContext.captureScreenshot",
+            context=context,
+            origin="document",
+            clip={"type": "box", "x": 0, "y": 0, "width": window.width, "height": height},
+        )
+        return common.rendered(shot.get("data", ""), measured, self.problems)

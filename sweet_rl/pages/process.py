@@ -114,7 +114,7 @@ class BrowserProcess:
 
     def pids(self) -> list[int]:
         """Its processes, as far as they are still there."""
-        return _descendants(self._process.pid)
+        return descendants(self._process.pid)
 
     async def kill(self) -> None:
         """End all of it at once, and remove its folder."""
@@ -188,7 +188,8 @@ def _sweep() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """The process and all that it has started, directly or not."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):

@@ -171,7 +171,7 @@ def listener():
     thread = threading.Thread(target=listen)
     thread.start()
     try:
-        yield "127.0.0.1:%d" % tcp.getsockname()[1], seen
+        yield f"127.0.0.1:{tcp.getsockname()[1]}", seen
     finally:
         done.set()
         thread.join()
