@@ -44,23 +44,14 @@ def main() -> None:
             "ours": _ours(folder, contexts, candidates),
             "one by one": _one_by_one(folder, contexts, candidates),
         }
-        server = None
-        if arguments.vllm:
+        expected = sides["one by one"]()  # also warms up
+        seconds = _timed(sides, expected, arguments.rounds)
+        if arguments.vllm:  # not before: a server that waits keeps a core busy
             server = _Server(arguments.vllm, folder / "model")
-            sides["vLLM"] = server.scores(contexts, candidates)
-        try:
-            seconds: dict[str, list[float]] = {side: [] for side in sides}
-            expected = sides["one by one"]()  # also warms up
-            for side, score in sides.items():
-                difference = _largest_difference(score(), expected)
-                print(f"{side}: differs from a plain pass by at most {difference:.1e}")
-            for _ in range(arguments.rounds):
-                for side, score in sides.items():
-                    started = time.perf_counter()
-                    score()
-                    seconds[side].append(time.perf_counter() - started)
-        finally:
-            if server is not None:
+            try:
+                score = server.scores(contexts, candidates)
+                seconds |= _timed({"vLLM": score}, expected, arguments.rounds)
+            finally:
                 server.close()
     medians = {side: statistics.median(times) for side, times in seconds.items()}
     print(machine_line())
@@ -72,6 +63,20 @@ def main() -> None:
     if arguments.output:
         found = {"machine": machine_line(), "arguments": vars(arguments), "seconds": seconds}
         Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _timed(sides: dict[str, Callable[[], Scores]], expected: Scores, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each side in each round, after a first one that is compared with what is expected."""
+    for side, score in sides.items():
+        difference = _largest_difference(score(), expected)
+        print(f"{side}: differs from a plain pass by at most {difference:.1e}")
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(rounds):
+        for side, score in sides.items():
+            started = time.perf_counter()
+            score()
+            seconds[side].append(time.perf_counter() - started)
+    return seconds
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], list[list[Ids]]]:
