@@ -25,8 +25,8 @@ def filter_websites(
 
     Rows are kept as they are, in their order. Beside filtered_path a report (NAME.report.jsonl) says of
     each row whether it was kept, and why not: no ground_truth, no problem_description, timeout, crash,
-    too_large, empty, navigation. A page that times out or takes its browser down is tried once more
-    before it is dropped. A run that was stopped is finished by the same command with --to_continue.
+    too_large, empty, navigation. Pages that time out are tried again, one at a time, before they are
+    dropped. A run that was stopped is finished by the same command with --to_continue.
 
     The smallest run: filter_websites.py tasks.jsonl kept.jsonl
 
@@ -41,7 +41,7 @@ def filter_websites(
         page_timeout_s: seconds that one page may take.
         browsers: browsers at once.
         render_cache: folder that keeps rendered pages for other runs, or none.
-        to_continue: finish the run that filtered_path's report holds; pages that have a verdict are not rendered again.
+        to_continue: finish the run that filtered_path's report holds; of its pages only those that timed out are rendered again.
         overwrite: forget the report and replace filtered_path.
         quiet: no progress bar.
     """

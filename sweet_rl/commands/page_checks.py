@@ -6,6 +6,7 @@ way in which it was rendered, so it is found again whatever happened in between.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,8 @@ from sweet_rl.pages.types import Renderer, RenderFailed
 from sweet_rl.records import Journal, replace_file, replace_rows
 from sweet_rl.types import Json
 
-_MAY_PASS = {"timeout"}
-"""What can be the fault of a busy machine: such a page is tried once more."""
+_MAY_PASS = {"timeout", "crash"}
+"""What can be the fault of a busy machine: tried again, alone, at the end of a run and by the next one."""
 
 _SHOWN = 5
 
@@ -75,7 +76,6 @@ def rendered_with(settings: RenderSettings) -> dict[str, Json]:
         "network": settings.network,
         "allow_scripts": settings.allow_scripts,
         "viewport": f"{settings.viewport.width}x{settings.viewport.height}",
-        "page_timeout_s": settings.page_timeout_s,
     }
 
 
@@ -104,7 +104,7 @@ def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[
         verdicts = {
             str(row["page"]): row
             for _, row in journal.rows
-            if "page" in row and row.get("rendered_with") == checks.rendered_with
+            if row.get("rendered_with") == checks.rendered_with and row["reason"] not in _MAY_PASS
         }
         todo = {
             digest: row for row in rows if row.missing is None and (digest := _digest(row)) not in verdicts
@@ -125,41 +125,37 @@ async def _render(
     journal: Journal,
     opener: Opener,
 ) -> None:
+    """Fill in the verdicts, each appended to the report at once; one that is appended later counts."""
     done = len(verdicts)
+
+    async def check(digest: str) -> None:
+        row = todo[digest]
+        reason, detail = await _verdict(row, digest, renderer, checks.pictures)
+        verdict = {"where": row.where, "page": digest, "reason": reason, "detail": detail}
+        verdicts[digest] = verdict | {"rendered_with": dict(checks.rendered_with)}
+        await journal.append_soon(verdicts[digest])
+        bar.update(reason not in _MAY_PASS or digest in again)
+
+    again: list[str] = []
+    bar = progress(done + len(todo), done, unit="page", quiet=checks.quiet)
     async with opener() as renderer:
-        with progress(done + len(todo), done, unit="page", quiet=checks.quiet) as bar:
-
-            async def check(item: tuple[str, PageRow]) -> None:
-                digest, row = item
-                reason, detail = await _verdict(row, digest, renderer, checks.pictures)
-                verdicts[digest] = {
-                    "where": row.where,
-                    "page": digest,
-                    "reason": reason,
-                    "detail": detail,
-                    "rendered_with": dict(checks.rendered_with),
-                }
-                await journal.append_soon(verdicts[digest])
-                bar.update()
-
-            await for_each(todo.items(), check, at_once=checks.at_once)
+        with bar:
+            await for_each(todo, check, at_once=checks.at_once)
+            again += [digest for digest in todo if verdicts[digest]["reason"] in _MAY_PASS]
+            await for_each(again, check, at_once=1)
 
 
 async def _verdict(
     row: PageRow, digest: str, renderer: Renderer, pictures: Path | None
 ) -> tuple[str | None, str]:
     """Why the page gives no picture, as a short word (None where it gives one) and in words."""
-    for last in (False, True):
-        try:
-            rendered = await renderer.render(row.page)
-        except RenderFailed as error:
-            if last or error.failure.kind not in _MAY_PASS:
-                return error.failure.kind, error.failure.detail
-        else:
-            if pictures is not None:
-                replace_file(pictures / f"{digest}.png", [rendered.image])
-            return None, ""
-    raise AssertionError  # the second try returns
+    try:
+        rendered = await renderer.render(row.page)
+    except RenderFailed as error:
+        return error.failure.kind, error.failure.detail
+    if pictures is not None:
+        await asyncio.to_thread(replace_file, pictures / f"{digest}.png", [rendered.image])
+    return None, ""
 
 
 def unrendered(row: PageRow) -> dict[str, Json]:
@@ -200,6 +196,8 @@ def say_dropped(report: Sequence[Mapping[str, Json]]) -> None:
         places = [str(row["where"]) for row in dropped if row["reason"] == reason]
         more = f", and {count - _SHOWN} more" if count > _SHOWN else ""
         print(f"  {count} dropped, {reason}: {'; '.join(places[:_SHOWN])}{more}")
+    if not _MAY_PASS.isdisjoint(counts):
+        print("  On a quieter machine the same command with --to_continue tries those again that may pass.")
 
 
 def require_rows(rows: Sequence[PageRow], source: str, fields: Sequence[str], repair: str) -> None:

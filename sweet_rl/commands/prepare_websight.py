@@ -51,7 +51,7 @@ def prepare_websight(
         page_timeout_s: seconds that one page may take.
         browsers: browsers at once.
         render_cache: folder that keeps rendered pages for other runs, or none.
-        to_continue: finish the run that output_path holds; pages that have a verdict are not rendered again.
+        to_continue: finish the run that output_path holds; of its pages only those that timed out are rendered again.
         overwrite: forget what output_path holds.
         quiet: no progress bar.
     """

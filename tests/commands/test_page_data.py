@@ -204,12 +204,29 @@ class TestChecks:
     def rows(self, *numbers):
         return [PageRow(f"line {n}", task(n)) for n in numbers]
 
-    def test_a_page_that_timed_out_is_tried_once_more_and_no_other(self, tmp_path):
+    def test_pages_that_timed_out_are_tried_again_at_the_end_and_no_other(self, tmp_path):
         renderer = FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "too_large"})
         report = self.run(tmp_path, renderer, self.rows(1, 2, 3))
         assert [row["reason"] for row in report] == ["timeout", "too_large", None]
-        assert sorted(renderer.pages) == sorted(map(page, (1, 1, 2, 3)))
+        assert sorted(renderer.pages[:3]) == [page(1), page(2), page(3)]
+        assert renderer.pages[3:] == [page(1)]
         assert renderer.closed
+
+    def test_a_page_that_passes_the_second_time_is_kept(self, tmp_path):
+        class Busy(FakeRenderer):
+            async def render(self, html):
+                self.fails = {} if html in self.pages else {"Page 1<": "timeout"}
+                return await super().render(html)
+
+        report = self.run(tmp_path, Busy(), self.rows(1, 2))
+        assert [row["reason"] for row in report] == [None, None]
+
+    def test_going_on_tries_those_again_that_had_timed_out(self, tmp_path):
+        self.run(tmp_path, FakeRenderer(fails={"Page 1<": "timeout", "Page 2<": "empty"}), self.rows(1, 2, 3))
+        renderer = FakeRenderer()
+        report = self.run(tmp_path, renderer, self.rows(1, 2, 3))
+        assert [row["reason"] for row in report] == [None, "empty", None]
+        assert renderer.pages == [page(1)]
 
     def test_equal_pages_are_rendered_once(self, tmp_path):
         renderer = FakeRenderer(fails={"Page 1<": "empty"})
