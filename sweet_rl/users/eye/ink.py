@@ -62,8 +62,8 @@ def looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box]) -> 
     left, top, right, bottom = rect
     points = [
         (x, y)
-        for x in range(left + 4, right, max(1, (right - left) // 24))
-        for y in range(top + 4, bottom, max(1, (bottom - top) // 24))
+        for x in range(left + 4, min(right, picture.width), max(1, (right - left) // 24))
+        for y in range(top + 4, min(bottom, picture.height), max(1, (bottom - top) // 24))
         if not any(b.x <= x <= b.x + b.width and b.y <= y <= b.y + b.height for b in inner)
     ]
     return len(points) > 100 and len({picture.getpixel(point) for point in points}) > 0.5 * len(points)
