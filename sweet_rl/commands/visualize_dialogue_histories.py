@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from sweet_rl.errors import UsageError
-from sweet_rl.types import Trajectory
-
 
 def visualize_dialogue_histories(
     saved_path: str,
@@ -20,7 +14,7 @@ def visualize_dialogue_histories(
 
     Serves the file to a browser on this machine until you press Ctrl-C, or writes one self-contained HTML
     file with --export. Graded and ungraded files, ours and published ones, are shown. Press ? in the page
-    for its keys.
+    for its keys. Files of Frontend Design have a viewer of their own: visualize_design_dialogue_histories.
 
     Args:
         saved_path: trajectory file (JSON Lines); may be given without the flag's name.
@@ -30,48 +24,14 @@ def visualize_dialogue_histories(
         port: port to listen on; 0 takes a free one.
         open_browser: open the page in the default browser.
     """
-    import sys
+    from pathlib import Path
+
+    from sweet_rl.commands.viewing import ViewFlags, view
+
+    flags = ViewFlags(export, host, port, open_browser)
+    flags.check()
 
     from sweet_rl.records import load_trajectories
+    from sweet_rl.viewer.code import CodeContents
 
-    if not 0 <= port <= 65535:
-        raise UsageError(f"--port must be between 0 and 65535, got {port}.")
-    out = None if export is None else Path(export)
-    if out is not None and (out.suffix.lower() not in {".html", ".htm"} or out.is_dir()):
-        raise UsageError(f"--export must name an .html file, got {export!r}.")
-    trajectories = load_trajectories(saved_path)
-    title = Path(saved_path).name
-    if out is not None:
-        _export(trajectories, out, title, open_browser=open_browser)
-        return
-
-    from sweet_rl.viewer.server import is_loopback, serve
-
-    def on_ready(url: str) -> None:
-        print(f"{len(trajectories)} rows of {saved_path} at {url} (Ctrl-C ends)", flush=True)
-        if open_browser:
-            _open(url)
-
-    if not is_loopback(host):
-        print(
-            f"warning: --host {host} lets every machine that can reach this one read {saved_path}, "
-            "without a password.",
-            file=sys.stderr,
-        )
-    serve(trajectories, title=title, host=host, port=port, on_ready=on_ready)
-
-
-def _export(trajectories: Sequence[Trajectory], out: Path, title: str, *, open_browser: bool) -> None:
-    from sweet_rl.viewer.export import export_html
-
-    export_html(trajectories, out, title)
-    print(f"{len(trajectories)} rows exported to {out} ({out.stat().st_size / 1e6:.1f} MB)")
-    if open_browser:
-        _open(out.resolve().as_uri())
-
-
-def _open(url: str) -> None:
-    import webbrowser
-
-    if not webbrowser.open(url):
-        print(f"no browser could be started here; open {url} yourself")
+    view(CodeContents(load_trajectories(saved_path), Path(saved_path).name), saved_path, flags)

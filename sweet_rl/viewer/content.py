@@ -1,33 +1,88 @@
-"""What the viewer shows of trajectories, as plain JSON: a light index, and one row in full.
+"""What the viewer is given to show: an index, one row in full, its pictures, as plain JSON and bytes.
 
-The index is small enough for a file of tens of thousands of rows; a row is made when somebody looks at it.
+`code` and `design` say it for the two kinds of trajectories; server and export know only `Contents`. The
+index is small enough for a file of tens of thousands of rows; a row is made when somebody looks at it.
 Nothing is escaped here: the page inserts every text as text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Literal, Protocol
 
-from sweet_rl.grading.extraction import published_code
-from sweet_rl.types import AgentTurn, Failure, Json, Message, TestResult, Trajectory
+from sweet_rl.types import AgentTurn, Failure, Json, Trajectory
+
+Kind = Literal["code", "design"]
 
 SUMMARY_LENGTH = 180
 """Characters of a task's description that the list can show."""
 
+OUTPUT_MARKER = "OUTPUT:"
 _BLANKS = re.compile(r"\s+")
 
 
-def make_index(trajectories: Sequence[Trajectory], title: str) -> dict[str, Json]:
-    """What list, filters and summary need: tasks in order of first appearance, rows in file order.
+class Contents(Protocol):
+    """A trajectory file as a viewer shows it. Rows go by their position in the file, from 0."""
 
-    A row's `task` is a position in `tasks`; `published` is its grade under published grading, where known.
+    @property
+    def title(self) -> str:
+        """What window and page are called, usually the name of the file."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """Which of the viewer's scripts show it."""
+        ...
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def index(self) -> dict[str, Json]:
+        """What list, filters and summary need."""
+        ...
+
+    async def prepare(self, position: int) -> None:
+        """Do what a row needs before `row` and `picture` are asked; a second time costs nothing."""
+        ...
+
+    def row(self, position: int) -> dict[str, Json]:
+        """Everything the page shows of one trajectory."""
+        ...
+
+    def searchable_text(self, position: int) -> str:
+        """The text that a search looks through, in lower case.
+
+        The page does the same with an exported row (`searchableText` in static/source.js).
+        """
+        ...
+
+    def picture(self, position: int, name: str) -> bytes | None:
+        """The PNG that a prepared row calls by this name; None where there is none."""
+        ...
+
+    def pictures(self, position: int) -> Iterator[str]:
+        """The names of a prepared row's pictures."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what `prepare` needed."""
+        ...
+
+
+def index_of(
+    trajectories: Sequence[Trajectory], title: str, kind: Kind, more: Sequence[Mapping[str, Json]]
+) -> dict[str, Json]:
+    """Tasks in order of first appearance, rows in file order, each with what its kind adds to it (`more`).
+
+    A row's `task` is a position in `tasks`.
     """
     positions: dict[str, int] = {}
     tasks: list[dict[str, str]] = []
     rows: list[dict[str, Json]] = []
-    for trajectory in trajectories:
+    for trajectory, further in zip(trajectories, more, strict=True):
         task = trajectory.task
         if task.task_id not in positions:
             positions[task.task_id] = len(tasks)
@@ -37,53 +92,55 @@ def make_index(trajectories: Sequence[Trajectory], title: str) -> dict[str, Json
                 "task": positions[task.task_id],
                 "repeat": trajectory.sample_index,
                 "reward": trajectory.reward,
-                "published": _grades(trajectory).get("published"),
                 "stop": trajectory.stop_reason,
                 "turns": sum(message.role == "assistant" for message in trajectory.dialogue_history),
                 "failures": len(trajectory.failures) + (trajectory.error is not None),
+                **further,
             }
         )
-    return {"title": title, "tasks": tasks, "rows": rows}
+    return {"title": title, "kind": kind, "tasks": tasks, "rows": rows}
 
 
-def make_row(trajectory: Trajectory) -> dict[str, Json]:
-    """Everything the page shows of one trajectory.
-
-    `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded tests,
-    or, of an ungraded row, the bare expressions.
-    """
-    task = trajectory.task
+def row_of(trajectory: Trajectory) -> dict[str, Json]:
+    """What is shown of trajectories of any kind."""
     return {
-        "task_id": task.task_id,
+        "task_id": trajectory.task.task_id,
         "repeat": trajectory.sample_index,
-        "description": task.problem_description,
-        "messages": _messages(trajectory.dialogue_history),
-        "answer": trajectory.answer,
-        "code": None if trajectory.answer is None else published_code(trajectory.answer).strip("\n"),
-        "hidden": task.ground_truth.strip("\n"),
-        "tests": _tests(trajectory),
+        "description": trajectory.task.problem_description,
+        "messages": _messages(trajectory),
         "reward": trajectory.reward,
-        "grades": _grades(trajectory),
-        "grading_notes": _grading_notes(trajectory),
+        "grades": numbers(trajectory.extra.get("grades")),
         "stop": trajectory.stop_reason,
-        "error": _failure(trajectory.error) if trajectory.error else None,
-        "failures": [_failure(failure) for failure in trajectory.failures],
+        "error": failure_of(trajectory.error) if trajectory.error else None,
+        "failures": [failure_of(failure) for failure in trajectory.failures],
         "provenance": dict(trajectory.provenance),
     }
 
 
-def searchable_text(trajectory: Trajectory) -> str:
-    """The text that a search looks through, in lower case: what was said and thought, task, answer.
-
-    The page does the same with an exported row (`searchableText` in static/source.js).
-    """
+def text_of(trajectory: Trajectory) -> str:
+    """The task, and what was said and thought about it, in lower case."""
     parts = [trajectory.task.task_id, trajectory.task.problem_description]
     for message in trajectory.dialogue_history:
         parts.append(message.content)
         if isinstance(message, AgentTurn) and message.output != message.content:
-            parts.append(message.output)
-    parts.append(trajectory.answer or "")
+            parts.append(_thoughts(message) or message.output)
     return "\n".join(parts).lower()
+
+
+def numbers(values: Json) -> dict[str, float]:
+    """The numbers of an object by name. Other people's files may hold anything under our names."""
+    if not isinstance(values, Mapping):
+        return {}
+    return {
+        str(name): value
+        for name, value in values.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+def failure_of(failure: Failure) -> dict[str, Json]:
+    """A failure as the page shows it."""
+    return asdict(failure)
 
 
 def _summary(description: str) -> str:
@@ -91,17 +148,22 @@ def _summary(description: str) -> str:
     return text if len(text) <= SUMMARY_LENGTH else f"{text[: SUMMARY_LENGTH - 1].rstrip()}…"
 
 
-def _messages(history: Sequence[Message]) -> list[dict[str, Json]]:
+def _messages(trajectory: Trajectory) -> list[dict[str, Json]]:
     """The dialogue. A prompt that continues the previous one is written as `more`, what it adds to that.
 
     Every prompt holds the whole conversation, so that a file's size would grow with the square of its turns.
+    `thoughts` are what an agent wrote before what the human saw; `output` is the raw text where it is
+    neither that nor what the human saw.
     """
     shown: list[dict[str, Json]] = []
     previous = ""
-    for message in history:
+    for message in trajectory.dialogue_history:
         entry: dict[str, Json] = {"role": message.role, "content": message.content}
         if isinstance(message, AgentTurn):
-            if message.output != message.content:
+            thoughts = _thoughts(message)
+            if thoughts:
+                entry["thoughts"] = thoughts
+            elif thoughts is None and message.output != message.content:
                 entry["output"] = message.output
             if message.finish_reason is not None:
                 entry["finish"] = message.finish_reason
@@ -114,42 +176,9 @@ def _messages(history: Sequence[Message]) -> list[dict[str, Json]]:
     return shown
 
 
-def _grades(trajectory: Trajectory) -> dict[str, float]:
-    grades = trajectory.extra.get("grades")
-    if not isinstance(grades, Mapping):
-        return {}
-    return {
-        str(name): value
-        for name, value in grades.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-    }
-
-
-def _grading_notes(trajectory: Trajectory) -> dict[str, str]:
-    """What evaluation has to say about each grade, by the name of the grading (`fixed_note` and the like)."""
-    details = trajectory.extra.get("grading_details")
-    if not isinstance(details, Mapping):
-        return {}
-    return {
-        str(name).removesuffix("_note"): str(note)
-        for name, note in details.items()
-        if str(name).endswith("_note") and note
-    }
-
-
-def _tests(trajectory: Trajectory) -> list[dict[str, str]]:
-    """Test results as evaluation wrote them. Other people's files may hold anything under that name."""
-    results = trajectory.extra.get("test_results")
-    if not isinstance(results, list):
-        cases = trajectory.task.test_cases
-        return [{"name": name, "expression": expression} for name, expression in cases.items()]
-    names = [field.name for field in fields(TestResult)]
-    return [
-        {name: str(result[name]) for name in names if result.get(name) is not None}
-        for result in results
-        if isinstance(result, Mapping)
-    ]
-
-
-def _failure(failure: Failure) -> dict[str, Json]:
-    return asdict(failure)
+def _thoughts(message: AgentTurn) -> str | None:
+    """What stands before the marker; None where the raw text is not thoughts, marker and visible text."""
+    visible = OUTPUT_MARKER + message.content
+    if not message.content or not message.output.endswith(visible):
+        return None
+    return message.output[: -len(visible)].strip()

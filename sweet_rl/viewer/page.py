@@ -11,14 +11,19 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
 from sweet_rl.types import Json
+from sweet_rl.viewer.content import Kind
 
-_SCRIPTS = ("dom.js", "source.js", "python.js", "diff.js", "browse.js", "list.js", "detail.js", "app.js")
-"""In the order in which they need each other."""
+_STYLES = ("palette.css", "app.css")
+_SHOWS: Mapping[Kind, tuple[str, ...]] = {
+    "code": ("python.js", "diff.js", "code.js"),
+    "design": ("compare.js", "design.js"),
+}
+"""What shows the one or the other kind of trajectories; the last of them defines `Kind`."""
 
 _DATA = "<!--data-->"
 
@@ -35,17 +40,19 @@ class Page:
     policy: str
 
 
-def build_page(title: str, *, served: bool) -> Page:
+def build_page(title: str, kind: Kind, *, served: bool) -> Page:
     """The page for a window titled `title`, which may ask its own server for rows when `served`."""
-    style = static_text("app.css")
-    scripts = [static_text(name) for name in _SCRIPTS]
+    style = "".join(map(static_text, _STYLES))
+    # In the order in which they need each other.
+    names = ("dom.js", "source.js", "chat.js", *_SHOWS[kind], "browse.js", "list.js", "detail.js", "app.js")
+    scripts = [static_text(name) for name in names]
     own_server = "'self'" if served else "'none'"
     policy = "; ".join(
         [
             "default-src 'none'",
             f"script-src {' '.join(map(source_hash, scripts))}",
             f"style-src {source_hash(style)}",
-            "img-src data:",
+            f"img-src data: {own_server}" if served else "img-src data:",
             f"connect-src {own_server}",
             "base-uri 'none'",
             "form-action 'none'",

@@ -12,23 +12,22 @@ import contextlib
 import ipaddress
 import json
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from sweet_rl.errors import UsageError
-from sweet_rl.types import Json, Trajectory
-from sweet_rl.viewer.content import make_index, make_row, searchable_text
+from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.types import Json
+from sweet_rl.viewer.content import Contents
 from sweet_rl.viewer.page import build_page
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def serve(
-    trajectories: Sequence[Trajectory],
+    contents: Contents,
     *,
-    title: str,
     host: str = "127.0.0.1",
     port: int = 9785,
     on_ready: Callable[[str], None] = lambda _: None,
@@ -36,8 +35,7 @@ def serve(
     """Serve until interrupted (Ctrl-C).
 
     Args:
-        trajectories: in the order in which they are to be listed.
-        title: what the page is called.
+        contents: what is shown; closed at the end.
         host: address to listen on; anything but loopback makes the rows readable from elsewhere.
         port: 0 takes a free one.
         on_ready: called with the page's address once it can be opened.
@@ -45,15 +43,19 @@ def serve(
     Raises:
         UsageError: the address cannot be listened on, say because the port is taken.
     """
-    app = make_app(trajectories, title=title, host=host)
+    app = make_app(contents, host=host)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve(app, host, port, on_ready))
 
 
-def make_app(trajectories: Sequence[Trajectory], *, title: str, host: str = "127.0.0.1") -> web.Application:
-    """The web application: `/`, `/api/index`, `/api/rows/{position}` and `/api/search?text=`."""
-    page = build_page(title, served=True)
-    search = TextSearch(trajectories)
+def make_app(contents: Contents, *, host: str = "127.0.0.1") -> web.Application:
+    """The web application: the page at `/`, and what it asks for under `/api/`.
+
+    That is `index`, `rows/{position}`, `search?text=`, and `pictures/{position}/{name}`, which gives the
+    pictures that a row shows and nothing else of the disk.
+    """
+    page = build_page(contents.title, contents.kind, served=True)
+    search = TextSearch(contents)
     headers = {
         "Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -74,13 +76,30 @@ def make_app(trajectories: Sequence[Trajectory], *, title: str, host: str = "127
         return web.Response(text=page.head + page.tail, content_type="text/html")
 
     async def get_index(_: web.Request) -> web.Response:
-        return _json(make_index(trajectories, title))
+        return _json(contents.index())
+
+    async def prepared(request: web.Request) -> int:
+        position = int(request.match_info["position"])
+        if position >= len(contents):
+            raise web.HTTPNotFound(text=f"There are {len(contents)} rows; {position} is not one.\n")
+        try:
+            await contents.prepare(position)
+        except SweetRLError as error:  # only a person can mend it: say so where they look
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+        return position
 
     async def get_row(request: web.Request) -> web.Response:
-        position = int(request.match_info["position"])
-        if position >= len(trajectories):
-            raise web.HTTPNotFound(text=f"There are {len(trajectories)} rows; {position} is not one.\n")
-        return _json(make_row(trajectories[position]))
+        return _json(contents.row(await prepared(request)))
+
+    async def get_picture(request: web.Request) -> web.Response:
+        position = await prepared(request)
+        picture = await asyncio.to_thread(contents.picture, position, request.match_info["name"])
+        if picture is None:
+            raise web.HTTPNotFound(text="This row has no such picture.\n")
+        return web.Response(body=picture, content_type="image/png")
+
+    async def close(_: web.Application) -> None:
+        await contents.close()
 
     async def get_matches(request: web.Request) -> web.Response:
         return _json(search.rows(request.query.get("text", "")))
@@ -89,21 +108,23 @@ def make_app(trajectories: Sequence[Trajectory], *, title: str, host: str = "127
     app.router.add_get("/", get_page)
     app.router.add_get("/api/index", get_index)
     app.router.add_get(r"/api/rows/{position:\d{1,9}}", get_row)
+    app.router.add_get(r"/api/pictures/{position:\d{1,9}}/{name:[a-z0-9]{1,9}}", get_picture)
     app.router.add_get("/api/search", get_matches)
+    app.on_cleanup.append(close)
     return app
 
 
 class TextSearch:
     """Rows that hold a text, whatever its case. The texts are collected when first asked for."""
 
-    def __init__(self, trajectories: Sequence[Trajectory]) -> None:
-        self._trajectories = trajectories
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
         self._texts: list[str] | None = None
 
     def rows(self, text: str) -> list[int]:
         """Positions of the rows in which `text` occurs, in file order."""
         if self._texts is None:
-            self._texts = [searchable_text(trajectory) for trajectory in self._trajectories]
+            self._texts = list(map(self._contents.searchable_text, range(len(self._contents))))
         wanted = text.lower()
         return [position for position, known in enumerate(self._texts) if wanted in known]
 

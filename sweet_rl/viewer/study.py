@@ -44,7 +44,8 @@ def study_page(study: Mapping[str, Json]) -> str:
         DataError: a value is of another kind than the page needs; names the field.
     """
     known = read_study(study)
-    style, script = static_text("study.css"), static_text("study.js")
+    style = static_text("palette.css") + static_text("study.css")
+    script = static_text("study.js")
     policy = "; ".join(
         [
             "default-src 'none'",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.records import trajectories_from_rows
+from sweet_rl.viewer.code import CodeContents
 from sweet_rl.viewer.export import export_html
 from tests.viewer.samples import ATTACK, many_rows
 
@@ -463,7 +464,7 @@ def test_controls_have_names_and_focus_goes_with_the_selection(viewer):
 
 def test_thousands_of_rows_stay_usable(browser, tmp_path):
     rows = trajectories_from_rows(list(enumerate(many_rows(5000), start=1)))
-    export_html(rows, tmp_path / "many.html", "many")
+    export_html(CodeContents(rows, "many"), tmp_path / "many.html")
     viewer = Viewer(browser, (tmp_path / "many.html").as_uri()).open()
     assert viewer.count == "5,000 rows of 5,000"
     viewer.script("""
@@ -482,7 +483,7 @@ def test_thousands_of_rows_stay_usable(browser, tmp_path):
 
 
 def test_empty_file(browser, tmp_path):
-    export_html([], tmp_path / "empty.html", "empty")
+    export_html(CodeContents([], "empty"), tmp_path / "empty.html")
     viewer = Viewer(browser, (tmp_path / "empty.html").as_uri()).open()
     assert "This file holds no trajectories." in viewer.texts(".nothing")
     viewer.press(*"jk][g2tpdae/")

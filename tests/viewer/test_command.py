@@ -12,8 +12,8 @@ def served(monkeypatch):
     """Stands in for the server, which would never return: what it was asked to serve, and where."""
     calls = []
 
-    def fake(trajectories, *, on_ready, **settings):
-        calls.append(settings | {"rows": len(trajectories)})
+    def fake(contents, *, on_ready, **settings):
+        calls.append(settings | {"rows": len(contents), "title": contents.title})
         on_ready("http://address/")
 
     monkeypatch.setattr(server, "serve", fake)

@@ -6,8 +6,16 @@ import pytest
 
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.content import make_index, make_row, searchable_text
+from sweet_rl.viewer.code import CodeContents
 from tests.viewer.samples import PUBLISHED, SHIPPING, dialogue, row
+
+
+def make_index(trajectories, title):
+    return CodeContents(trajectories, title).index()
+
+
+def make_row(trajectory):
+    return CodeContents([trajectory], "").row(0)
 
 
 def read(*rows):
@@ -140,14 +148,31 @@ def test_a_prompt_that_does_not_continue_is_written_whole(trajectories):
     assert [entry["input"] for entry in make_row(changed)["messages"]] == ["ab", "ac"]
 
 
-def test_output_is_given_only_where_it_differs(trajectories):
+def test_thoughts_are_given_only_where_there_are_any(trajectories):
     messages = make_row(trajectories[0])["messages"]
-    assert [index for index, entry in enumerate(messages) if "output" in entry] == [3]
-    assert messages[3]["output"].startswith("The member discount is still open.")
+    assert [index for index, entry in enumerate(messages) if "thoughts" in entry] == [3]
+    assert messages[3]["thoughts"].startswith("The member discount is still open.")
+    assert messages[3]["thoughts"].endswith("then I can answer.")
+    assert not any("output" in entry for entry in messages)
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("visible", {}),
+        ("OUTPUT:visible", {}),
+        ("I think. OUTPUT:visible", {"thoughts": "I think."}),
+        ("visible and more", {"output": "visible and more"}),
+    ],
+)
+def test_raw_output_is_given_where_it_is_not_thoughts_and_visible_text(trajectories, output, shown):
+    turn = replace(trajectories[0].dialogue_history[1], content="visible", output=output, input="")
+    (message,) = make_row(replace(trajectories[0], dialogue_history=(turn,)))["messages"]
+    assert {name: message[name] for name in ("thoughts", "output") if name in message} == shown
 
 
 def test_search_covers_what_was_said_thought_asked_and_answered(trajectories):
-    text = searchable_text(trajectories[0])
+    text = CodeContents(trajectories, "").searchable_text(0)
     for expected in (
         "mini-test-0007",
         "web shop",

@@ -8,12 +8,12 @@ import re
 import pytest
 
 from sweet_rl.errors import StorageError
-from sweet_rl.viewer.content import make_index, make_row
+from sweet_rl.viewer.code import CodeContents
 from sweet_rl.viewer.export import export_html
 from sweet_rl.viewer.page import build_page, data_block, embed
 from tests.viewer.samples import ATTACK
 
-BLOCK = re.compile(r'<script type="application/json" id="(\w+)">(.*?)</script>', re.DOTALL)
+BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', re.DOTALL)
 
 
 @pytest.mark.parametrize("text", [ATTACK, "</SCRIPT>", "<!--<script>", "\u2028\u2029", "\ud800", "é𝄞"])
@@ -24,31 +24,33 @@ def test_embedded_text_is_plain_ascii_without_markup_and_comes_back(text):
     assert json.loads(embedded) == {"text": text}
 
 
+@pytest.mark.parametrize("kind", ["code", "design"])
 @pytest.mark.parametrize("served", [False, True])
-def test_policy_allows_exactly_the_page_s_own_scripts_and_style(served):
-    page = build_page("t", served=served)
+def test_policy_allows_exactly_the_page_s_own_scripts_and_style(served, kind):
+    page = build_page("t", kind, served=served)
     text = page.head + page.tail
     blocks = re.findall(r"<(script|style)>(.*?)</\1>", text, re.DOTALL)
     assert len(blocks) > 2
-    hashes = {kind: set() for kind in ("script", "style")}
-    for kind, block in blocks:
-        hashes[kind].add(f"'sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}'")
+    hashes = {"script": set(), "style": set()}
+    for name, block in blocks:
+        hashes[name].add(f"'sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}'")
     rules = dict(rule.split(" ", 1) for rule in page.policy.split("; "))
     assert set(rules["script-src"].split()) == hashes["script"]
     assert set(rules["style-src"].split()) == hashes["style"]
     assert rules["default-src"] == "'none'"
     assert rules["connect-src"] == ("'self'" if served else "'none'")
+    assert rules["img-src"] == ("data: 'self'" if served else "data:")
 
 
 def test_page_refers_to_nothing_elsewhere():
-    page = build_page("t", served=False)
+    page = build_page("t", "design", served=False)
     addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", page.head + page.tail)
     assert addresses == ["http://www.w3.org/2000/svg"]  # the icon's namespace, which nobody loads
     assert " src=" not in page.head + page.tail
 
 
 def test_title_is_text():
-    page = build_page("<script>x</script> & <!--style--> <!--data-->", served=False)
+    page = build_page("<script>x</script> & <!--style--> <!--data-->", "code", served=False)
     assert (
         "<title>&lt;script&gt;x&lt;/script&gt; &amp; &lt;!--style--&gt; &lt;!--data--&gt;</title>"
         in page.head
@@ -57,25 +59,27 @@ def test_title_is_text():
 
 def test_export_holds_index_and_rows_one_a_line(trajectories, tmp_path):
     out = tmp_path / "new" / "out.html"
-    export_html(trajectories, out, "sample")
+    export_html(CodeContents(trajectories, "sample"), out)
     blocks = dict(BLOCK.findall(out.read_text(encoding="utf-8")))
-    assert json.loads(blocks["index"]) == make_index(trajectories, "sample")
+    assert json.loads(blocks["index"]) == CodeContents(trajectories, "sample").index()
     first, *lines = blocks["rows"].split("\n")
     assert first == ""
-    assert [json.loads(line) for line in lines] == [make_row(trajectory) for trajectory in trajectories]
+    assert [json.loads(line) for line in lines] == list(
+        map(CodeContents(trajectories, "").row, range(len(trajectories)))
+    )
 
 
 def test_export_of_no_rows(tmp_path):
-    export_html([], tmp_path / "out.html", "empty")
+    export_html(CodeContents([], "empty"), tmp_path / "out.html")
     blocks = dict(BLOCK.findall((tmp_path / "out.html").read_text()))
     assert blocks["rows"] == ""
-    assert json.loads(blocks["index"]) == {"title": "empty", "tasks": [], "rows": []}
+    assert json.loads(blocks["index"]) == {"title": "empty", "kind": "code", "tasks": [], "rows": []}
 
 
 def test_export_that_fails_leaves_the_old_file(trajectories, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError, match="Cannot write"):
-        export_html(trajectories, tmp_path / "file" / "out.html", "sample")
+        export_html(CodeContents(trajectories, "sample"), tmp_path / "file" / "out.html")
     assert (tmp_path / "file").read_text() == "x"
 
 

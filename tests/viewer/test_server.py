@@ -7,15 +7,19 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from sweet_rl.errors import UsageError
-from sweet_rl.viewer.content import make_index, make_row
+from sweet_rl.viewer.code import CodeContents
 from sweet_rl.viewer.server import is_loopback, is_own_name, make_app, serve
+
+
+def contents(trajectories):
+    return CodeContents(trajectories, "sample")
 
 
 def ask(trajectories, path, host="127.0.0.1", **headers):
     """Status, headers and body of one request to a server that listens on `host`."""
 
     async def request():
-        async with TestClient(TestServer(make_app(trajectories, title="sample", host=host))) as client:
+        async with TestClient(TestServer(make_app(contents(trajectories), host=host))) as client:
             response = await client.get(path, headers=headers)
             is_json = response.content_type == "application/json"
             return response.status, response.headers, await (response.json() if is_json else response.text())
@@ -24,8 +28,8 @@ def ask(trajectories, path, host="127.0.0.1", **headers):
 
 
 def test_gives_the_index_and_each_row(trajectories):
-    assert ask(trajectories, "/api/index")[2] == make_index(trajectories, "sample")
-    assert ask(trajectories, "/api/rows/8")[2] == make_row(trajectories[8])
+    assert ask(trajectories, "/api/index")[2] == contents(trajectories).index()
+    assert ask(trajectories, "/api/rows/8")[2] == contents(trajectories).row(8)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +123,9 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(trajectories):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"port {port}.*--port \(0 takes a free one\)"):
-            serve(trajectories, title="sample", port=port)
+            serve(contents(trajectories), port=port)
 
 
 def test_an_address_of_another_machine_is_refused(trajectories):
     with pytest.raises(UsageError, match=r"Cannot listen on 203\.0\.113\.1"):
-        serve(trajectories, title="sample", host="203.0.113.1", port=0)
+        serve(contents(trajectories), host="203.0.113.1", port=0)

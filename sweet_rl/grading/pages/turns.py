@@ -85,9 +85,7 @@ async def grade_drafts(
     return {draft.turn: grade for draft, grade in zip(drafts, grades, strict=True) if grade is not None}
 
 
-async def _grade(
-    draft: Draft, target: PageView, renderer: Renderer, folder: Path
-) -> dict[str, float] | None:
+async def _grade(draft: Draft, target: PageView, renderer: Renderer, folder: Path) -> dict[str, float] | None:
     page: RenderedPage | None = None
     try:
         page = await renderer.render(draft.html)

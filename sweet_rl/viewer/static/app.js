@@ -3,8 +3,9 @@
 
 (async () => {
   const { make, byId } = Dom;
-  const FILTERS = [["all", "All"], ["solved", "Solved"], ["partial", "Partial"], ["zero", "Zero"], ["ungraded", "Ungraded"]];
+  const FILTERS = [["all", "All"], ...Kind.filters];
   const SEARCH_DELAY_MS = 150;
+  const WAIT_MS = 300; // rendering and grading may take their time; what is quicker need not be announced
 
   const source = Source.open();
   const settings = { thoughts: false, prompts: false };
@@ -20,6 +21,9 @@
     return;
   }
   byId("grouping").hidden = !browse.hasRepeats;
+  search.placeholder = Kind.search;
+  detail.dataset.kind = browse.kind;
+  showHelp();
   list = new List(byId("list"), browse, (row) => select(row, { open: true }));
   showFilters();
   const named = browse.rowOf(location.hash);
@@ -38,11 +42,13 @@
     list.reveal();
     history.replaceState(null, "", browse.hashOf(row));
     let content;
+    const waiting = setTimeout(() => detail.replaceChildren(make("p", { class: "nothing", role: "status", text: "This row is being prepared." })), WAIT_MS);
     try {
-      content = Detail.render(await source.row(row.position), browse, settings, { select, back: () => view("list") });
+      content = Detail.render(await source.row(row.position), browse, settings, { select, back: () => view("list"), picture: source.picture });
     } catch (error) {
       content = [make("p", { class: "nothing", text: `This row could not be loaded: ${error.message}` })];
     }
+    clearTimeout(waiting);
     if (browse.selected !== row) return; // somebody went on meanwhile
     detail.replaceChildren(...content.filter(Boolean));
     detail.scrollTop = 0;
@@ -92,12 +98,11 @@
 
   function showFigures() {
     const figures = browse.figures();
-    const also = (value) => (value === null ? null : make("span", { class: "also", text: `published ${Words.percent(value)}` }));
-    const figure = (name, value, extra) => make("div", {}, make("dt", { text: name }), make("dd", {}, value, extra));
+    const figure = (name, value, also) =>
+      make("div", {}, make("dt", { text: name }), make("dd", {}, value, also ? make("span", { class: "also", text: also }) : null));
     byId("figures").replaceChildren(
-      figure("Rows", Words.integer(figures.rows), make("span", { class: "also", text: Words.plural(figures.tasks, "task") })),
-      figure("Success", Words.percent(figures.success), also(figures.publishedSuccess)),
-      figure("Tests passed", Words.percent(figures.reward), also(figures.publishedReward)),
+      figure("Rows", Words.integer(figures.rows), Words.plural(figures.tasks, "task")),
+      ...Kind.figures(browse.listed, browse).map((parts) => figure(...parts)),
     );
     const stops = Object.entries(figures.stops).sort(([, a], [, b]) => b - a);
     byId("stops").replaceChildren(
@@ -117,6 +122,12 @@
     refilter();
   }
 
+  function setSorting(sorting) {
+    byId("sorting").value = sorting;
+    browse.sorting = sorting;
+    refilter();
+  }
+
   function setGrouped(grouped) {
     byId("grouped").checked = grouped;
     browse.grouped = grouped;
@@ -124,6 +135,7 @@
   }
 
   byId("stop").addEventListener("change", (event) => setStop(event.target.value));
+  byId("sorting").addEventListener("change", (event) => setSorting(event.target.value));
   byId("grouped").addEventListener("change", (event) => setGrouped(event.target.checked));
 
   let timer = 0;
@@ -154,7 +166,7 @@
     const wanted = search.value.toLowerCase();
     if (wanted.trim()) {
       const thoughts = [...detail.querySelectorAll(".folded.thoughts")];
-      Detail.showFolds(thoughts.filter((thought) => thought.textContent.toLowerCase().includes(wanted)), true);
+      Chat.showFolds(thoughts.filter((thought) => thought.textContent.toLowerCase().includes(wanted)), true);
       const walker = document.createTreeWalker(detail, NodeFilter.SHOW_TEXT);
       while (walker.nextNode()) {
         const text = walker.currentNode.data.toLowerCase();
@@ -174,7 +186,7 @@
 
   function toggle(setting) {
     settings[setting] = !settings[setting];
-    Detail.showFolds(detail.querySelectorAll(`.folded.${setting}`), settings[setting]);
+    Chat.showFolds(detail.querySelectorAll(`.folded.${setting}`), settings[setting]);
   }
 
   const KEYS = {
@@ -190,10 +202,10 @@
     g: () => browse.hasRepeats && setGrouped(!browse.grouped),
     t: () => toggle("thoughts"),
     p: () => toggle("prompts"),
-    d: () => Detail.goTo("dialogue"),
-    a: () => Detail.goTo("answer"),
-    e: () => Detail.goTo("tests"),
+    o: () => setSorting({ file: "best", best: "worst", worst: "file" }[browse.sorting]),
+    ...Kind.keys,
   };
+  for (const [id, , key] of Kind.jumps) KEYS[key] = () => Detail.goTo(id);
   KEYS.ArrowDown = KEYS.j;
   KEYS.ArrowUp = KEYS.k;
   FILTERS.forEach(([name], i) => (KEYS[String(i + 1)] = () => setOutcome(name)));
@@ -205,7 +217,7 @@
       if (event.key === "Escape" || event.key === "Enter" || isArrow) leaveSearch(event);
       return;
     }
-    if (event.target instanceof HTMLSelectElement) return;
+    if (event.target instanceof HTMLSelectElement || (event.target.type === "range" && (isArrow || event.key.startsWith("Page")))) return;
     if (isArrow && detail.contains(event.target)) return; // there, arrows scroll
     const act = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
     if (act) {
@@ -213,6 +225,18 @@
       act();
     }
   });
+
+  // The keys of this kind of trajectories, between those of every kind and the one for the help itself.
+  function showHelp() {
+    const entry = ([names, words]) => make("div", {}, make("dt", {}, names.flatMap((name) => [make("kbd", { text: name }), " "])), make("dd", { text: words }));
+    const places = Kind.jumps.map(([, text]) => text.toLowerCase()).join(", ");
+    const own = [
+      [FILTERS.map((_, i) => String(i + 1)).filter((_, i) => i === 0 || i === FILTERS.length - 1), FILTERS.map(([, label]) => label.toLowerCase()).join(", ")],
+      ...Kind.help,
+      [Kind.jumps.map(([, , key]) => key), `go to ${places}`],
+    ];
+    byId("keys").lastElementChild.before(...own.map(entry));
+  }
 
   function leaveSearch(event) {
     if (event.key === "ArrowLeft" || event.key === "ArrowRight") return;

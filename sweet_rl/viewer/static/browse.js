@@ -1,15 +1,15 @@
 // What is listed and what is selected: filters, groups, neighbours. Knows nothing of the screen.
 "use strict";
 
-const OUTCOMES = ["solved", "partial", "zero", "ungraded"];
-
 class Browse {
   constructor(index) {
+    this.kind = index.kind;
+    this.metric = index.metric ?? null; // what the rewards are, where known
     this.tasks = index.tasks;
     this.rows = index.rows.map((row, position) => ({
       ...row,
       position,
-      outcome: Words.outcome(row.reward),
+      outcome: Kind.outcome(row.reward),
       stop: row.stop ?? "",
     }));
     this.repeats = this.tasks.map(() => []); // of each task, in order of their number
@@ -19,6 +19,7 @@ class Browse {
     this.grouped = true;
     this.outcome = "all";
     this.stop = "all";
+    this.sorting = "file"; // or "best", "worst"
     this.found = null; // a Set of positions while a search is on
     this.selected = null;
     this.update();
@@ -26,7 +27,7 @@ class Browse {
 
   // Recompute what is listed; call after changing a filter.
   update() {
-    const all = this.grouped ? this.repeats.flat() : this.rows;
+    const all = this.#sorted().flat();
     this.order = new Map(all.map((row, place) => [row, place]));
     this.listed = all.filter((row) => this.#matches(row, this.outcome, this.stop));
     this.isListed = new Set(this.listed);
@@ -35,6 +36,18 @@ class Browse {
       ? [...new Set(this.listed.map((row) => row.task))].map((task) => ({ task, rows: this.repeats[task] }))
       : this.listed.map((row) => ({ task: row.task, rows: [row] }));
     this.groupOf = new Map(this.groups.flatMap((group, place) => group.rows.map((row) => [row, place])));
+  }
+
+  // Rows as they go together, best or worst first where asked; those without a reward come last.
+  #sorted() {
+    const together = this.grouped ? this.repeats : this.rows.map((row) => [row]);
+    if (this.sorting === "file") return together;
+    const sign = this.sorting === "best" ? -1 : 1;
+    const scored = together.map((rows) => {
+      const rewards = rows.map((row) => row.reward).filter((reward) => reward !== null);
+      return { rows, score: rewards.length ? (sign * rewards.reduce((sum, reward) => sum + reward, 0)) / rewards.length : Infinity };
+    });
+    return scored.sort((a, b) => (a.score === b.score ? 0 : a.score - b.score)).map(({ rows }) => rows);
   }
 
   #matches(row, outcome, stop) {
@@ -73,21 +86,9 @@ class Browse {
   }
 
   figures() {
-    const graded = this.listed.filter((row) => row.reward !== null);
-    const published = this.listed.filter((row) => row.published !== null);
-    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
     const stops = {};
     for (const row of this.listed) stops[row.stop] = (stops[row.stop] ?? 0) + 1;
-    return {
-      rows: this.listed.length,
-      tasks: new Set(this.listed.map((row) => row.task)).size,
-      graded: graded.length,
-      success: mean(graded.map((row) => Number(row.reward >= 1))),
-      reward: mean(graded.map((row) => row.reward)),
-      publishedSuccess: published.length ? mean(published.map((row) => Number(row.published >= 1))) : null,
-      publishedReward: published.length ? mean(published.map((row) => row.published)) : null,
-      stops,
-    };
+    return { rows: this.listed.length, tasks: new Set(this.listed.map((row) => row.task)).size, stops };
   }
 
   // The hash that names a row, and back. A row's identity is its task and its repeat.

@@ -35,12 +35,5 @@ const Words = (() => {
   };
   const stop = (reason) => (reason ? phrase(reason) : "Not recorded");
 
-  // The reward's kind: what filters, colours and counts go by.
-  function outcome(value) {
-    if (value === null || value === undefined) return "ungraded";
-    if (value >= 1) return "solved";
-    return value > 0 ? "partial" : "zero";
-  }
-
-  return { integer, reward, percent, plural, phrase, stop, outcome };
+  return { integer, reward, percent, plural, phrase, stop };
 })();

@@ -129,12 +129,7 @@ class List {
   }
 
   #repeats(title, rows) {
-    const graded = rows.filter((row) => row.reward !== null);
-    const solved = graded.filter((row) => row.reward >= 1).length;
-    const mean = graded.reduce((sum, row) => sum + row.reward, 0) / graded.length;
-    const facts = graded.length
-      ? [`${solved} of ${rows.length} solved`, `mean ${Words.reward(mean)}`]
-      : [Words.plural(rows.length, "repeat"), "ungraded"];
+    const facts = Kind.group(rows) ?? [Words.plural(rows.length, "repeat"), "ungraded"];
     const failures = rows.reduce((sum, row) => sum + row.failures, 0);
     const target = rows.find((row) => this.browse.isListed.has(row));
     return [

@@ -1,26 +1,31 @@
 // Where the rows come from: out of this page (an exported file), or from the server that sent it.
-// Both offer index(), row(position), and search(text), which gives the positions of the rows that hold it.
+// Both offer index(), row(position), search(text), which gives the positions of the rows that hold it, and
+// picture(id): an address for an image, or null where the picture found no room in the file.
 "use strict";
 
 const Source = (() => {
-  // Keep in step with searchable_text in content.py.
+  // Keep in step with text_of in content.py, where a page still stands in what was said.
   function searchableText(row) {
     const parts = [row.task_id, row.description];
     for (const message of row.messages) {
       parts.push(message.content);
-      if (message.output !== undefined) parts.push(message.output);
+      for (const further of [message.html, message.thoughts, message.output]) if (further !== undefined) parts.push(further);
     }
-    parts.push(row.answer ?? "");
+    if (typeof row.answer === "string") parts.push(row.answer);
     return parts.join("\n").toLowerCase();
   }
 
   function embedded() {
-    // One row a line, each parsed when it is looked at.
-    const lines = Dom.byId("rows").textContent.split("\n").slice(1);
+    // One row or picture a line, each parsed when it is looked at.
+    const linesOf = (id) => Dom.byId(id).textContent.split("\n").slice(1);
+    const lines = linesOf("rows");
+    const pictures = linesOf("pictures");
+    const pictureLines = JSON.parse(Dom.byId("picture-lines").textContent);
     let texts = null;
     return {
       index: async () => JSON.parse(Dom.byId("index").textContent),
       row: async (position) => JSON.parse(lines[position]),
+      picture: (id) => (Object.hasOwn(pictureLines, id) ? JSON.parse(pictures[pictureLines[id]]) : null),
       search: async (text) => {
         texts ??= lines.map((line) => searchableText(JSON.parse(line)));
         const wanted = text.toLowerCase();
@@ -38,6 +43,7 @@ const Source = (() => {
     return {
       index: () => get("api/index"),
       row: (position) => get(`api/rows/${position}`),
+      picture: (id) => `api/pictures/${id}`,
       search: (text) => get(`api/search?text=${encodeURIComponent(text)}`),
     };
   }

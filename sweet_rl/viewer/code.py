@@ -1,0 +1,100 @@
+"""What the viewer shows of Backend Programming: answers beside hidden functions, test by test results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+
+from sweet_rl.grading.extraction import published_code
+from sweet_rl.types import Json, TestResult, Trajectory
+from sweet_rl.viewer.content import Kind, index_of, numbers, row_of, text_of
+
+
+class CodeContents:
+    """Trajectories whose answers are code; see `content.Contents`.
+
+    Args:
+        trajectories: in the order in which they are to be listed.
+        title: usually the name of their file.
+    """
+
+    kind: Kind = "code"
+
+    def __init__(self, trajectories: Sequence[Trajectory], title: str) -> None:
+        self.title = title
+        self._trajectories = trajectories
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._trajectories)
+
+    def index(self) -> dict[str, Json]:
+        """As in the contract; `published` is a row's grade under published grading, where known."""
+        more = [
+            {"published": numbers(trajectory.extra.get("grades")).get("published")}
+            for trajectory in self._trajectories
+        ]
+        return index_of(self._trajectories, self.title, self.kind, more)
+
+    async def prepare(self, position: int) -> None:
+        """Nothing needs to be done."""
+
+    def row(self, position: int) -> dict[str, Json]:
+        """As in the contract.
+
+        `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded
+        tests, or, of an ungraded row, the bare expressions.
+        """
+        trajectory = self._trajectories[position]
+        answer = trajectory.answer
+        return row_of(trajectory) | {
+            "answer": answer,
+            "code": None if answer is None else published_code(answer).strip("\n"),
+            "hidden": trajectory.task.ground_truth.strip("\n"),
+            "tests": _tests(trajectory),
+            "grading_notes": _grading_notes(trajectory),
+        }
+
+    def searchable_text(self, position: int) -> str:
+        """As in the contract."""
+        trajectory = self._trajectories[position]
+        return f"{text_of(trajectory)}\n{(trajectory.answer or '').lower()}"
+
+    def picture(self, position: int, name: str) -> bytes | None:
+        """There are none."""
+        del position, name
+        return None
+
+    def pictures(self, position: int) -> Iterator[str]:
+        """There are none."""
+        del position
+        return iter(())
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _grading_notes(trajectory: Trajectory) -> dict[str, str]:
+    """What evaluation has to say about each grade, by the name of the grading (`fixed_note` and the like)."""
+    details = trajectory.extra.get("grading_details")
+    if not isinstance(details, Mapping):
+        return {}
+    return {
+        str(name).removesuffix("_note"): str(note)
+        for name, note in details.items()
+        if str(name).endswith("_note") and note
+    }
+
+
+def _tests(trajectory: Trajectory) -> list[dict[str, str]]:
+    """Test results as evaluation wrote them. Other people's files may hold anything under that name."""
+    results = trajectory.extra.get("test_results")
+    if not isinstance(results, list):
+        cases = trajectory.task.test_cases
+        return [{"name": name, "expression": expression} for name, expression in cases.items()]
+    names = [field.name for field in fields(TestResult)]
+    return [
+        {name: str(result[name]) for name in names if result.get(name) is not None}
+        for result in results
+        if isinstance(result, Mapping)
+    ]
