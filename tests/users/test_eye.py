@@ -210,7 +210,7 @@ boxes = st.builds(
     y=coordinates,
     width=st.floats(0, 1500),
     height=st.floats(0, 1500),
-    text=st.text(max_size=1500) | st.sampled_from(["", "Buy", "“quoted” \n text"]),
+    text=st.builds(str.__mul__, st.text(max_size=8), st.sampled_from([0, 1, 1, 150])),
     color=colors,
     background=st.none() | colors,
     font_size=st.floats(1, 200),
@@ -218,12 +218,12 @@ boxes = st.builds(
 )
 pages = st.builds(
     lambda boxes, height: RenderedPage(page(height=300).image, 800, height, tuple(boxes)),
-    st.lists(boxes, max_size=12),
+    st.lists(boxes, max_size=6),
     st.integers(1, 5000),
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(pages, st.none() | pages)
 def test_it_never_says_more_than_the_agent_can_hear_and_always_the_same(target, draft):
     said = say(target, draft, "What?")
@@ -233,7 +233,7 @@ def test_it_never_says_more_than_the_agent_can_hear_and_always_the_same(target, 
     assert isinstance(context(target, draft), PageContext)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(pages)
 def test_every_page_looks_like_itself(target):
     assert say(target, target) == ALIKE

@@ -15,23 +15,23 @@ from sweet_rl.policies.designers.canvas import Block, Canvas, Words, reading_ord
 
 Edit = Callable[[], None]
 
-_QUOTE = r"“([^”]*)”"
+_QUOTE = r"“([^“”]*)”"
 _NUMBER = r"(-?\d+)"
 _COLOR = r"[a-z ]+ \((#[0-9a-f]{6})\)"
 _PLACE = rf"{_NUMBER} px from the left and {_NUMBER} px from the top"
 _SIZE = rf"{_NUMBER} by {_NUMBER} px"
 _ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _REFERENCE = re.compile(rf"(?:\b[Tt]he ({'|'.join(_ORDINALS)}) )?{_QUOTE}")
-_ONE = rf"(?:The (?:{'|'.join(_ORDINALS)}) )?“[^”]*”"
+_ONE = rf"(?:The (?:{'|'.join(_ORDINALS)}) )?“[^“”]*”"
 
 _LETTERS = re.compile(rf"in (bold )?{_COLOR} letters of {_NUMBER} px")
 _SPREAD = re.compile(rf"{_PLACE}, {_NUMBER} px wide(?:, in {_NUMBER} (centred )?lines of {_NUMBER} px each)?")
-_MISSING_TEXT = re.compile(rf"there should be (?:the|another) text {_QUOTE} (in [^“”]*?)\.(?= |$)")
+_MISSING_TEXT = re.compile(rf"[Tt]here should be (?:the|another) text {_QUOTE} (in [^“”]*?)\.(?= |$)")
 _CHANGED_TEXT = re.compile(rf"({_ONE}) should (?:be|read {_QUOTE}),? ?([^“”]*?)\.(?= |$)")
 _LONGER_TEXT = re.compile(rf"({_ONE}) goes on: {_QUOTE}")
 _EXTRA_TEXTS = re.compile(rf"((?:{_ONE}(?:, | and )?(?:the (?=\w+ “))?)+) (?:is|are) not on my page")
 _MISSING_BLOCK = re.compile(
-    rf"there should be an? (?:{_COLOR} (?:band|box)|(picture|input field)) of {_SIZE}, {_PLACE}"
+    rf"[Tt]here should be an? (?:{_COLOR} (?:band|box)|(picture|input field)) of {_SIZE}, {_PLACE}"
 )
 _BLOCK = rf"The (?:{_COLOR} (?:band|box)|(picture|input field)) {_PLACE}"
 _EXTRA_BLOCK = re.compile(rf"{_BLOCK} is not on my page")
