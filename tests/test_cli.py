@@ -76,7 +76,10 @@ def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
         (["--num_tasks", "many"], "--num_tasks must be a whole number, got 'many'"),
         (["--num_tasks", "2.5"], "--num_tasks must be a whole number, got '2.5'"),
         (["--overwrite", "maybe"], "--overwrite is a switch: true or false, got 'maybe'"),
-        (["--source", "maxi:train"], "--source must be mini:train, mini:test, mini-web:train or mini-web:test, got 'maxi:train'"),
+        (
+            ["--source", "maxi:train"],
+            "--source must be mini:train, mini:test, mini-web:train or mini-web:test, got 'maxi:train'",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path, arguments, message):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from sweet_rl.errors import UsageError
-from sweet_rl.tasks.mini_web import kinds, screens
+from sweet_rl.tasks.mini_web import kinds, reading, screens
 from sweet_rl.tasks.mini_web.describe import description
 from sweet_rl.tasks.mini_web.draw import Draw
 from sweet_rl.tasks.mini_web.look import draw_look
@@ -31,19 +31,19 @@ _KINDS: tuple[Callable[[Site], Element], ...] = (
     kinds.landing,
     kinds.shop,
     kinds.menu,
-    kinds.blog,
+    reading.blog,
     screens.dashboard,
     kinds.portfolio,
     kinds.event,
     screens.login,
     kinds.pricing,
-    kinds.article,
+    reading.article,
     kinds.gallery,
     kinds.contact,
     kinds.product,
     kinds.booking,
     kinds.help_page,
-    kinds.news,
+    reading.news,
     screens.profile,
     screens.coming,
     screens.listing,

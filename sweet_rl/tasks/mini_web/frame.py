@@ -115,6 +115,13 @@ def opening(site: Site, headline: str, line: str, action: str) -> Element:
     return kind(site, headline, line, action)
 
 
+def greeting(site: Site) -> Element:
+    """An opening with words of this line of business."""
+    draw, topic = site.draw, site.topic
+    headline = draw.say((*topic.slogans, f"Welcome to {site.brand}"))
+    return opening(site, headline, draw.say(topic.facts), draw.say(words().actions))
+
+
 def _over_picture(site: Site, headline: str, line: str, action: str) -> Element:
     height = site.draw.pick("h-64", "h-80", "h-96")
     place = site.draw.pick("items-center justify-center text-center", "items-end", "items-center")

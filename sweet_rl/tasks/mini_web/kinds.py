@@ -1,6 +1,6 @@
 """Kinds of page of which a body has navigation, an opening and sections below one another.
 
-The kinds with an arrangement of their own (a dashboard, a login) are in `screens`.
+Those that are read are in `reading`, those with an arrangement of their own (a dashboard) in `screens`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from sweet_rl.tasks.mini_web.blocks import (
     call,
     cards,
     extras,
-    figures,
     form,
     people,
     questions,
@@ -17,16 +16,10 @@ from sweet_rl.tasks.mini_web.blocks import (
     table,
     voices,
 )
-from sweet_rl.tasks.mini_web.frame import framed, opening
+from sweet_rl.tasks.mini_web.frame import framed, greeting, opening
 from sweet_rl.tasks.mini_web.markup import Element, el
 from sweet_rl.tasks.mini_web.site import Site, button, picture, section, title
 from sweet_rl.tasks.mini_web.words import words
-
-
-def _opening(site: Site) -> Element:
-    draw, topic = site.draw, site.topic
-    headline = draw.say((*topic.slogans, f"Welcome to {site.brand}"))
-    return opening(site, headline, draw.say(topic.facts), draw.say(words().actions))
 
 
 def _wares(site: Site) -> list[str]:
@@ -42,7 +35,7 @@ def landing(site: Site) -> Element:
         main.append(stories(site, site.draw.say(("How we work", "What matters to us")), wares[-2:]))
         main = main[:: site.draw.pick(1, -1)]
     return framed(
-        site, (site.topic.offer, "About", "News", "Contact"), [*main, *extras(site, 3)], _opening(site)
+        site, (site.topic.offer, "About", "News", "Contact"), [*main, *extras(site, 3)], greeting(site)
     )
 
 
@@ -68,7 +61,7 @@ def shop(site: Site) -> Element:
         ]
         aside = el("aside", f"w-56 p-6 border-r {look.line}", el("h3", "font-bold mb-4", "Filter by"), *boxes)
         goods = el("div", "flex", aside, el("div", "flex-1", goods))
-    first = _opening(site) if draw.pick(True, False) else None
+    first = greeting(site) if draw.pick(True, False) else None
     return framed(site, links, [goods, *extras(site, 2)], first)
 
 
@@ -138,40 +131,7 @@ def menu(site: Site) -> Element:
         content.append(
             section(site, title(site, "Opening hours"), table(site, ("Day", "Open"), hours), band=look.soft)
         )
-    return framed(site, ("Menu", "Hours", "Reservations"), [*content, *extras(site, 1)], _opening(site))
-
-
-def blog(site: Site) -> Element:
-    """Entries with dates, and beside them who writes."""
-    draw, look = site.draw, site.look
-    titles = draw.some(site.topic.titles, draw.pick(3, 4))
-    shots = draw.pick(True, True, False)
-
-    def entry(name: str) -> Element:
-        text = el(
-            "div",
-            "flex-1",
-            el("p", f"text-xs uppercase {look.muted}", f"{site.date()} · {site.person()}"),
-            el("h2", "text-xl font-bold my-1", name),
-            el("p", look.muted, " ".join(draw.some(words().thoughts, 2))),
-        )
-        shot = [picture(300, 200, f"w-48 h-32 object-cover {look.corner}", name)] if shots else []
-        return el("article", f"flex space-x-6 mb-8 {draw_entry}", *shot, text)
-
-    draw_entry = draw.pick("", f"{look.card} p-5", f"border-b {look.line} pb-6")
-    entries = el("div", "flex-1", *map(entry, titles))
-    about = el(
-        "aside",
-        f"w-64 {look.card} p-6",
-        picture(120, 120, "w-20 h-20 rounded-full mb-3", "The author"),
-        el("h3", "font-bold mb-2", "About this blog"),
-        el("p", f"text-sm {look.muted}", draw.say(site.topic.facts)),
-    )
-    pair = draw.pick([entries], [entries, about], [about, entries])
-    heading = title(site, draw.say(("Notes", "Journal", "From the workshop")), "mb-8")
-    main = section(site, heading, el("div", "flex items-start space-x-10", *pair))
-    first = _opening(site) if draw.pick(True, False) else None
-    return framed(site, ("Home", "Archive", "About"), [main], first)
+    return framed(site, ("Menu", "Hours", "Reservations"), [*content, *extras(site, 1)], greeting(site))
 
 
 def portfolio(site: Site) -> Element:
@@ -230,7 +190,7 @@ def gallery(site: Site) -> Element:
     )
     line = el("p", f"mb-8 {site.look.muted}", site.draw.say(site.topic.facts))
     main = section(site, heading, line, gallery_grid(site, _wares(site)), id_="pictures")
-    first = _opening(site) if site.draw.pick(True, False) else None
+    first = greeting(site) if site.draw.pick(True, False) else None
     return framed(site, ("Pictures", "Rooms", "Visit"), [main, *extras(site, 1)], first)
 
 
@@ -313,41 +273,8 @@ def pricing(site: Site) -> Element:
     content = [plans]
     if draw.pick(True, False):
         content.append(questions(site, "Questions", draw.pick(2, 4)))
-    first = _opening(site) if draw.pick(True, False) else None
+    first = greeting(site) if draw.pick(True, False) else None
     return framed(site, ("Prices", "Features", "Sign in"), [*content, *extras(site, 1)], first)
-
-
-def article(site: Site) -> Element:
-    """One long text with a headline, a picture, and sometimes a margin."""
-    draw, look = site.draw, site.look
-    thoughts = draw.some(words().thoughts, 9)
-    headline, *others = draw.some(site.topic.titles, 4)
-    size = draw.pick("", "text-lg")
-    quote = el("blockquote", f"border-l-4 pl-4 my-6 text-xl italic {look.accent}", draw.say(words().praise))
-    paragraphs: list[Element] = [
-        el("p", f"mb-4 leading-relaxed {size}", " ".join(thoughts[start : start + 3])) for start in (0, 3, 6)
-    ]
-    paragraphs.insert(draw.pick(1, 2, 3), quote)
-    shot = picture(1200, 600, f"w-full h-72 object-cover mb-6 {look.corner}", "About this story")
-    align = draw.pick("", "text-center")
-    head = el(
-        "header",
-        f"mb-6 {align}",
-        el("h1", "text-4xl font-bold mb-2", headline),
-        el("p", look.muted, f"By {site.person()}, {site.date()}"),
-    )
-    top = draw.pick([head, shot], [shot, head], [head])
-    text = el("article", "flex-1", *top, *paragraphs)
-    margin = el(
-        "aside",
-        f"w-64 p-5 {look.soft}",
-        el("h3", "font-bold mb-3", "Read on"),
-        *(el("a", f"block mb-3 {look.accent}", name, href="#") for name in others),
-    )
-    columns = draw.pick([text], [text, margin], [margin, text])
-    narrow = "max-w-2xl mx-auto" if len(columns) == 1 else ""
-    main = section(site, el("div", f"flex items-start space-x-8 {narrow}", *columns))
-    return framed(site, ("Latest", "Topics", "About us"), [main])
 
 
 def contact(site: Site) -> Element:
@@ -381,7 +308,7 @@ def contact(site: Site) -> Element:
         el("div", "flex items-start space-x-12", *pair),
     )
     content = [main, *([questions(site, "Before you write", 4)] if draw.pick(True, False) else [])]
-    first = _opening(site) if draw.pick(True, False, False) else None
+    first = greeting(site) if draw.pick(True, False, False) else None
     return framed(site, ("Home", site.topic.offer, "Contact"), content, first)
 
 
@@ -404,7 +331,7 @@ def booking(site: Site) -> Element:
         *cells,
         button(site, "Search"),
     )
-    first = _opening(site) if draw.pick(True, True, False) else None
+    first = greeting(site) if draw.pick(True, True, False) else None
     band = section(site, search, pad="py-8")
     content = [band, cards(site, draw.say(("Suggestions", "Popular now")), _wares(site), priced=True)]
     return framed(site, ("Search", "Offers", "My bookings"), [*content, *extras(site, 2)], first)
@@ -417,37 +344,5 @@ def help_page(site: Site) -> Element:
     if draw.pick(True, False):
         topics = cards(site, "Topics", _wares(site), shots=False)
         content.insert(draw.pick(0, 1), topics)
-    first = _opening(site) if draw.pick(True, False) else None
+    first = greeting(site) if draw.pick(True, False) else None
     return framed(site, ("Help", "Guides", "Contact"), [*content, call(site)], first)
-
-
-def news(site: Site) -> Element:
-    """A front page: one large story, smaller ones around it."""
-    draw, look = site.draw, site.look
-    titles = draw.some(site.topic.titles, 4)
-    lead = el(
-        "article",
-        draw.pick("flex-1", "w-2/3"),
-        picture(900, 500, f"w-full h-72 object-cover mb-4 {look.corner}", titles[0]),
-        el("h2", "text-3xl font-bold mb-2", titles[0]),
-        el("p", look.muted, " ".join(draw.some(words().thoughts, 2))),
-    )
-    shots = draw.pick(True, False)
-    short = [
-        el(
-            "article",
-            f"border-b {look.line} pb-4 mb-4",
-            *([picture(300, 160, "w-full h-24 object-cover mb-2", name)] if shots else []),
-            el("p", f"text-xs font-bold uppercase {look.accent}", draw.say(site.topic.wares)),
-            el("h3", "font-semibold", name),
-        )
-        for name in titles[1:]
-    ]
-    column = el("div", "w-1/3", *short)
-    pair = [lead, column][:: draw.pick(1, -1)]
-    content = [section(site, el("div", "flex items-start space-x-8", *pair), pad="py-8")]
-    content += [figures(site)] if draw.pick(True, False) else []
-    content += (
-        [stories(site, "More stories", draw.some(site.topic.wares, 2))] if draw.pick(True, False) else []
-    )
-    return framed(site, ("Today", "Region", "Culture", "Opinion", "Search"), content)
