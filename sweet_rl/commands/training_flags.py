@@ -294,7 +294,7 @@ class PairFlags:
         train_split: of a dataset from the hub.
         eval_split: of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.
         prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are whole dialogues (published: always whole dialogues).
-        chosen_key: field with the preferred side.
+        chosen_key: field with the preferred side: a text, an object with input and output, or a list of messages, which may show pictures.
         rejected_key: field with the other side.
         input_template: text around the prompt, which takes the place of {}.
         apply_chat_template: accepted for the published command line: fields that are lists of messages become texts by the model's chat template in any case.

@@ -183,12 +183,13 @@ class Reader:
             question["ends_RT"] = torch.from_numpy(layout.ends_RT)
         if self.with_attention:
             question["attention_RT"] = torch.from_numpy((layout.ends_RT > 0).astype(np.int64))
-        if shown and self.vision is not None:
+        if shown:
+            vision = self.vision
             read = [
-                self.vision.outside(ids.tolist(), theirs, n, len(ids))
+                theirs if vision is None else vision.outside(ids.tolist(), theirs, n, len(ids))
                 for ids, theirs, n in zip(sequences, pictures, needed, strict=True)
             ]
-            question = Question(**{**question, **show(self.vision, read)})
+            question = Question(**{**question, **show(vision, read)})
         stops = np.cumsum([len(positions) for _, positions in asked])[:-1]
         return question, np.split(places.reshape(-1), stops)
 
@@ -277,8 +278,10 @@ class ValueCollator:
 def show(vision: Vision | None, pictures: Sequence[Pictures]) -> Shown:
     """The pictures of some rows as tensors; nothing where there are none."""
     flat = [picture for theirs in pictures for picture in theirs]
-    if vision is None or not flat:
+    if not flat:
         return Shown()
+    if vision is None:
+        raise ValueError("there are pictures, and nothing says how they are read")
     patches = vision.patches(flat)
     return Shown(pixels_PD=torch.from_numpy(patches.pixels_PD), grids_I3=torch.from_numpy(patches.grids_I3))
 

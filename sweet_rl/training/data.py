@@ -198,19 +198,27 @@ class _Texts:
         value = self._row.get(field)
         if self._render is not None and isinstance(value, list) and value:
             self.before, pictures = self._gallery.take(value, path=self._path, line=self._line, field=field)
-            return self._render(self.before, True), pictures
+            return self._rendered(self.before, open_turn=True), pictures
         return self._plain(field), ()
 
     def side(self, field: str, prompt: str) -> tuple[str, Pictures]:
         value = self._row.get(field)
         if self._render is not None and isinstance(value, list) and value:
             messages, pictures = self._gallery.take(value, path=self._path, line=self._line, field=field)
-            return self._render([*self.before, *messages], False).removeprefix(prompt), pictures
+            return self._rendered([*self.before, *messages]).removeprefix(prompt), pictures
         if isinstance(value, dict):
             asked, answered = value.get("input"), value.get("output")
             if isinstance(asked, str) and isinstance(answered, str) and answered.strip():
                 return asked + answered, ()
         return self._plain(field), ()
+
+    def _rendered(self, messages: list[dict[str, Any]], *, open_turn: bool = False) -> str:
+        if self._render is None:
+            raise ValueError("nothing makes texts of messages")
+        try:
+            return self._render(messages, open_turn)
+        except UsageError as error:
+            raise UsageError(f"{self._path}:{self._line}: {error}") from error
 
     def _plain(self, field: str) -> str:
         value = self._row.get(field)

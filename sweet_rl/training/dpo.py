@@ -144,13 +144,23 @@ def _vision(tokenizer: Any, rows: Sequence[PairRow], settings: TrainSettings) ->
 
 
 def _render(tokenizer: Any) -> Render:
+    from jinja2 import TemplateError  # noqa: PLC0415 - comes with transformers
+
     def render(messages: list[dict[str, Json]], open_turn: bool) -> str:
         if not tokenizer.chat_template:
             raise UsageError(
                 f"The data are messages, and the tokenizer of {tokenizer.name_or_path!r} has no chat "
                 "template to make texts of them. Put a chat_template.jinja into the model's folder."
             )
-        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=open_turn)
+        try:
+            text: str = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=open_turn
+            )
+        except (TemplateError, TypeError, ValueError) as error:  # many know texts only
+            raise UsageError(
+                f"The chat template of {tokenizer.name_or_path!r} makes no text of these messages: {error}. "
+                "Messages with pictures need a vision-language model."
+            ) from error
         return text
 
     return render

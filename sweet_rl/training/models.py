@@ -74,9 +74,7 @@ def critic_kind(config: Any) -> Any:
     """The class that loads models with this configuration and a head `score`."""
     from sweet_rl.training import vision_critics  # noqa: PLC0415 - for those who train or read one
 
-    vision_critics.register()
-    del config
-    return AutoModelForSequenceClassification
+    return vision_critics.KINDS.get(type(config), AutoModelForSequenceClassification)
 
 
 def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from transformers import AutoModelForSequenceClassification, Qwen2_5_VLConfig, Qwen2VLConfig
+from transformers import Qwen2_5_VLConfig, Qwen2VLConfig
 from transformers.modeling_layers import GenericForSequenceClassification
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLPreTrainedModel
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLPreTrainedModel
@@ -21,14 +20,8 @@ class Qwen2_5_VLForSequenceClassification(  # type: ignore[no-untyped-call]  # n
     """The same of Qwen2.5-VL."""
 
 
-_KINDS: dict[Any, Any] = {
+KINDS: dict[type, Any] = {
     Qwen2VLConfig: Qwen2VLForSequenceClassification,
     Qwen2_5_VLConfig: Qwen2_5_VLForSequenceClassification,
 }
-
-
-@cache
-def register() -> None:
-    """Let transformers' automatic classes know them; needed before such a critic is made or loaded."""
-    for config, kind in _KINDS.items():
-        AutoModelForSequenceClassification.register(config, kind)
+"""By the class of a model's configuration."""
