@@ -6,15 +6,22 @@ import pytest
 
 from sweet_rl.chat import PlainChat
 from sweet_rl.envs.backend import BackendEnv
+from sweet_rl.envs.frontend import FrontendEnv
+from sweet_rl.envs.pictures import PictureFolder
 from sweet_rl.openai_client import OpenAIClient
+from sweet_rl.pages import PageContext
+from sweet_rl.policies.designers import BlankDesigner, GenericDesigner, ImproverDesigner, TargetDesigner
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
+from sweet_rl.users.eye import ScriptedEye
 from sweet_rl.users.openai import OpenAIUser
 from sweet_rl.users.scripted import ScriptedHuman
 from sweet_rl.users.server_process import start_server
+from sweet_rl.users.vision import VisionUser
+from tests.pages.fake_renderer import FakeRenderer, draw
 
 TASKS = load_tasks("mini:test", limit=4)
 TASK = TASKS[0]
@@ -27,17 +34,30 @@ def server():
         yield running.base_url
 
 
-ENVS = {"backend": lambda: BackendEnv(ScriptedHuman(), max_steps=4)}
+ENVS = {
+    "backend": lambda folder: BackendEnv(ScriptedHuman(), max_steps=4),
+    "frontend": lambda folder: FrontendEnv(
+        ScriptedEye(), FakeRenderer(), PictureFolder(folder, beside=folder), max_steps=4
+    ),
+}
 USERS = {
     "scripted": lambda url: ScriptedHuman(),
     "openai": lambda url: OpenAIUser(
         OpenAIClient([url]), "scripted", prompt_template=load_prompt("human_simulator_code_prompt")
+    ),
+    "scripted eye": lambda url: ScriptedEye(),
+    "vision": lambda url: VisionUser(
+        OpenAIClient([url]), "echo", prompt_template=load_prompt("human_simulator_html_prompt")
     ),
 }
 POLICIES = {
     "oracle": lambda url: OraclePolicy(ANSWERS, system_prompt="rules"),
     "constant": lambda url: ConstantPolicy(ANSWERS, system_prompt="rules"),
     "questioner": lambda url: QuestionerPolicy(system_prompt="rules", num_questions=2),
+    "blank": lambda url: BlankDesigner("rules"),
+    "generic": lambda url: GenericDesigner("rules"),
+    "target": lambda url: TargetDesigner(ANSWERS, system_prompt="rules"),
+    "improver": lambda url: ImproverDesigner(max_steps=4, system_prompt="rules"),
     "openai completions": lambda url: OpenAIPolicy(
         OpenAIClient([url]), "echo", system_prompt="rules", chat_format=PlainChat()
     ),
@@ -52,9 +72,9 @@ def observation(*turns):
 
 
 @pytest.mark.parametrize("make", ENVS.values(), ids=ENVS)
-def test_world(make):
+def test_world(make, tmp_path):
     async def main():
-        env = make()
+        env = make(tmp_path)
         await env.close()  # may come at any time
         first = await env.reset(TASK, seed=7)
         assert [m.role for m in first.messages] == ["user"]
@@ -86,10 +106,12 @@ def test_world(make):
 
 @pytest.mark.parametrize("make", USERS.values(), ids=USERS)
 def test_human(make, server):
-    context = UserContext(
+    context = PageContext(  # what a human without eyes knows is part of it
         TASK.problem_description,
         TASK.hidden_information,
         (Message("user", TASK.problem_description), Message("assistant", "What exact numbers go in?")),
+        draw("<html><h1>Bakery</h1></html>"),
+        draw("<html><h1>Cakes</h1></html>"),
     )
 
     async def main():

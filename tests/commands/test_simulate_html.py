@@ -1,0 +1,110 @@
+"""simulate_interactions --task_type html: rows, pictures beside them, resume, and what it refuses."""
+
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from sweet_rl.commands import worlds
+from sweet_rl.commands.simulate_interactions import simulate_interactions
+from sweet_rl.errors import UsageError
+from sweet_rl.records import load_trajectories
+from sweet_rl.types import StopReason
+from tests.pages.fake_renderer import FakeRenderer
+
+
+@pytest.fixture
+def renderer(monkeypatch):
+    fake = FakeRenderer(fails={"unpaintable": "timeout"})
+    monkeypatch.setattr(worlds, "make_renderer", lambda flags: fake)
+    return fake
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    rows = [
+        {"problem_description": f"Shop {word}: a page", "ground_truth": f"<html><h1>{word}</h1></html>"}
+        for word in ("Bread", "Cakes", "unpaintable")
+    ]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def simulate(tasks, out, **flags):
+    given = {
+        "task_type": "html",
+        "env_model": "scripted",
+        "max_steps": 3,
+        "quiet": True,
+        "render_cache": "none",
+    }
+    simulate_interactions(str(tasks), str(out), **given | flags)
+    return load_trajectories(out)
+
+
+def test_rows_tell_their_pictures(tasks, tmp_path, renderer):
+    good, other, failed = simulate(tasks, tmp_path / "out.jsonl")
+    assert renderer.closed
+    assert good.stop_reason is StopReason.TURN_LIMIT or good.stop_reason is StopReason.ANSWERED
+    assert good.provenance["agent_model"] == "improver"
+    assert good.provenance["settings"]["viewport"] == "1366x768"
+    assert [draft["turn"] for draft in good.extra["drafts"]] == [0, 1, 2]
+    assert good.answer == good.extra["drafts"][-1]["image"]
+    assert good.answer.startswith("out_images/")
+    for path in [good.extra["target_image"], *(draft["image"] for draft in good.extra["drafts"])]:
+        Image.open(io.BytesIO((tmp_path / path).read_bytes())).load()
+    assert good.answer != other.answer
+    assert (failed.stop_reason, failed.answer) == (StopReason.WORLD_FAILED, "No answer")
+    assert [message.role for message in failed.dialogue_history] == ["user"]
+    assert failed.error.kind == "render_timeout"
+
+
+def test_a_run_cut_off_is_finished_with_the_same_pictures(tasks, tmp_path, renderer):
+    whole = tmp_path / "whole.jsonl"
+    simulate(tasks, whole, best_of_n=2, batch_size=1)
+    pictures = {path.name: path.read_bytes() for path in (tmp_path / "whole_images").iterdir()}
+    lines = whole.read_bytes().splitlines(keepends=True)
+    whole.write_bytes(b"".join(lines[:2]) + lines[2][:40])
+    for path in list((tmp_path / "whole_images").iterdir())[::2]:
+        path.unlink()
+    simulate(tasks, whole, best_of_n=2, batch_size=1, to_continue=True)
+    assert whole.read_bytes() == b"".join(lines)
+    again = {path.name: path.read_bytes() for path in (tmp_path / "whole_images").iterdir()}
+    assert again.items() <= pictures.items()
+    with pytest.raises(UsageError, match="viewport was '1366x768', is '800x600'"):
+        simulate(tasks, whole, best_of_n=2, to_continue=True, viewport="800x600")
+
+
+@pytest.mark.parametrize("agent", ["blank", "generic", "target"])
+def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
+    rows = simulate(tasks, tmp_path / "out.jsonl", agent_model=agent, temp_path=str(tmp_path / "elsewhere"))
+    assert [row.stop_reason for row in rows[:2]] == [StopReason.ANSWERED] * 2
+    assert all(row.answer.startswith("elsewhere/") for row in rows[:2])
+    if agent == "target":
+        target = tmp_path / rows[0].extra["target_image"]
+        assert (tmp_path / rows[0].answer).read_bytes() == target.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"task_type": "pages"}, "--task_type must be code or html"),
+        ({"port": 8000}, "no server offers that"),
+        ({"image_url": "gif"}, "--image_url must be one of png, jpeg, vllm"),
+        ({"compat": "new"}, "--compat must be fixed or published"),
+        ({"viewport": "big"}, "--viewport must be"),
+        (
+            {"agent": "scripted", "agent_model": "oracle"},
+            "improver, generic, blank, target for --task_type html",
+        ),
+        ({"task_type": "code"}, "add --task_type html"),
+        ({"input_path": "mini:test"}, "holds no web pages"),
+    ],
+)
+def test_what_it_refuses(flags, message, tasks, tmp_path, renderer):
+    flags = dict(flags)
+    with pytest.raises(UsageError, match=message):
+        simulate(flags.pop("input_path", tasks), tmp_path / "out.jsonl", **flags)
+    assert not (tmp_path / "out.jsonl").exists()
