@@ -184,6 +184,8 @@ class _Tab:
         self.context = self.session = self.target = ""
         self.problems = common.Problems()
         self.served = False
+        self.strayed = False
+        """It has tried to go elsewhere, after which browsers do not finish loading it."""
         self.loaded: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self.crashed = False
         self.pending: asyncio.Future[Json] | None = None
@@ -225,14 +227,20 @@ class _Tab:
         """What the tab reports."""
         if method == "Fetch.requestPaused":
             self._answer(params)
-        elif method == "Page.loadEventFired" and self.served and not self.loaded.done():
-            self.loaded.set_result(None)
+        elif method == "Page.loadEventFired":
+            self._rests(self.served)
+        elif method == "Page.frameStoppedLoading":
+            self._rests(self.strayed and params["frameId"] == self.target)
         elif method in {"Inspector.targetCrashed", "Inspector.detached"}:
             self.crashed = True
             if self.pending is not None and not self.pending.done():
                 self.pending.set_exception(BrowserGone("the page's process has ended"))
         elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
             self.problems.add(f"blocked {params['entry']['text'].split()[-1]}")
+
+    def _rests(self, now: bool) -> None:
+        if now and not self.loaded.done():
+            self.loaded.set_result(None)
 
     async def _load(self) -> None:
         window = self.settings.viewport
@@ -284,8 +292,12 @@ class _Tab:
             self._fulfill(request, common.asset_headers(asset), asset.body)
             return
         if main:
+            self.strayed = True
             self.problems.add(f"blocked navigation to {url}")
-        self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
+        if document:  # "no content": what is shown stays, where a failure would show the browser's own page
+            self._later("Fetch.fulfillRequest", requestId=request, responseCode=204)
+        else:
+            self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
 
     def _fulfill(self, request: str, headers: dict[str, str], body: bytes) -> None:
         self._later(

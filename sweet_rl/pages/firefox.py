@@ -214,7 +214,9 @@ class Firefox:
         if main:
             problems.add(f"blocked navigation to {url}")
         asset = None if main else common.find_asset(url, problems)
-        if asset is None:
+        if asset is None and params.get("navigation") is not None:  # "no content": what is shown stays
+            wire.send("network.provideResponse", request=request, statusCode=204, reasonPhrase="No Content")
+        elif asset is None:
             wire.send("network.failRequest", request=request)
         else:
             self._provide(request, common.asset_headers(asset), asset.body)

@@ -16,7 +16,12 @@ async (maxBoxes, maxText, patience) => {
         svg.setCurrentTime(0);
       }
     }
-    for (const marquee of document.querySelectorAll("marquee")) marquee.stop?.();
+    for (const marquee of document.querySelectorAll("marquee")) {
+      const still = document.createElement("div"); // what moves a marquee cannot be reached
+      for (const { name, value } of marquee.attributes) still.setAttribute(name, value);
+      still.append(...marquee.childNodes);
+      marquee.replaceWith(still);
+    }
     const images = [...document.images].slice(0, maxBoxes);
     await within(Promise.all([document.fonts.ready, ...images.map((image) => image.decode().catch(() => {}))]));
     for (const animation of document.getAnimations()) {
