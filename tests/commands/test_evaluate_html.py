@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -250,3 +252,37 @@ def test_a_wrong_k_changes_nothing(three):
 def test_wrong_flags_are_said_before_anything_starts(tmp_path, flags, message):
     with pytest.raises(UsageError, match=message):
         evaluate_html(str(tmp_path / "none.jsonl"), **flags)
+
+
+@pytest.mark.browser
+@pytest.mark.xdist_group("browser")
+def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
+    """The target's own picture is perfect, a page like it is less, a blank page is nothing."""
+    if shutil.which("chromium") is None:
+        if os.environ.get("SWEET_RL_REQUIRE_BROWSER"):
+            pytest.fail("SWEET_RL_REQUIRE_BROWSER is set, but there is no chromium on the PATH")
+        pytest.skip("no chromium on the PATH")
+    from sweet_rl.commands.rendering import render_settings
+    from sweet_rl.pages import open_renderer
+
+    target = "<html><body style='margin:0'><h1 style='background:#14b8a6'>Shop</h1><p>Fresh bread</p></body></html>"
+    pages = [target, target.replace("Fresh bread", "Old cars"), "<html><body></body></html>"]
+
+    async def pictures():
+        async with open_renderer(render_settings(render_cache="none", browsers=1, page_timeout_s=90)) as renderer:
+            return [(await renderer.render(page)).image for page in pages]
+
+    rows = []
+    for index, (page, picture) in enumerate(zip(pages, asyncio.run(pictures()), strict=True)):
+        (tmp_path / f"{index}.png").write_bytes(picture)
+        rows.append(row("a", page, target=target, sample=index, answer=f"{index}.png"))
+    path = write(tmp_path / "run.jsonl", rows)
+    evaluate_html(str(path), k=3, browsers=1, page_timeout_s=90, render_cache="none", quiet=True)
+    best, near, nothing = read(path)
+    assert best["grades"] == dict.fromkeys(WEIGHT_FREE, 1.0)
+    assert all(1 >= near["grades"][name] > 0 for name in WEIGHT_FREE)
+    assert near["grades"]["text"] < 0.7 < near["grades"]["colour"]
+    assert set(nothing["grades"].values()) == {0}
+    assert nothing["grades"] == nothing["floors"]["blank page"]
+    assert best["graded_with"]["viewport"] == "1366x768"
+    assert "blank page" in capsys.readouterr().out
