@@ -58,7 +58,8 @@ class Chain:
 class Study:
     """What a study is made of. The defaults are those of the demo; they were chosen on `mini:dev`.
 
-    `turns_fraction` is the part of the dialogues whose turns are sampled anew.
+    `turns_fraction` is the part of the dialogues whose turns are sampled anew. `page_tasks` are tasks of
+    Frontend Design that the designers without a model are measured on; 0 for none.
     """
 
     folder: Path
@@ -73,6 +74,7 @@ class Study:
     candidates: int = 16
     turns_fraction: float = 0.1
     pairs_per_turn: int = 4
+    page_tasks: int = 0
 
     def path(self, name: str) -> Path:
         """A file or folder of the study."""
@@ -83,6 +85,9 @@ class Study:
         """The offline data: what every method learns from."""
         return self.path("offline.jsonl")
 
+
+DESIGNERS = ("blank", "generic", "improver", "target")
+"""Designers that need no model, from the floor to the ceiling."""
 
 TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
 """Flags of every training here."""

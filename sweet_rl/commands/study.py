@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from sweet_rl.commands.recipes import Call, Chain, Study, data, first_round, second_round, third_round
+from sweet_rl.commands.study_pages import page_chains
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.types import Json
@@ -165,4 +166,5 @@ def _is_done(mark: Path, call: Call) -> bool:
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
-    return [data(study)], first_round(study), second_round(study), third_round(study)
+    # Pages come last: nothing follows from them, so nothing is made anew when they are.
+    return [data(study)], first_round(study), second_round(study), [*third_round(study), *page_chains(study)]

@@ -163,6 +163,23 @@ def line_panel(points: Series, title: str, up: Axis, *, colour: str, chance: flo
     )
 
 
+def bundle_panel(lines: Sequence[Series], title: str, below: str, up: Axis, *, colour: str) -> Markup:
+    """Lines of equal length, faint, and their mean, strong, with its last value at its end."""
+    mean = [(points[0][0], sum(y for _, y in points) / len(points)) for points in zip(*lines, strict=True)]
+    along = _between([x for x, _ in mean])
+    end_x, end_y = _place(along, up, mean[-1])
+    return _panel(
+        along,
+        up,
+        title,
+        below,
+        *(tag("path", class_=f"raw {colour}", d=_path(along, up, line)) for line in lines),
+        tag("path", class_=f"line {colour}", d=_path(along, up, mean)),
+        *(_dot_at(_place(along, up, point), colour) for point in mean),
+        tag("text", up.write(mean[-1][1]), class_="end", x=end_x + 7, y=end_y + 4),
+    )
+
+
 def _between(updates: Sequence[float]) -> Axis:
     """An axis that ends where `updates` do, so that the last one lies at the panel's edge."""
     low, high = min(updates), max(updates)
@@ -200,6 +217,10 @@ def column_panel(
         tip = f"{after} turns: {episodes} episodes, {successes} succeeded ({rate})"
         drawn.append(tag("g", marks, data_tip=tip))
     return _panel(along, up, "share of episodes", "turns of the agent", *drawn, margin=6)
+
+
+def _dot_at(place: tuple[float, float], colour: str) -> Markup:
+    return tag("circle", class_=f"dot {colour}", cx=place[0], cy=place[1], r=3.5)
 
 
 def smoothed(points: Series) -> list[tuple[float, float]]:

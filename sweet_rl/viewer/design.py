@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweet_rl.grading.pages.metrics import METRICS
-from sweet_rl.grading.pages.turns import Draft, drafts_of, grade_drafts
+from sweet_rl.grading.pages.drafts import Draft, drafts_of
 from sweet_rl.pages.html import extract_html
 from sweet_rl.pages.types import Renderer
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
@@ -168,6 +167,8 @@ class DesignContents:
         pictures = dict(zip(wanted, found, strict=True))
         if renderer is None or not self._metrics:
             return _Seen(drafts, pictures)
+        from sweet_rl.grading.pages.turns import grade_drafts  # noqa: PLC0415 - looking needs no numpy
+
         return _Seen(drafts, pictures, await grade_drafts(trajectory, renderer, self._folder))
 
     async def _find(self, told: str | None, html: str | None, renderer: Renderer | None) -> Picture | str:
@@ -190,8 +191,7 @@ def _turn_of_answer(trajectory: Trajectory, drafts: Sequence[Draft]) -> int | No
 def _metric(trajectory: Trajectory) -> str | None:
     """Which grade the reward is."""
     grades = numbers(trajectory.extra.get("grades"))
-    known = [name for name in METRICS if name in grades and grades[name] == trajectory.reward]
-    return known[0] if known else None
+    return next((name for name, value in grades.items() if value == trajectory.reward), None)
 
 
 def _floors(trajectory: Trajectory) -> dict[str, dict[str, float]]:

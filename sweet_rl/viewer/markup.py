@@ -34,7 +34,8 @@ def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Mar
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup(f"<{name}{written}>{join(children)}</{name}>")
+    end = "" if name == "img" else f"</{name}>"
+    return Markup(f"<{name}{written}>{join(children)}{end}")
 
 
 def join(children: Iterable[Child]) -> Markup:

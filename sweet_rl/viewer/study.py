@@ -15,6 +15,7 @@ from sweet_rl.viewer.markup import Markup, join, tag
 from sweet_rl.viewer.page import source_hash, static_text
 from sweet_rl.viewer.study_data import Method, Study, read_study
 from sweet_rl.viewer.study_dialogues import dialogues_section
+from sweet_rl.viewer.study_pages import pages_section
 from sweet_rl.viewer.study_sections import (
     colours,
     critics_section,
@@ -35,10 +36,10 @@ def study_page(study: Mapping[str, Json]) -> str:
 
     Args:
         study: `title`, `subtitle`, `settings`, `machine`, `seconds` by stage, `notes`, and the lists
-            `methods`, `critics`, `curves` and `dialogues`, with the fields of `study_data`'s dataclasses;
-            shares are of 1. Whatever is missing, null or empty is left out of the page. A method whose name
-            contains `warm` is the warm start; the first whose name contains `sweet` is SWEET-RL, later ones
-            are its variants.
+            `methods`, `critics`, `curves` and `dialogues`, and `pages`, with the fields of `study_data`'s
+            dataclasses; shares are of 1. Whatever is missing, null or empty is left out of the page. A
+            method whose name contains `warm` is the warm start; the first whose name contains `sweet` is
+            SWEET-RL, later ones are its variants.
 
     Raises:
         DataError: a value is of another kind than the page needs; names the field.
@@ -93,6 +94,8 @@ def _sections(study: Study) -> list[tuple[str, str, Markup]]:
         found.append(("curves", "Training", curves_section(study.curves, given)))
     if study.dialogues:
         found.append(("dialogues", "Dialogues", dialogues_section(study.dialogues, given)))
+    if study.pages.designers or study.pages.strips:
+        found.append(("pages", "Pages", pages_section(study.pages)))
     if study.settings or study.seconds or study.machine or study.notes:
         found.append(("run", "Settings and times", _run_section(study)))
     return found

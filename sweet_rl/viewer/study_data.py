@@ -118,6 +118,44 @@ class Dialogue:
 
 
 @dataclass(frozen=True, slots=True)
+class Designer:
+    """One designer of pages and its grades, by metric."""
+
+    name: str
+    title: str
+    explanation: str
+    metrics: Mapping[str, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A picture (a data URL) of one draft, or of the target, which has no score."""
+
+    label: str
+    score: float | None
+    picture: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A dialogue about a page, in pictures."""
+
+    request: str
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Frontend Design: grades by designer, floors by name and metric, (turn, grade) of each dialogue."""
+
+    tasks: int | None
+    designers: tuple[Designer, ...]
+    floors: Mapping[str, Mapping[str, float]]
+    curves: tuple[tuple[tuple[int, float], ...], ...]
+    strips: tuple[Strip, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
     """Everything on the page."""
 
@@ -131,6 +169,7 @@ class Study:
     critics: tuple[Critic, ...]
     curves: tuple[Curve, ...]
     dialogues: tuple[Dialogue, ...]
+    pages: Pages
 
 
 def read_study(study: Mapping[str, Json]) -> Study:
@@ -151,6 +190,7 @@ def read_study(study: Mapping[str, Json]) -> Study:
         critics=tuple(map(_critic, fields.rows("critics"))),
         curves=tuple(map(_curve, fields.rows("curves"))),
         dialogues=tuple(map(_dialogue, fields.rows("dialogues"))),
+        pages=_pages(fields.fields("pages")),
     )
 
 
@@ -195,6 +235,23 @@ class _Fields:
         known = {str(key): self.number(key) for key in self.values}
         return {key: number for key, number in known.items() if number is not None}
 
+    def inner(self) -> dict[str, _Fields]:
+        """Every field, each an object."""
+        return {str(key): self.fields(key) for key in self.values}
+
+    def data_url(self, key: str) -> str:
+        """A picture that is in the text itself; the page may load no other."""
+        url = self.text(key)
+        if not url.startswith("data:image/"):
+            raise DataError("must be a picture as a data: URL", field=self._at(key), value=url)
+        return url
+
+    def points(self, key: str) -> tuple[tuple[tuple[int, float], ...], ...]:
+        """Lists of [whole number, number]."""
+        return tuple(
+            tuple(_point(point, at) for point, at in _items(line, name)) for line, name in self._items(key)
+        )
+
     def rows(self, key: str) -> Iterator[_Fields]:
         return (_Fields(value, at) for value, at in self._items(key))
 
@@ -202,12 +259,25 @@ class _Fields:
         return tuple(_text(value, at) or "" for value, at in self._items(key))
 
     def _items(self, key: str) -> list[tuple[Json, str]]:
-        values = self.values.get(key)
-        if values is None:
-            return []
-        if not isinstance(values, list | tuple):
-            raise DataError("must be a list", field=self._at(key), value=values)
-        return [(value, f"{self._at(key)}[{index}]") for index, value in enumerate(values)]
+        return _items(self.values.get(key), self._at(key))
+
+
+def _items(values: Json, name: str) -> list[tuple[Json, str]]:
+    if values is None:
+        return []
+    if not isinstance(values, list | tuple):
+        raise DataError("must be a list", field=name, value=values)
+    return [(value, f"{name}[{index}]") for index, value in enumerate(values)]
+
+
+def _point(value: Json, name: str) -> tuple[int, float]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise DataError("must be [number, number]", field=name, value=value)
+    pair = _Fields({"x": value[0], "y": value[1]}, name)
+    x, y = pair.whole("x"), pair.number("y")
+    if x is None or y is None:
+        raise DataError("must be [number, number]", field=name, value=value)
+    return x, y
 
 
 def _text(value: Json, name: str) -> str | None:
@@ -288,5 +358,32 @@ def _turn(row: _Fields) -> Turn:
                 candidate.text("verdict"),
             )
             for candidate in row.rows("candidates")
+        ),
+    )
+
+
+def _pages(fields: _Fields) -> Pages:
+    return Pages(
+        tasks=fields.whole("tasks"),
+        designers=tuple(
+            Designer(
+                row.text("name"),
+                row.title(),
+                row.text("explanation"),
+                {name: _interval(metric) for name, metric in row.fields("metrics").inner().items()},
+            )
+            for row in fields.rows("designers")
+        ),
+        floors={name: floor.numbers() for name, floor in fields.fields("floors").inner().items()},
+        curves=fields.points("curves"),
+        strips=tuple(
+            Strip(
+                strip.text("request"),
+                tuple(
+                    Frame(frame.text("label"), frame.number("score"), frame.data_url("picture"))
+                    for frame in strip.rows("frames")
+                ),
+            )
+            for strip in fields.rows("strips")
         ),
     )

@@ -82,11 +82,11 @@ def table_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup
         name = [tag("strong", swatch(given[method.name]), method.title), tag("span", method.explanation)]
         leads = best is not None and method.success.mean == best
         cells = [
-            _cell(heads[1], whole(method.examples)),
-            _cell(heads[2], whole(method.updates)),
-            _cell(heads[3], whole(method.episodes)),
-            _cell(heads[4], *_with_interval(method.success), class_="best" if leads else None),
-            _cell(heads[5], *_with_interval(method.tests_passed)),
+            cell(heads[1], whole(method.examples)),
+            cell(heads[2], whole(method.updates)),
+            cell(heads[3], whole(method.episodes)),
+            cell(heads[4], *with_interval(method.success), class_="best" if leads else None),
+            cell(heads[5], *with_interval(method.tests_passed)),
         ]
         rows.append(tag("tr", tag("th", name, scope="row"), cells))
     head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in heads]))
@@ -100,11 +100,13 @@ def table_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup
     )
 
 
-def _cell(label: str, *content: Child, class_: str | None = None) -> Markup:
+def cell(label: str, *content: Child, class_: str | None = None) -> Markup:
+    """A cell of a table; `label` stands over it where there is no room for columns."""
     return tag("td", content, data_label=label, class_=class_)
 
 
-def _with_interval(interval: Interval) -> list[Child]:
+def with_interval(interval: Interval) -> list[Child]:
+    """A mean, and beneath it its interval where it is known."""
     if interval.low is None or interval.high is None:
         return [tag("span", share(interval.mean), class_="value")]
     span = f"{100 * interval.low:.1f}\u2013{100 * interval.high:.1f}"
@@ -152,7 +154,7 @@ def _success_row(method: Method, along: charts.Axis, colour: str, level: float |
         label=f"{method.title}: {share(mean)} solved",
         height=44,
     )
-    return _row([swatch(colour), method.title], drawing, _with_interval(method.success))
+    return _row([swatch(colour), method.title], drawing, with_interval(method.success))
 
 
 def verdicts_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup:
