@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +79,8 @@ def _targets(trajectories: Sequence[Trajectory], saved: Path, output: Path, flag
         if trajectory.task.ground_truth not in known
     }
     if missing:
+        import asyncio
+
         known |= asyncio.run(_rendered(missing, output, flags))
     return [known[trajectory.task.ground_truth] for trajectory in trajectories]
 
