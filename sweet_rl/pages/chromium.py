@@ -92,6 +92,7 @@ _NO_NETWORK = (
     "proxy-bypass-list=<-loopback>",
     "host-resolver-rules=MAP * ~NOTFOUND",
     "disable-quic",
+    "webrtc-ip-handling-policy=disable_non_proxied_udp",  # the flag has had both names
     "force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 
@@ -228,9 +229,10 @@ class _Tab:
         if method == "Fetch.requestPaused":
             self._answer(params)
         elif method == "Page.loadEventFired":
-            self._rests(self.served)
+            self._rests(now=self.served)
         elif method == "Page.frameStoppedLoading":
-            self._rests(self.strayed and params["frameId"] == self.target)
+            if self.strayed and params["frameId"] == self.target:
+                self._rests(now=True)
         elif method in {"Inspector.targetCrashed", "Inspector.detached"}:
             self.crashed = True
             if self.pending is not None and not self.pending.done():
@@ -238,7 +240,7 @@ class _Tab:
         elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
             self.problems.add(f"blocked {params['entry']['text'].split()[-1]}")
 
-    def _rests(self, now: bool) -> None:
+    def _rests(self, *, now: bool) -> None:
         if now and not self.loaded.done():
             self.loaded.set_result(None)
 
