@@ -63,7 +63,10 @@ def page_results(study: Study) -> dict[str, Json] | None:
         "metric": report["metric"],
         "designers": [_designer(study, name) for name in DESIGNERS],
         "floors": _floors(report),
-        "curves": [[[turn + 1, grade] for turn, grade in grades.items()] for grades in by_turn],
+        "curves": [
+            {"points": [{"turn": turn + 1, "grade": grade} for turn, grade in grades.items()]}
+            for grades in by_turn
+        ],
         "strips": [
             _strip(row, grades, study.folder) for row, grades in zip(improved[:STRIPS], by_turn, strict=False)
         ],

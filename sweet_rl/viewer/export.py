@@ -87,6 +87,7 @@ class _Album:
     def __init__(self, spool: IO[str], room: int, embedded: Embedded) -> None:
         self._spool, self._room, self._embedded = spool, room, embedded
         self._lines: dict[bytes, int] = {}
+        self._no_room: set[bytes] = set()
         self._places: dict[str, int] = {}
 
     def add(self, name: str, picture: bytes | None) -> None:
@@ -94,11 +95,14 @@ class _Album:
         if picture is None:
             return
         digest = hashlib.sha256(picture).digest()
+        if digest in self._no_room:
+            return
         if digest not in self._lines:
             url = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
             self._embedded.pictures += 1
             if len(url) > self._room:
                 self._embedded.left_out += 1
+                self._no_room.add(digest)
                 return
             self._room -= len(url)
             self._lines[digest] = len(self._lines)

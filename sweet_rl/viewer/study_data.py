@@ -240,17 +240,9 @@ class _Fields:
         return {str(key): self.fields(key) for key in self.values}
 
     def data_url(self, key: str) -> str:
-        """A picture that is in the text itself; the page may load no other."""
+        """A picture that is in the text itself; empty for any other, which the page may not load."""
         url = self.text(key)
-        if not url.startswith("data:image/"):
-            raise DataError("must be a picture as a data: URL", field=self._at(key), value=url)
-        return url
-
-    def points(self, key: str) -> tuple[tuple[tuple[int, float], ...], ...]:
-        """Lists of [whole number, number]."""
-        return tuple(
-            tuple(_point(point, at) for point, at in _items(line, name)) for line, name in self._items(key)
-        )
+        return url if url.startswith("data:image/") else ""
 
     def rows(self, key: str) -> Iterator[_Fields]:
         return (_Fields(value, at) for value, at in self._items(key))
@@ -268,16 +260,6 @@ def _items(values: Json, name: str) -> list[tuple[Json, str]]:
     if not isinstance(values, list | tuple):
         raise DataError("must be a list", field=name, value=values)
     return [(value, f"{name}[{index}]") for index, value in enumerate(values)]
-
-
-def _point(value: Json, name: str) -> tuple[int, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise DataError("must be [number, number]", field=name, value=value)
-    pair = _Fields({"x": value[0], "y": value[1]}, name)
-    x, y = pair.whole("x"), pair.number("y")
-    if x is None or y is None:
-        raise DataError("must be [number, number]", field=name, value=value)
-    return x, y
 
 
 def _text(value: Json, name: str) -> str | None:
@@ -362,6 +344,11 @@ def _turn(row: _Fields) -> Turn:
     )
 
 
+def _grades(row: _Fields) -> tuple[tuple[int, float], ...]:
+    pairs = ((point.whole("turn"), point.number("grade")) for point in row.rows("points"))
+    return tuple((turn, grade) for turn, grade in pairs if turn is not None and grade is not None)
+
+
 def _pages(fields: _Fields) -> Pages:
     return Pages(
         tasks=fields.whole("tasks"),
@@ -375,7 +362,7 @@ def _pages(fields: _Fields) -> Pages:
             for row in fields.rows("designers")
         ),
         floors={name: floor.numbers() for name, floor in fields.fields("floors").inner().items()},
-        curves=fields.points("curves"),
+        curves=tuple(map(_grades, fields.rows("curves"))),
         strips=tuple(
             Strip(
                 strip.text("request"),

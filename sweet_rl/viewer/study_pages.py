@@ -108,7 +108,9 @@ def _frame(frame: Frame) -> Markup:
     is_target = frame.score is None
     return tag(
         "figure",
-        tag("span", tag("img", src=frame.picture, alt=frame.label, loading="lazy"), class_="sheet"),
+        tag(
+            "span", tag("img", src=frame.picture, alt=frame.label) if frame.picture else None, class_="sheet"
+        ),
         tag("figcaption", tag("strong", frame.label), score),
         class_="page target" if is_target else "page",
     )

@@ -14,8 +14,9 @@ from sweet_rl.errors import ServiceError, UsageError
 
 
 def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
-    calls = [call for chains in runner.rounds(study) for chain in chains for call in chain.calls]
-    assert {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n"} <= {
+    with_pages = replace(study, page_tasks=2)
+    calls = [call for chains in runner.rounds(with_pages) for chain in chains for call in chain.calls]
+    assert {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n", "evaluate_html"} <= {
         call.stage for call in calls
     }
     for call in calls:

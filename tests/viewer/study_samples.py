@@ -126,6 +126,42 @@ def sample_study() -> dict:
             _curve(rng, "trajectory_dpo", "Trajectory DPO", 37, 0.04),
         ],
         "dialogues": [_before(), _after()],
+        "pages": _pages(),
+    }
+
+
+def _pages():
+    """Two designers, two dialogues of different length, one of them in pictures."""
+    white = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsVXdMwAAAABJRU5ErkJggg=="
+    return {
+        "tasks": 2,
+        "metric": "combined",
+        "designers": [
+            {
+                "name": name,
+                "title": name,
+                "explanation": f"What {name} does.",
+                "metrics": {
+                    "combined": {"mean": mean, "low": mean - 0.05, "high": mean + 0.05},
+                    "ssim": {"mean": mean - 0.1, "low": None, "high": None},
+                },
+            }
+            for name, mean in (("generic", 0.2), ("improver", 0.8))
+        ],
+        "floors": {"blank page": {"combined": 0.012}},
+        "curves": [
+            {"points": [{"turn": turn, "grade": grade} for turn, grade in curve]}
+            for curve in ([(1, 0.2), (2, 0.6), (3, 0.9)], [(1, 0.1), (2, 0.7)])
+        ],
+        "strips": [
+            {
+                "request": "A page for a bakery.",
+                "frames": [
+                    {"label": "turn 1", "score": 0.2, "picture": white},
+                    {"label": "target", "picture": white},
+                ],
+            }
+        ],
     }
 
 

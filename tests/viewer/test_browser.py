@@ -11,117 +11,11 @@ import pytest
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer.code import CodeContents
 from sweet_rl.viewer.export import export_html
+from tests.viewer.driving import Viewer
 from tests.viewer.samples import ATTACK, many_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-class Viewer:
-    """The page as its user knows it."""
-
-    loads = 0
-
-    def __init__(self, driver, address):
-        self.driver, self.address = driver, address
-
-    def open(self, fragment=""):
-        """Load the page afresh; another query, because another fragment alone would not load it."""
-        Viewer.loads += 1
-        self.driver.get(f"{self.address}?{Viewer.loads}{fragment}")
-        self.until("return document.querySelector('.detail-head, .nothing')")
-        return self
-
-    def go(self, fragment):
-        """Another row of the page that is open."""
-        self.script("location.hash = arguments[0]", fragment)
-        self.wait_for(fragment)
-
-    def script(self, body, *arguments):
-        return self.driver.execute_script(body, *arguments)
-
-    def until(self, body, *arguments):
-        """Wait until the script gives something true."""
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        WebDriverWait(self.driver, 10, poll_frequency=0.02).until(lambda _: self.script(body, *arguments))
-
-    def wait_for(self, fragment):
-        """Until the row that the fragment names is shown."""
-        task, repeat = fragment[1:].rsplit("/", 1)
-        self.until(
-            """
-            const [fragment, task, repeat] = arguments;
-            const holds = (selector, text) => document.querySelector(selector)?.textContent.includes(text);
-            return location.hash === fragment && holds(".facts", task) && holds(".stepper", `Repeat ${repeat}`)""",
-            fragment,
-            task,
-            repeat,
-        )
-
-    def wait_for_count(self, count):
-        self.until("return document.getElementById('count').textContent === arguments[0]", count)
-
-    def all(self, selector):
-        return self.driver.find_elements("css selector", selector)
-
-    def one(self, selector):
-        (element,) = self.all(selector)
-        return element
-
-    def texts(self, selector):
-        """Texts as they stand in the document, shown or not."""
-        return self.script(
-            "return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent)", selector
-        )
-
-    def text(self, selector):
-        (text,) = self.texts(selector)
-        return text
-
-    def classes(self, selector):
-        return self.script(
-            "return Array.from(document.querySelectorAll(arguments[0]), e => e.className)", selector
-        )
-
-    def shown(self, selector):
-        """Whether each of the elements can be seen."""
-        return self.script(
-            "return Array.from(document.querySelectorAll(arguments[0]), e => e.checkVisibility())", selector
-        )
-
-    def click(self, selector):
-        self.script("document.querySelector(arguments[0]).click()", selector)
-
-    def press(self, *keys):
-        """Key strokes as the browser gets them from a keyboard, whatever has the focus."""
-        for key in keys:
-            text = {"text": key} if len(key) == 1 else {}
-            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": "keyDown", "key": key, **text})
-
-    def search(self, text):
-        """Type into the search box, all at once."""
-        self.script("document.getElementById('search').select()")
-        self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
-
-    def choose(self, selector, value):
-        self.script(
-            "const [box, value] = arguments; box.value = value; box.dispatchEvent(new Event('change'))",
-            self.one(selector),
-            value,
-        )
-
-    def requests(self):
-        """Addresses that the page has asked for, in order; the page itself is not among them."""
-        return self.script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
-
-    def complaints(self):
-        """What stands in the browser's console since the last call."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
-
-    @property
-    def count(self):
-        return self.text("#count")
 
 
 @pytest.fixture

@@ -2,9 +2,12 @@
 
 import pytest
 
+from sweet_rl.commands.visualize_design_dialogue_histories import visualize_design_dialogue_histories
 from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
 from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.viewer import server
+from tests.viewer.page_samples import page_rows
+from tests.viewer.samples import write_rows
 
 
 @pytest.fixture
@@ -65,3 +68,18 @@ def test_what_a_person_can_get_wrong(sample_file, tmp_path):
             visualize_dialogue_histories(str(sample_file), export=str(export))
     with pytest.raises(StorageError):
         visualize_dialogue_histories(str(sample_file), export=str(broken / "out.html"))
+
+
+def test_pages_are_exported_with_their_pictures(tmp_path, served, capsys):
+    saved = write_rows(tmp_path / "pages.jsonl", page_rows(tmp_path))
+    out = tmp_path / "pages.html"
+    visualize_design_dialogue_histories(str(saved), export=str(out), export_mb=0.0002)
+    said = capsys.readouterr().out
+    assert f"4 rows exported to {out}" in said
+    assert "pictures found no room in it; --export_mb gives them more." in said
+    visualize_design_dialogue_histories(str(saved), temp_path=str(tmp_path))
+    assert served == [{"rows": 4, "title": "pages.jsonl", "host": "127.0.0.1", "port": 9785}]
+    with pytest.raises(UsageError, match="--export_mb must not be negative"):
+        visualize_design_dialogue_histories(str(saved), export_mb=-1)
+    with pytest.raises(UsageError, match="--browser must be chromium or firefox"):
+        visualize_design_dialogue_histories(str(saved), browser="lynx")

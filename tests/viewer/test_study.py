@@ -85,6 +85,9 @@ def test_page_says_who_solves_how_much(page):
         "16 candidates, 5 different",
         "run(x, scale3, cap2)",
         "6 min 36 s in all",
+        "improver What improver does. 80.0 % 75.0\u201385.0 70.0 %",  # a designer of pages
+        "floor: blank page 1.2 % \u2013",
+        "turn 1 20.0 % target",
     ],
 )
 def test_page_holds_the_numbers(page, expected):
@@ -97,6 +100,21 @@ def test_a_loser_is_called_behind_and_separate_intervals_apart():
     rejection["success"] = {"mean": 0.703, "low": 0.68, "high": 0.72}
     text = Reader(study_page(study)).text
     assert "SWEET-RL is 13.4 points behind, and the two intervals do not overlap." in text
+
+
+def test_dialogues_that_end_early_keep_their_last_grade(page):
+    strong, *_ = re.findall(r'class="line c1" d="([^"]+)"', page.split("turn by turn (combined)")[2])
+    heights = [float(point.split(",")[1]) for point in strong[1:].split("L")]
+    shares = [(144 - height) / 128 for height in heights]  # the panel's floor and height, in its own units
+    assert shares == pytest.approx([0.15, 0.65, 0.8], abs=1e-3)
+
+
+def test_a_picture_from_elsewhere_is_left_out():
+    study = sample_study()
+    study["pages"]["strips"][0]["frames"][0]["picture"] = "https://example.org/x.png"
+    page = study_page(study)
+    assert "example.org" not in page
+    assert Reader(page).tags.count("img") == 1
 
 
 def test_equals_are_called_level():
@@ -246,7 +264,10 @@ def test_page_asks_nobody_for_anything(page):
     assert not re.findall(r"(?:https?:)?//[\w.-]+\.\w+", page)
     assert "@import" not in page
     assert "url(" not in page
-    assert not {"link", "img", "iframe", "object", "embed"} & set(Reader(page).tags)
+    assert not {"link", "iframe", "object", "embed"} & set(Reader(page).tags)
+    sources = [value for name, value in Reader(page).attributes if name == "src"]
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
 
 
 def test_policy_allows_the_page_s_own_script_and_style_only(page):

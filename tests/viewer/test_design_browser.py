@@ -1,0 +1,167 @@
+"""The viewer of pages in a real Chromium: pictures compared, sources that stay text, one file that is enough."""
+
+import pytest
+
+from sweet_rl.records import load_trajectories
+from sweet_rl.viewer.design import DesignContents
+from sweet_rl.viewer.export import export_html
+from tests.pages.fake_renderer import FakeRenderer
+from tests.viewer.driving import Viewer
+from tests.viewer.page_samples import FIRST, HOSTILE, page_rows
+from tests.viewer.samples import ATTACK, write_rows
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+PRESSED = "return document.querySelector('[data-mode][aria-pressed=true]').dataset.mode"
+LOADED = "return [...document.querySelectorAll('.canvas img')].every((image) => image.complete)"
+
+
+@pytest.fixture(scope="module")
+def exported_pages(tmp_path_factory):
+    """The address of the exported sample file, graded turn by turn."""
+    folder = tmp_path_factory.mktemp("pages")
+    rows = load_trajectories(write_rows(folder / "pages.jsonl", page_rows(folder)))
+    shown = DesignContents(rows, "pages.jsonl", folder=folder, renderer=FakeRenderer(), metrics=True)
+    export_html(shown, folder / "pages.html", picture_bytes=1_000_000)
+    return (folder / "pages.html").as_uri()
+
+
+@pytest.fixture
+def viewer(browser, exported_pages):
+    return Viewer(browser, exported_pages)
+
+
+def colour_at(viewer, x, y):
+    """The colour that one sees at a place of the compared pictures, shares of their width and height."""
+    import base64
+    import io
+
+    from PIL import Image
+
+    viewer.until(LOADED)
+    box = viewer.script(
+        """
+        const plate = document.querySelector(".plate");
+        plate.scrollIntoView({ block: "end", behavior: "instant" });
+        const box = plate.getBoundingClientRect();
+        return [box.x + box.width * arguments[0], box.y + box.height * arguments[1]]""",
+        x,
+        y,
+    )
+    clip = {"x": box[0], "y": box[1], "width": 1, "height": 1, "scale": 1}
+    shot = viewer.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "clip": clip})
+    return Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB").getpixel((0, 0))
+
+
+def test_summary_filters_and_order_go_by_score(viewer):
+    viewer.open()
+    assert viewer.texts("#figures dd") == ["43 tasks", "0.44combined", "0.46", "0.01"]
+    assert viewer.texts(".segments button") == ["All4", "≥ 0.81", "≥ 0.50", "< 0.52", "Ungraded1"]
+    assert viewer.texts(".entry-meta")[0] == "best 0.82mean 0.61"
+    viewer.press("2")
+    assert viewer.count == "1 row of 4"
+    viewer.press("1")
+    viewer.choose("#sorting", "worst")
+    assert viewer.texts(".entry-title")[0].startswith("A page for </script>")
+    viewer.press("o")  # back to the file's order
+    assert viewer.texts(".entry-title")[0] == "A page for bakery."
+
+
+def test_dialogue_has_words_pictures_and_scores_turn_by_turn(viewer):
+    viewer.open("#bakery/0")
+    assert viewer.classes(".turn") == ["turn user", "turn assistant"] * 2
+    assert viewer.texts(".bubble")[1] == "Here:[SEE RENDERED HTML]Like this?" + FIRST + "Turn 1Target"
+    assert viewer.shown(".bubble .source") == [False, False]
+    viewer.click(".placeholder")
+    assert viewer.shown(".bubble .source") == [True, False]
+    assert viewer.text("#dialogue .handed-in") == "Hands in its answer"
+    scores = viewer.texts(".speaker .reward > span:last-child")
+    assert len(scores) == 2
+    assert viewer.text(".change") == f"+{float(scores[1]) - float(scores[0]):.2f}"
+    viewer.until(
+        "return [...document.querySelectorAll('.shot img')].every((image) => image.naturalWidth === 64)"
+    )
+
+
+def test_drafts_are_chosen_in_the_strip_and_compared_in_four_ways(viewer):
+    viewer.open("#bakery/0")
+    assert viewer.texts(".frame-name") == ["Turn 1", "Turn 2answer", "Target"]
+    assert viewer.texts(".sheet strong") == ["Turn 2, the answer", "Target"]
+    viewer.press("h")
+    assert viewer.texts(".sheet strong") == ["Turn 1", "Target"]
+    viewer.press("l", "x", "-", "-")  # small enough to be in the window
+    assert viewer.script(PRESSED) == "difference"
+    # the heading is the same; the target has a footer where the shorter draft goes on in white
+    assert colour_at(viewer, 0.5, 1 / 6) == (0, 0, 0)
+    different = colour_at(viewer, 0.5, 5 / 6)
+    viewer.press("w")
+    left, right = colour_at(viewer, 0.1, 5 / 6), colour_at(viewer, 0.9, 5 / 6)
+    assert left == (255, 255, 255)
+    assert different == tuple(min(255, 2 * (255 - channel)) for channel in right)  # twice, by default
+    viewer.script(
+        """
+        const plate = document.querySelector(".plate");
+        const box = plate.getBoundingClientRect();
+        const at = { pointerId: 1, pointerType: "mouse", button: 0, clientX: box.x + box.width * 0.05, clientY: box.y + 5 };
+        plate.setPointerCapture = () => {};
+        plate.dispatchEvent(new PointerEvent("pointerdown", at))"""
+    )
+    assert colour_at(viewer, 0.1, 5 / 6) == right
+    assert round(float(viewer.script("return document.querySelector('.range').value"))) == 5
+    viewer.press("b", *"++++")
+    assert viewer.text(".zoom-text") == "200 %"
+    viewer.go("#bakery/1")  # what was chosen stays
+    assert (viewer.script(PRESSED), viewer.text(".zoom-text")) == ("blend", "200 %")
+    assert viewer.complaints() == []
+
+
+def test_metrics_by_turn_with_floors(viewer):
+    viewer.open("#bakery/0")
+    heads = ["Metric", "Turn 1", "Turn 2", "Answer", "Black picture", "Blank page"]
+    assert viewer.texts(".grades thead th") == heads
+    assert viewer.texts(".grades .chosen td")[2:] == ["0.82", "0.02", "0.01"]
+    assert viewer.texts(".grades tbody th")[0] == "combined (the score)"
+
+
+def test_a_row_without_pictures_says_why(browser, tmp_path):
+    published = page_rows(tmp_path)[2:3]
+    rows = load_trajectories(write_rows(tmp_path / "p.jsonl", published))
+    export_html(DesignContents(rows, "p", folder=tmp_path), tmp_path / "p.html")
+    viewer = Viewer(browser, (tmp_path / "p.html").as_uri()).open()
+    assert "No metrics" not in viewer.text("#metrics")
+    assert "evaluate_html.py does it" in viewer.text("#metrics")
+    told = viewer.texts(".sheet .no-picture")
+    assert told == [
+        "Left out of this file: it would have been larger than --export_mb allows.",
+        "The file names no picture.",
+    ]
+    assert viewer.shown(".modes button") == [True] * 4
+    assert viewer.script("return document.querySelector('.modes button').disabled")
+
+
+def test_hostile_pages_stay_text(viewer):
+    viewer.open()
+    viewer.click(".entry:last-child .entry-main")
+    viewer.until("return document.querySelector('.detail-head h2').textContent.includes('</script>')")
+    viewer.click(".placeholder")
+    assert viewer.texts(".bubble .source") == [HOSTILE]
+    assert viewer.text("#pages > .source") == HOSTILE
+    assert ATTACK in viewer.text("#metrics")
+    assert viewer.script("return window.pwned") is None
+    assert viewer.all("#detail script, #detail a, #detail svg, #detail iframe, #detail [onerror]") == []
+    assert viewer.requests() == []
+    assert viewer.complaints() == []
+
+
+def test_narrow_window_holds_the_stage(viewer):
+    metrics = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    viewer.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        viewer.open("#bakery/0")
+        assert viewer.shown(".canvas img") == [True, True]
+        wide = "const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth"
+        assert viewer.script(wide) == 0
+        for control in viewer.all("#detail button, #detail input"):
+            assert control.accessible_name or not control.is_displayed(), control.get_attribute("outerHTML")
+    finally:
+        viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
