@@ -155,7 +155,7 @@ class StepResult:
 
     `content` and `output` are the action as others see it and as it is kept (`AgentTurn`). `observation` is
     None once the episode is over; `answer` is what the agent handed in. `failures` are troubles on the way
-    that did not end the episode. `info` becomes further fields of the episode's row, the latest value of each.
+    that did not end the episode. `info` becomes further fields of the row, the latest of each.
     """
 
     content: str
