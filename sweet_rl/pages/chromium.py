@@ -69,7 +69,6 @@ _FLAGS = (
     "disable-renderer-backgrounding",
     # frames stay in their page's process, where its requests are seen
     "disable-site-isolation-trials",
-    f"disable-features={','.join(_OFF)}",
     # one page, one picture
     "font-render-hinting=none",
     "disable-lcd-text",
@@ -108,7 +107,8 @@ async def start(settings: RenderSettings) -> Chromium:
     isolated = settings.network == "none"
 
     def command(home: Path) -> Sequence[str]:
-        flags = [*_FLAGS, *(_NO_NETWORK if isolated else ()), f"user-data-dir={home / 'profile'}"]
+        own = [f"disable-features={','.join(_OFF)}", f"user-data-dir={home / 'profile'}"]
+        flags = [*_FLAGS, *own, *(_NO_NETWORK if isolated else ())]
         if os.geteuid() == 0:
             flags.append("no-sandbox")  # it refuses to start as root with its sandbox
         return [program, *(f"--{flag}" for flag in flags)]
@@ -185,8 +185,6 @@ class _Tab:
         self.context = self.session = self.target = ""
         self.problems = common.Problems()
         self.served = False
-        self.strayed = False
-        """It has tried to go elsewhere, after which browsers do not finish loading it."""
         self.loaded: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self.crashed = False
         self.pending: asyncio.Future[Json] | None = None
@@ -228,11 +226,9 @@ class _Tab:
         """What the tab reports."""
         if method == "Fetch.requestPaused":
             self._answer(params)
-        elif method == "Page.loadEventFired":
-            self._rests(now=self.served)
-        elif method == "Page.frameStoppedLoading":
-            if self.strayed and params["frameId"] == self.target:
-                self._rests(now=True)
+        elif method == "Page.frameStoppedLoading":  # comes also where going elsewhere was refused
+            if params["frameId"] == self.target and self.served and not self.loaded.done():
+                self.loaded.set_result(None)
         elif method in {"Inspector.targetCrashed", "Inspector.detached"}:
             self.crashed = True
             if self.pending is not None and not self.pending.done():
@@ -240,21 +236,21 @@ class _Tab:
         elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
             self.problems.add(f"blocked {params['entry']['text'].split()[-1]}")
 
-    def _rests(self, *, now: bool) -> None:
-        if now and not self.loaded.done():
-            self.loaded.set_result(None)
-
     async def _load(self) -> None:
         window = self.settings.viewport
         metrics = {"width": window.width, "height": window.height, "deviceScaleFactor": 1, "mobile": False}
-        self._later("Page.enable")
-        self._later("Log.enable")
-        self._later("Inspector.enable")
-        self._later("Emulation.setDeviceMetricsOverride", **metrics)
-        if not self.settings.allow_scripts:
-            self._later("Emulation.setScriptExecutionDisabled", value=True)
         kind = {} if self.settings.network == "none" else {"resourceType": "Document"}
-        self._later("Fetch.enable", patterns=[{"urlPattern": "*", **kind}])
+        commands: list[tuple[str, Json]] = [
+            ("Page.enable", {}),
+            ("Log.enable", {}),
+            ("Inspector.enable", {}),
+            ("Emulation.setDeviceMetricsOverride", metrics),
+            ("Emulation.setScriptExecutionDisabled", {"value": not self.settings.allow_scripts}),
+            ("Fetch.enable", {"patterns": [{"urlPattern": "*", **kind}]}),
+        ]
+        sent = [self.wire.send(method, self.session, **params) for method, params in commands]
+        for answer in sent:  # a page that is quicker than these would be loaded before we listen
+            await self._until(answer)
         went = await self._send("Page.navigate", url=common.PAGE_URL)
         if went.get("errorText"):
             raise RenderFailed(Failure("navigation", went["errorText"]))
@@ -294,7 +290,6 @@ class _Tab:
             self._fulfill(request, common.asset_headers(asset), asset.body)
             return
         if main:
-            self.strayed = True
             self.problems.add(f"blocked navigation to {url}")
         if document:  # "no content": what is shown stays, where a failure would show the browser's own page
             self._later("Fetch.fulfillRequest", requestId=request, responseCode=204)
