@@ -28,8 +28,11 @@ TITLES = {
 
 
 def page_chains(study: Study) -> list[Chain]:
-    """The dialogues of each designer, graded."""
-    return [Chain(f"pages: {name}", _designed(study, name)) for name in DESIGNERS if study.page_tasks]
+    """The dialogues of each designer, graded; the one that takes longest comes first."""
+    if not study.page_tasks:
+        return []
+    names = sorted(DESIGNERS, key=lambda name: name != "improver")
+    return [Chain(f"pages: {name}", _designed(study, name)) for name in names]
 
 
 def why_no_pages(study: Study) -> str | None:

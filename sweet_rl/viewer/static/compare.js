@@ -115,7 +115,7 @@ const Compare = (() => {
     }
 
     draw();
-    requestAnimationFrame(() => reveal("instant")); // once it is on the screen
+    new ResizeObserver(() => reveal("instant")).observe(strip); // also when it first comes on the screen
     current = { show, setMode, zoom, step: (by) => show(place + by), element };
     return current;
   }
