@@ -1,4 +1,4 @@
-"""Browse a trajectory file of pages in a web browser, or export it as one page. Flags: --help."""
+"""Browse a trajectory file of pages: drafts, target, difference. Flags: --help."""
 
 from sweet_rl.cli import run
 
