@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sweet_rl.errors import ServiceError
 from sweet_rl.pages import browser as common
+from sweet_rl.pages.assets import FONTS
 from sweet_rl.pages.process import BrowserProcess
 from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import RenderedPage, RenderFailed
@@ -94,7 +95,8 @@ async def start(settings: RenderSettings) -> Firefox:
     def command(home: Path) -> Sequence[str]:
         profile = home / "profile"
         profile.mkdir()
-        wanted = _PREFERENCES | (_NO_NETWORK if isolated else {})
+        fonts = {"security.sandbox.content.read_path_whitelist": f"{FONTS}/"}
+        wanted = _PREFERENCES | fonts | (_NO_NETWORK if isolated else {})
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in wanted.items()]
         (profile / "user.js").write_text("".join(lines))
         window = [f"--width={settings.viewport.width}", f"--height={settings.viewport.height}"]
@@ -207,7 +209,8 @@ class Firefox:
             tab.served = True
             self._provide(request, common.page_headers(settings), tab.html.encode())
             return
-        if settings.network == "allow" and not main:
+        own = url.startswith(("data:", "blob:", "about:", "resource:", "chrome:"))  # nothing that is fetched
+        if (own or settings.network == "allow") and not main:
             wire.send("network.continueRequest", request=request)
             return
         problems = tab.problems if tab is not None else self._problems_of_frame()
@@ -260,18 +263,25 @@ class _Tab:
         await self.wire.call(
             "browsingContext.navigate", context=context, url=common.PAGE_URL, wait="complete"
         )
-        found = await self.wire.call(
-            "script.evaluate",
-            expression=self.script,
-            target={"context": context, "sandbox": "sweet_rl"},
-            awaitPromise=True,
-        )
-        measured = common.parse_measured(found.get("result", {}).get("value"))
+        measured = common.parse_measured(await self._evaluate(self.script))
         height = common.height_of(measured, self.settings, self.problems)
+        higher = height > window.height
+        if higher:  # where `html` is lower than `body`, Firefox would leave out the rest
+            style = f"document.documentElement.style.setProperty('min-height', '{height}px', 'important')"
+            await self._evaluate(style)
         shot = await self.wire.call(
             "browsingContext.captureScreenshot",
             context=context,
-            origin="document",
+            origin="document" if higher else "viewport",
             clip={"type": "box", "x": 0, "y": 0, "width": window.width, "height": height},
         )
         return common.rendered(shot.get("data", ""), measured, self.problems)
+
+    async def _evaluate(self, expression: str) -> Json:
+        found = await self.wire.call(
+            "script.evaluate",
+            expression=expression,
+            target={"context": self.context, "sandbox": "sweet_rl"},
+            awaitPromise=True,
+        )
+        return found.get("result", {}).get("value")

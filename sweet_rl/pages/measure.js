@@ -108,5 +108,6 @@ async (maxBoxes, maxText, patience) => {
 
   await settle();
   const root = document.scrollingElement ?? document.documentElement;
-  return JSON.stringify({ width: root.scrollWidth, height: root.scrollHeight, boxes: measure() });
+  const height = Math.max(root.scrollHeight, innerHeight); // browsers differ where a page is low
+  return JSON.stringify({ width: root.scrollWidth, height, boxes: measure() });
 }

@@ -1,0 +1,94 @@
+"""Starts Firefox and carries WebDriver BiDi between its port and our pipe. Run as a script, by `firefox`.
+
+Firefox listens on a port of the loopback interface. This runs beside it, in the same network namespace, so
+that nobody outside can speak to it; messages end with a zero byte, as Chromium's do. When the pipe ends, so
+does Firefox.
+
+Arguments: the program, then its arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import socket
+import struct
+import sys
+
+import aiohttp
+
+_IN, _OUT = 3, 4
+_SET_FLAGS, _UP = 0x8914, 0x1 | 0x40  # SIOCSIFFLAGS; IFF_UP, IFF_RUNNING
+
+
+async def relay(command: list[str]) -> None:
+    """Run Firefox until the pipe or Firefox ends."""
+    _loopback_up()
+    firefox = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, stdout=2, pass_fds=()
+    )
+    try:
+        address = await _address(firefox)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"{address}/session", max_msg_size=0, heartbeat=None) as web_socket,
+        ):
+            ends = [
+                asyncio.create_task(work)
+                for work in (_from_us(web_socket), _to_us(web_socket), _drain(firefox), _over(firefox))
+            ]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            firefox.kill()
+        os._exit(0)
+
+
+async def _address(firefox: asyncio.subprocess.Process) -> str:
+    stream = firefox.stderr
+    while stream is not None and (line := await stream.readline()):
+        sys.stderr.buffer.write(line)
+        if found := re.search(rb"WebDriver BiDi listening on (ws://\S+)", line):
+            return found[1].decode()
+    raise SystemExit("Firefox ended before it listened")
+
+
+async def _from_us(web_socket: aiohttp.ClientWebSocketResponse) -> None:
+    reader = asyncio.StreamReader(limit=2**30)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(_IN, "rb", 0))
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        while True:
+            await web_socket.send_str((await reader.readuntil(b"\0"))[:-1].decode())
+
+
+async def _to_us(web_socket: aiohttp.ClientWebSocketResponse) -> None:
+    async for message in web_socket:
+        await asyncio.to_thread(_write, str(message.data).encode() + b"\0")
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(_OUT, data) :]
+
+
+async def _drain(firefox: asyncio.subprocess.Process) -> None:
+    while firefox.stderr is not None and await firefox.stderr.read(2**16):
+        pass
+
+
+async def _over(firefox: asyncio.subprocess.Process) -> None:
+    await firefox.wait()
+
+
+def _loopback_up() -> None:
+    """A new network namespace has a loopback interface that is down."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
+
+
+if __name__ == "__main__":
+    asyncio.run(relay(sys.argv[1:]))
