@@ -1,4 +1,4 @@
-"""Compare two runs of Frontend Design page by page: by a vision judge, or by a metric. Flags: --help."""
+"""Compare two runs of Frontend Design page by page; print the win rate. Flags: --help."""
 
 from sweet_rl.cli import run
 
