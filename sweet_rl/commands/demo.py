@@ -13,7 +13,7 @@ def demo(
     seed: int = 0,
     train_tasks: int = 600,
     test_tasks: int = 300,
-    page_tasks: int = 6,
+    page_tasks: int = 4,
     dev: bool = False,
     jobs: int = 2,
     overwrite: bool = False,
