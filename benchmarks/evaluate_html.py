@@ -7,7 +7,7 @@ elements:
 - cold: nothing in the render cache, browsers started and stopped within the time;
 - warm: a second evaluation with everything in the render cache (another metric, another margin, --regrade).
 
-The split beside it is measured on the same pages, one after the other, in one thread.
+The split beside it is computing time on the same pages, one after the other, in one thread.
 
 Run: python benchmarks/evaluate_html.py [--tasks frontend_tasks_500.jsonl] [--pages 500] [--output FILE.json]
 """
@@ -93,13 +93,13 @@ def evaluation_s(path: Path, settings: RenderSettings) -> float:
 
 
 async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Path) -> dict[str, float]:
-    """Seconds of each step over all rows, in one thread; rendering from the cache is not among them."""
+    """Seconds of computing of each step over all rows; rendering from the cache is not among them."""
     spent: dict[str, float] = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
-        started = time.perf_counter()
+        started = time.thread_time()
         result = work()
-        spent[name] = spent.get(name, 0.0) + time.perf_counter() - started
+        spent[name] = spent.get(name, 0.0) + time.thread_time() - started
         return result
 
     async with open_renderer(settings) as renderer:
@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--output", default=None)
     arguments = parser.parse_args()
     tasks = [row for _, row in read_rows(arguments.tasks)][: arguments.pages]
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = asyncio.run(draw_answers(tasks, RenderSettings(browsers=arguments.browsers), folder))
@@ -139,11 +140,13 @@ def main() -> None:
         warm_s = evaluation_s(path, cached)
         spent = asyncio.run(split(rows, cached, folder))
         metrics = json.loads((folder / "run.report.json").read_text())["metrics"]
-    print(f"{machine_line()}\n{len(rows)} pages of {len(tasks)}, two renderings each\n")
+    print(
+        f"{machine_line()}\n{len(rows)} pages of {len(tasks)}, two renderings each; load {load:.1f} before\n"
+    )
     print(f"{'':<28}{'seconds':>9}{'pages/s':>9}")
     for label, seconds in (("evaluate_html, cold", cold_s), ("evaluate_html, warm", warm_s)):
         print(f"{label:<28}{seconds:>9.1f}{len(rows) / seconds:>9.2f}")
-    print(f"\n{'one thread, ms a page':<28}{'':>9}{'share':>9}")
+    print(f"\n{'computing, ms a page':<28}{'':>9}{'share':>9}")
     total = sum(spent.values())
     for step, seconds in spent.items():
         print(f"{step:<28}{1000 * seconds / len(rows):>9.2f}{seconds / total:>9.0%}")
@@ -156,9 +159,10 @@ def main() -> None:
             "machine": machine_line(),
             "arguments": vars(arguments),
             "pages": len(rows),
+            "load_before": load,
             "cold_s": cold_s,
             "warm_s": warm_s,
-            "one_thread_s": spent,
+            "computing_s": spent,
             "mean_grades": {name: line["mean"]["mean"] for name, line in metrics.items()},
         }
         replace_file(arguments.output, [json.dumps(numbers, indent=1).encode() + b"\n"])
