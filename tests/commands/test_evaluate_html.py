@@ -269,7 +269,9 @@ def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
     pages = [target, target.replace("Fresh bread", "Old cars"), "<html><body></body></html>"]
 
     async def pictures():
-        async with open_renderer(render_settings(render_cache="none", browsers=1, page_timeout_s=90)) as renderer:
+        async with open_renderer(
+            render_settings(render_cache="none", browsers=1, page_timeout_s=90)
+        ) as renderer:
             return [(await renderer.render(page)).image for page in pages]
 
     rows = []
