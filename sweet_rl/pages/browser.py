@@ -104,9 +104,9 @@ def asset_headers(asset: Asset) -> dict[str, str]:
     }
 
 
-def find_asset(url: str, problems: Problems) -> Asset | None:
+def find_asset(url: str, page: str | None, problems: Problems) -> Asset | None:
     """What the address gives without network; noted where that is nothing, or something else."""
-    asset = asset_for(url)
+    asset = asset_for(url, page)
     if asset is None:
         problems.add(f"blocked {url}")
     elif asset.note:

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl.errors import ServiceError
@@ -17,7 +18,7 @@ from sweet_rl.pages import browser as common
 from sweet_rl.pages.process import BrowserProcess
 from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import RenderedPage, RenderFailed
-from sweet_rl.pages.wire import BrowserGone, CommandFailed
+from sweet_rl.pages.wire import BrowserGone, CommandFailed, Wire
 from sweet_rl.types import Failure, Json
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -133,6 +134,7 @@ class Chromium:
     def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
         self.process, self.settings = process, settings
         self.script = common.measure_script()
+        self._idle: list[_Window] = []
 
     @property
     def alive(self) -> bool:
@@ -149,72 +151,111 @@ class Chromium:
 
     async def render(self, html: str) -> RenderedPage:
         """As in the contract."""
-        tab = _Tab(self, html)
+        window: _Window | None = None
+        rendered = False
         try:
             async with asyncio.timeout(self.settings.page_timeout_s):
-                try:
-                    return await tab.render()
-                except CommandFailed as error:
-                    tab.check()
-                    raise RenderFailed(Failure("navigation", str(error)[:300])) from error
+                window = await self._window()
+                page = await _Page(self, window, html).render()
+                rendered = True
+                return page
         except TimeoutError:
-            await (self._close(tab.context) if tab.context else self.kill())
+            await (self.process.kill() if window is None else self._close(window))
             raise
         finally:
-            self.process.wire.handlers.pop(tab.session, None)
-            if tab.context:
-                self.process.wire.send("Target.disposeBrowserContext", browserContextId=tab.context)
+            if window is not None:
+                self._leave(window, clean=rendered)
 
-    async def _close(self, context: str) -> None:
+    async def _window(self) -> _Window:
+        """An empty window: one that is free, or a new one in a context of its own."""
+        if self._idle:
+            window = self._idle.pop()
+            await self.process.wire.call("Page.navigate", window.session, url="about:blank")
+            return window
+        return await _open(self.process.wire, self.settings)
+
+    def _leave(self, window: _Window, *, clean: bool) -> None:
+        """Without scripts a page leaves nothing behind, and the next one may have its window."""
+        if clean and not self.settings.allow_scripts:
+            self._idle.append(window)
+            return
+        self.process.wire.handlers.pop(window.session, None)
+        self.process.wire.send("Target.disposeBrowserContext", browserContextId=window.context)
+
+    async def _close(self, window: _Window) -> None:
         """End a page that hangs; the whole browser if it hangs with it."""
         try:
             async with asyncio.timeout(_CLOSE_S):
-                await self.process.wire.call("Target.disposeBrowserContext", browserContextId=context)
+                await self.process.wire.call("Target.disposeBrowserContext", browserContextId=window.context)
         except (TimeoutError, BrowserGone):
             await self.process.kill()
         except CommandFailed:
             pass  # it is gone already
 
 
-class _Tab:
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A window that shows one page at a time: its context, its tab, and the session to it."""
+
+    context: str
+    target: str
+    session: str
+
+
+async def _open(wire: Wire, settings: RenderSettings) -> _Window:
+    """A new window, ready for pages."""
+    size: dict[str, Json] = {"width": settings.viewport.width, "height": settings.viewport.height}
+    context = (await wire.call("Target.createBrowserContext", disposeOnDetach=True))["browserContextId"]
+    opened = await wire.call(
+        "Target.createTarget", url="about:blank", browserContextId=context, newWindow=True, **size
+    )
+    target = opened["targetId"]
+    session = (await wire.call("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+    kind = {} if settings.network == "none" else {"resourceType": "Document"}
+    commands: list[tuple[str, Json]] = [
+        ("Page.enable", {}),
+        ("Log.enable", {}),
+        ("Inspector.enable", {}),
+        ("Emulation.setDeviceMetricsOverride", {**size, "deviceScaleFactor": 1, "mobile": False}),
+        ("Emulation.setScriptExecutionDisabled", {"value": not settings.allow_scripts}),
+        ("Fetch.enable", {"patterns": [{"urlPattern": "*", **kind}]}),
+    ]
+    # Awaited, because a page that is quicker than these would be loaded before we listen.
+    await asyncio.gather(*(wire.send(method, session, **params) for method, params in commands))
+    return _Window(context, target, session)
+
+
+class _Page:
     """One page on its way."""
 
-    def __init__(self, browser: Chromium, html: str) -> None:
-        self.wire, self.settings = browser.process.wire, browser.settings
-        self.html, self.script = html, browser.script
-        self.context = self.session = self.target = ""
+    def __init__(self, browser: Chromium, window: _Window, html: str) -> None:
+        self.wire, self.settings, self.script = browser.process.wire, browser.settings, browser.script
+        self.session, self.target = window.session, window.target
+        self.html = html
         self.problems = common.Problems()
-        self.served = False
+        self.served = self.crashed = False
         self.loaded: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self.crashed = False
         self.pending: asyncio.Future[Json] | None = None
 
     async def render(self) -> RenderedPage:
-        """From nothing to the picture."""
-        window = self.settings.viewport
-        made = await self.wire.call("Target.createBrowserContext", disposeOnDetach=True)
-        self.context = made["browserContextId"]
-        opened = await self.wire.call(
-            "Target.createTarget",
-            url="about:blank",
-            browserContextId=self.context,
-            newWindow=True,
-            width=window.width,
-            height=window.height,
-        )
-        self.target = opened["targetId"]
-        attached = await self.wire.call("Target.attachToTarget", targetId=self.target, flatten=True)
-        self.session = attached["sessionId"]
+        """From an empty window to the picture."""
         self.wire.handlers[self.session] = self.on_event
-        await self._load()
-        measured = common.parse_measured(await self._measure())
-        height = common.height_of(measured, self.settings, self.problems)
-        shot = await self._send(
-            "Page.captureScreenshot",
-            format="png",
-            clip={"x": 0, "y": 0, "width": window.width, "height": height, "scale": 1},
-            captureBeyondViewport=True,
-        )
+        try:
+            went = await self._send("Page.navigate", url=common.PAGE_URL)
+            if went.get("errorText"):
+                raise RenderFailed(Failure("navigation", went["errorText"]))
+            await self._until(self.loaded)
+            measured = common.parse_measured(await self._measure())
+            height = common.height_of(measured, self.settings, self.problems)
+            shot = await self._send(
+                "Page.captureScreenshot",
+                format="png",
+                clip={"x": 0, "y": 0, "width": self.settings.viewport.width, "height": height, "scale": 1},
+                captureBeyondViewport=True,
+            )
+        except CommandFailed as error:
+            self.check()
+            raise RenderFailed(Failure("navigation", str(error)[:300])) from error
         return common.rendered(shot.get("data", ""), measured, self.problems)
 
     def check(self) -> None:
@@ -235,26 +276,6 @@ class _Tab:
                 self.pending.set_exception(BrowserGone("the page's process has ended"))
         elif method == "Log.entryAdded" and "load local resource" in params["entry"].get("text", ""):
             self.problems.add(f"blocked {params['entry']['text'].split()[-1]}")
-
-    async def _load(self) -> None:
-        window = self.settings.viewport
-        metrics = {"width": window.width, "height": window.height, "deviceScaleFactor": 1, "mobile": False}
-        kind = {} if self.settings.network == "none" else {"resourceType": "Document"}
-        commands: list[tuple[str, Json]] = [
-            ("Page.enable", {}),
-            ("Log.enable", {}),
-            ("Inspector.enable", {}),
-            ("Emulation.setDeviceMetricsOverride", metrics),
-            ("Emulation.setScriptExecutionDisabled", {"value": not self.settings.allow_scripts}),
-            ("Fetch.enable", {"patterns": [{"urlPattern": "*", **kind}]}),
-        ]
-        sent = [self.wire.send(method, self.session, **params) for method, params in commands]
-        for answer in sent:  # a page that is quicker than these would be loaded before we listen
-            await self._until(answer)
-        went = await self._send("Page.navigate", url=common.PAGE_URL)
-        if went.get("errorText"):
-            raise RenderFailed(Failure("navigation", went["errorText"]))
-        await self._until(self.loaded)
 
     async def _measure(self) -> Json:
         frame = (await self._send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
@@ -285,7 +306,8 @@ class _Tab:
         if url == f"{common.PAGE_URL}favicon.ico":  # the browser's own idea, not the page's
             self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
             return
-        asset = None if main else common.find_asset(url, self.problems)
+        page = None if self.settings.allow_scripts else self.html
+        asset = None if main else common.find_asset(url, page, self.problems)
         if asset is not None:
             self._fulfill(request, common.asset_headers(asset), asset.body)
             return

@@ -216,7 +216,8 @@ class Firefox:
         problems = tab.problems if tab is not None else self._problems_of_frame()
         if main:
             problems.add(f"blocked navigation to {url}")
-        asset = None if main else common.find_asset(url, problems)
+        page = tab.html if tab is not None and not settings.allow_scripts else None
+        asset = None if main else common.find_asset(url, page, problems)
         if asset is None and params.get("navigation") is not None:  # "no content": what is shown stays
             wire.send("network.provideResponse", request=request, statusCode=204, reasonPhrase="No Content")
         elif asset is None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 
 import pytest
 from PIL import Image
@@ -65,14 +66,14 @@ def test_nothing_else_exists(url):
 )
 def test_tailwind_is_the_published_file(url, exact):
     asset = asset_for(url)
-    assert asset.body is tailwind()
+    assert asset.body is tailwind.whole()
     assert asset.content_type == "text/css"
     assert (asset.note == "") is exact
 
 
 def test_tailwind_is_that_of_its_package():
-    assert len(tailwind()) == 2_934_019
-    assert tailwind().startswith(b"/*! tailwindcss v2.2.19 | MIT License")
+    assert len(tailwind.whole()) == 2_934_019
+    assert tailwind.whole().startswith(b"/*! tailwindcss v2.2.19 | MIT License")
 
 
 def test_pictures_never_change():
@@ -90,3 +91,56 @@ def test_one_motif_in_many_sizes():
             assert all(abs(x - y) < 12 for x, y in zip(a.getpixel(at), corner, strict=True))
     other = asset_for("https://picsum.photos/id/49/30/20")
     assert other.body != small.body
+
+
+def test_every_rule_of_tailwind_is_read():
+    css = re.sub(r"/\*.*?\*/", "", tailwind.whole().decode(), flags=re.DOTALL)
+    rules = tailwind.rules(css)
+    assert len(rules) > 39_000
+    assert css.count("{") == css.count("@media") + sum(rule.text.count("{") for rule in rules)
+    assert tailwind.rules(tailwind.joined(rules).decode()) == rules
+
+
+PAGE = """<div class="md:w-1/2 HOVER:text-white group"><p class='-mt-2 w-0.5 x&amp;y'>
+<b class=text-3xl><i class="group-hover:underline space-y-4 sm:container">"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "md:w-1/2",
+        "hover:text-white",
+        "-mt-2",
+        "w-0.5",
+        "text-3xl",
+        "group-hover:underline",
+        "space-y-4",
+        "sm:container",
+    ],
+)
+def test_a_page_gets_the_rules_of_its_classes(name):
+    wanted = [
+        rule
+        for rule in tailwind.rules(tailwind.whole().decode())
+        if any(name in a for a in rule.alternatives)
+    ]
+    served = tailwind.rules(tailwind.for_page(PAGE).decode())
+    known = {(rule.text, rule.conditions) for rule in served}
+    mine = [rule for rule in wanted if any(a <= {name, "group"} for a in rule.alternatives)]
+    assert mine
+    assert all((rule.text, rule.conditions) in known for rule in mine)
+
+
+def test_and_no_others_but_those_that_need_none():
+    served = tailwind.for_page(PAGE)
+    assert len(served) < 10_000
+    assert b".underline" not in served.replace(b"\\:underline", b"")
+    assert served.startswith(tailwind.joined(tailwind.rules(tailwind.whole().decode())[:20]))
+    assert b"@keyframes spin" in served
+
+
+@pytest.mark.parametrize(
+    "page", ["<iframe srcdoc='&lt;p class=mt-2&gt;'>", "<object data='data:text/html,%3Cp'>"]
+)
+def test_pages_within_pages_get_all_of_it(page):
+    assert tailwind.for_page(page) == tailwind.whole()

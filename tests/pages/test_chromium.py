@@ -17,7 +17,7 @@ from PIL import Image
 
 from sweet_rl.errors import ServiceError
 from sweet_rl.pages import RenderedPage, chromium, process
-from sweet_rl.pages.assets import asset_for
+from sweet_rl.pages.assets import asset_for, tailwind
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +59,12 @@ def test_what_a_page_looks_like(service):
         for at in ((10, 10), (150, 100), (290, 190)):
             assert image.getpixel((int(picture.x) + at[0], int(picture.y) + at[1])) == original.getpixel(at)
     assert (words.text, bold.text, bold.parent, field.text) == ("words more", "bold", 3, "Name")
+
+
+def test_what_a_page_gets_of_tailwind_is_all_that_it_can_use(service, monkeypatch):
+    page = service.render(SHOP)
+    monkeypatch.setattr(tailwind, "for_page", lambda _: tailwind.whole())
+    assert service.render(SHOP) == page
 
 
 def test_one_page_is_one_picture(service, services):

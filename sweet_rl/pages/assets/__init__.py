@@ -6,13 +6,12 @@ Licences lie beside them.
 
 from __future__ import annotations
 
-import functools
-import lzma
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from sweet_rl.pages.assets import tailwind
 from sweet_rl.pages.pictures import picture
 
 VERSION = "1"
@@ -42,8 +41,13 @@ class Asset:
     note: str = ""
 
 
-def asset_for(url: str) -> Asset | None:
-    """What the address gives without network; None where that is nothing."""
+def asset_for(url: str, page: str | None = None) -> Asset | None:
+    """What the address gives without network; None where that is nothing.
+
+    Args:
+        url: the address.
+        page: the page that asks, if its scripts do not run: it gets no more of Tailwind than it can use.
+    """
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
@@ -53,19 +57,14 @@ def asset_for(url: str) -> Asset | None:
         return None
     if _TAILWIND.search(parts.path):
         known = "2.2.19" in parts.path
-        return Asset("text/css", tailwind(), "" if known else f"Tailwind CSS 2.2.19 in place of {url[:200]}")
+        body = tailwind.whole() if page is None else tailwind.for_page(page)
+        return Asset("text/css", body, "" if known else f"Tailwind CSS 2.2.19 in place of {url[:200]}")
     if not any(host == known or host.endswith(f".{known}") for known in _PICTURE_HOSTS):
         return None
     width, height, motif = _wanted(parts.path, parts.query)
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         return None
     return Asset("image/png", picture(width, height, f"{host} {motif}"))
-
-
-@functools.cache
-def tailwind() -> bytes:
-    """Tailwind CSS 2.2.19, minified."""
-    return lzma.decompress((Path(__file__).parent / "tailwind-2.2.19.min.css.xz").read_bytes())
 
 
 def _wanted(path: str, query: str) -> tuple[int, int, str]:
