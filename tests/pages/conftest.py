@@ -72,5 +72,5 @@ def service(services):
 @pytest.fixture(scope="module")
 def scripted(services):
     """Scripts on, and little patience."""
-    with services(allow_scripts=True, page_timeout_s=5) as opened:
+    with services(allow_scripts=True, page_timeout_s=6) as opened:
         yield opened
