@@ -177,6 +177,13 @@ def test_a_picture_behind_texts_is_seen_without_an_img():
     assert [thing.kind for thing in look(one).things] == ["picture"]
 
 
+def test_a_smooth_picture_is_one_but_a_painted_gradient_is_not():
+    paint = [((0, y, 799, y), (y // 2, 200 - y // 2, 60)) for y in range(300)]
+    assert [thing.kind for thing in look(page(Box("div", 0, 0, 800, 300), paint=paint)).things] == ["picture"]
+    painted = page(Box("div", 0, 0, 800, 300, background=(0, 200, 60)), paint=paint)
+    assert [thing.kind for thing in look(painted).things] != ["picture"]
+
+
 def test_bytes_that_are_no_picture_are_done_without():
     one = RenderedPage(b"no picture", 800, 400, page(HEADER, TITLE).boxes)
     assert [seen.text for seen in look(one).texts] == ["Bakery"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -57,8 +58,12 @@ def share_of(picture: Picture, rect: Rect, color: Color) -> float:
     return near / max(1, sum(number for number, _ in grid))
 
 
-def looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box]) -> bool:
-    """Whether nearly every point beside the inner boxes, on a coarse grid, has a colour of its own."""
+def looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box], *, bare: bool) -> bool:
+    """Whether the points beside the inner boxes, on a coarse grid, are of many colours.
+
+    Nearly each has its own where the page paints the box, maybe with a gradient. Of a `bare` box, which
+    should look like what it stands on, it is enough that no colour prevails.
+    """
     left, top, right, bottom = rect
     points = [
         (x, y)
@@ -66,7 +71,12 @@ def looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box]) -> 
         for y in range(top + 4, min(bottom, picture.height), max(1, (bottom - top) // 24))
         if not any(b.x <= x <= b.x + b.width and b.y <= y <= b.y + b.height for b in inner)
     ]
-    return len(points) > 100 and len({picture.getpixel(point) for point in points}) > 0.5 * len(points)
+    if len(points) <= 100:
+        return False
+    colors = Counter(map(picture.getpixel, points))
+    if bare and max(colors.values()) < 0.2 * len(points):
+        return True
+    return len(colors) > 0.5 * len(points)
 
 
 def _grid(picture: Picture, rect: Rect) -> list[tuple[int, tuple[int, int, int]]]:

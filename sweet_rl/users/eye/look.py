@@ -156,7 +156,7 @@ def _has_picture(
     if box.width * box.height < 40_000 or any(_lies_on(box, boxes[i]) for i in pictures):
         return False
     inner = [i for i in _inner(index, boxes) if i.tag in _PICTURES or i.background is not None]
-    return looks_like_a_picture(picture, rect, inner)
+    return looks_like_a_picture(picture, rect, inner, bare=box.background is None)
 
 
 def _is_painted(index: int, boxes: tuple[Box, ...], background: Color, pictures: set[int]) -> bool:
