@@ -184,6 +184,11 @@ def test_a_smooth_picture_is_one_but_a_painted_gradient_is_not():
     assert [thing.kind for thing in look(painted).things] != ["picture"]
 
 
+def test_what_stands_outside_the_page_has_a_place_all_the_same():
+    target = RenderedPage(b"", 800, 1, (Box("p", -900, -40, 10, 10, "out"),))
+    assert "At the top left there should be" in ScriptedEye().answer(context(target, None))
+
+
 def test_bytes_that_are_no_picture_are_done_without():
     one = RenderedPage(b"no picture", 800, 400, page(HEADER, TITLE).boxes)
     assert [seen.text for seen in look(one).texts] == ["Bakery"]

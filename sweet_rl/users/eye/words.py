@@ -59,11 +59,16 @@ def place(x: float, y: float) -> str:
 
 def region(x: float, y: float, scene: Scene) -> str:
     """The part of the page that a point lies in."""
-    column = ("left", "", "right")[min(2, int(3 * x / max(1, scene.width)))]
-    row = ("top", "", "bottom")[min(2, int(3 * y / max(1, scene.height)))]
+    column = ("left", "", "right")[_third(x, scene.width)]
+    row = ("top", "", "bottom")[_third(y, scene.height)]
     if row:
         return f"At the {row} {column}".rstrip()
     return f"On the {column}" if column else "In the middle"
+
+
+def _third(at: float, whole: float) -> int:
+    """0, 1 or 2; what stands outside the page belongs to the nearest."""
+    return max(0, min(2, int(3 * at / max(1, whole))))
 
 
 def letters(text: Text) -> str:
