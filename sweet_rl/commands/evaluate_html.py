@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sweet_rl.errors import UsageError
 
+_MANY_MACHINES = 16
+"""For so many there are pages enough at once, where nobody says how many there are."""
+
 
 def evaluate_html(
     saved_path: str,
@@ -26,6 +29,9 @@ def evaluate_html(
     page_timeout_s: float = 30.0,
     browsers: int = 2,
     render_cache: str = "default",
+    fan_out: str = "local",
+    ray_address: str = "auto",
+    ray_workers: int | None = None,
     temp_path: str | None = None,
     quiet: bool = False,
 ) -> None:
@@ -59,6 +65,9 @@ def evaluate_html(
         page_timeout_s: seconds that one page may take.
         browsers: browsers at once.
         render_cache: folder that keeps rendered pages for the next run; default: the user's cache; none keeps none.
+        fan_out: local (this machine), or ray: pages are rendered by --browsers browsers in each worker of a Ray cluster.
+        ray_address: auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this run), or HOST:PORT of its head.
+        ray_workers: for --fan_out ray: workers; default one on each machine.
         temp_path: accepted for the published command line; has no effect: pages leave no files.
         quiet: no progress bar.
     """
@@ -81,6 +90,9 @@ def evaluate_html(
     if not 0 < margin <= 1:
         raise UsageError(f"--margin must be above 0 and at most 1, got {margin:g}.")
 
+    from sweet_rl.commands.fan_out import cluster_of
+
+    cluster = cluster_of(fan_out, ray_address, ray_workers)
     from sweet_rl.commands import page_evaluation
     from sweet_rl.commands.rendering import render_settings
 
@@ -105,9 +117,10 @@ def evaluate_html(
             rendering=page_evaluation.rendering_of(settings),
             model={"clip_model": clip_model, "long_page": long_page} if clip_model else {},
             batch_size=batch_size,
-            at_once=4 * browsers,
+            at_once=4 * browsers * (1 if cluster is None else ray_workers or _MANY_MACHINES),
             quiet=quiet,
         ),
         settings,
         device=device,
+        cluster=cluster,
     )

@@ -1,8 +1,8 @@
 """Stages over a cluster: the flags that ask for it, and what of each stage runs over there.
 
 Each stage has a part, which every worker builds once and which does what the stage would do in this process,
-and a stand-in on this side with the contract that the stage speaks: `Sampler`, `Scorer`, or that of
-`CodeGrader`. Files, progress and order stay on this side. A further stage adds a part and a stand-in.
+and a stand-in on this side with the contract that the stage speaks: `Sampler`, `Scorer`, `Renderer`, or that
+of `CodeGrader`. Files, progress and order stay on this side. A further stage adds a part and a stand-in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from sweet_rl.contracts import Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.code import CodeGrader, Grades, ReferenceValue
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.types import Completion, Task, Trajectory
+from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
+from sweet_rl.pages.service import RenderService
+from sweet_rl.types import Completion, Failure, Task, Trajectory
 
 _ANSWERS = 64
 """Answers that a worker grades together, at most: enough to keep its sandbox busy, few to do again."""
@@ -264,6 +266,54 @@ def grader_of(cluster: Cluster | None, flags: SandboxFlags) -> Iterator[CodeGrad
         asyncio.Runner() as runner,
     ):
         yield RayGrader(workers, runner)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderingPart:
+    """Browsers in a worker."""
+
+    service: RenderService
+
+    @property
+    def facts(self) -> str:
+        """What keeps pages from the network."""
+        return self.service.protection
+
+    async def render(self, html: str) -> RenderedPage | Failure:
+        """See `sweet_rl.pages.Renderer`; a page without picture is an answer, too."""
+        try:
+            return await self.service.render(html)
+        except RenderFailed as error:
+            return error.failure
+
+
+async def _rendering_part(settings: RenderSettings) -> RenderingPart:
+    return RenderingPart(open_renderer(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class RayRenderer:
+    """A `Renderer` whose pages are drawn by whichever worker has the least to do."""
+
+    workers: Workers
+
+    async def render(self, html: str) -> RenderedPage:
+        """See `sweet_rl.pages.Renderer`."""
+        found: RenderedPage | Failure = await self.workers.ask("render", html)
+        if isinstance(found, Failure):
+            raise RenderFailed(found)
+        return found
+
+    async def close(self) -> None:
+        """Nothing: the workers end with `rendering_workers`."""
+
+
+def rendering_workers(
+    cluster: Cluster, settings: RenderSettings, at_once: int
+) -> AbstractContextManager[Workers]:
+    """Workers with a few browsers each, and `at_once` pages in flight over all of them."""
+    build = partial(_rendering_part, settings)
+    return open_workers(cluster, build, at_once=at_once, use_gpus=False, say=_say)
 
 
 def _anywhere(model: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from sweet_rl.cluster import Cluster
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs, write_report
 from sweet_rl.commands.running import progress
 from sweet_rl.grading.pages.embedding import Embedder
@@ -61,8 +62,10 @@ def rendering_of(settings: RenderSettings) -> dict[str, Json]:
     }
 
 
-def start(job: PageEvaluation, settings: RenderSettings, *, device: str) -> None:
-    """Load the model, if there is one, start the browsers, and `run`."""
+def start(
+    job: PageEvaluation, settings: RenderSettings, *, device: str, cluster: Cluster | None = None
+) -> None:
+    """Load the model, if there is one, start the browsers, here or over there, and `run`."""
     from sweet_rl.pages import open_renderer
 
     embedder: Embedder | None = None
@@ -80,7 +83,13 @@ def start(job: PageEvaluation, settings: RenderSettings, *, device: str) -> None
         async with open_renderer(settings) as renderer:
             await run(job, renderer, embedder)
 
-    asyncio.run(main())
+    if cluster is None:
+        asyncio.run(main())
+        return
+    from sweet_rl.commands.fan_out import RayRenderer, rendering_workers
+
+    with rendering_workers(cluster, settings, job.at_once) as workers:
+        asyncio.run(run(job, RayRenderer(workers), embedder))
 
 
 async def run(job: PageEvaluation, renderer: Renderer, embedder: Embedder | None = None) -> None:

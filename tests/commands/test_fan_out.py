@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,9 +21,12 @@ import pytest
 
 from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.evaluate_code import evaluate_code
+from sweet_rl.commands.evaluate_html import evaluate_html
+from sweet_rl.commands.fan_out import RayRenderer, RenderingPart
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.sample_best_of_n import sample_best_of_n
 from sweet_rl.errors import DataError, EpisodeError, ServiceError, UsageError
+from sweet_rl.pages import RenderFailed
 from sweet_rl.records import replace_rows
 from sweet_rl.types import Failure, StopReason
 from tests.commands.test_evaluate_code import make_row
@@ -145,6 +149,46 @@ def test_grading_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, ca
     assert (ray / "runs.jsonl").read_bytes() == (local / "runs.jsonl").read_bytes()
     reports = [json.loads((folder / "runs.report.json").read_text()) for folder in (local, ray)]
     assert reports[0] | {"saved_path": ""} == reports[1] | {"saved_path": ""}
+
+
+@pytest.mark.browser
+def test_rendering_goes_on_when_a_worker_is_killed(ray_flags, killed, tmp_path, capsys):
+    if shutil.which("chromium") is None and os.environ.get("SWEET_RL_REQUIRE_BROWSER") != "1":
+        pytest.skip("no chromium on the PATH")
+    rows = []
+    for number in range(8):
+        page = f"<html><body><h1>Page {number}</h1><p>{'word ' * number}</p></body></html>"
+        task = {"problem_description": f"page {number}", "ground_truth": page}
+        turn = {"role": "assistant", "content": page, "input": "a", "output": page}
+        said = [{"role": "user", "content": task["problem_description"]}, turn]
+        rows.append({"task": task, "dialogue_history": said, "answer": None})
+    local, ray = tmp_path / "local", tmp_path / "ray"
+    for folder in (local, ray):
+        folder.mkdir()
+        replace_rows(folder / "runs.jsonl", rows)
+    flags = {"browsers": 1, "page_timeout_s": 90, "render_cache": "none", "quiet": True}
+    evaluate_html(str(local / "runs.jsonl"), **flags)
+    evaluate_html(str(ray / "runs.jsonl"), **flags | ray_flags)
+    assert f"The Ray worker {killed[0]} on " in capsys.readouterr().err
+    assert (ray / "runs.jsonl").read_bytes() == (local / "runs.jsonl").read_bytes()
+    assert all(row["floors"]["blank page"] for row in rows_of(ray / "runs.jsonl"))
+
+
+def test_a_page_without_picture_is_an_answer_from_over_there():
+    class Over:
+        async def ask(self, method, html):
+            assert (method, html) == ("render", "<p>")
+            return await RenderingPart(Service()).render(html)
+
+    class Service:
+        protection = ""
+
+        async def render(self, html):
+            raise RenderFailed(Failure("timeout", html))
+
+    with pytest.raises(RenderFailed) as caught:
+        asyncio.run(RayRenderer(Over()).render("<p>"))
+    assert caught.value.failure == Failure("timeout", "<p>")
 
 
 def test_ctrl_c_says_how_to_go_on(models, ray_flags, tmp_path, capsys):
