@@ -107,7 +107,7 @@ def ours(pages: list[str], browsers: int) -> tuple[list[RenderedPage | None], fl
 
 
 def published(pages: list[str]) -> tuple[int, float]:
-    """Pictures and seconds for all pages, one fresh driver for each; as published, a failure gives no picture."""
+    """Pictures and seconds for all pages, one fresh driver for each; one that fails gives none."""
     from selenium.common.exceptions import WebDriverException
 
     def one(page: str) -> bool:
