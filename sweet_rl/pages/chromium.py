@@ -18,7 +18,7 @@ from sweet_rl.pages import browser as common
 from sweet_rl.pages.process import BrowserProcess
 from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import RenderedPage, RenderFailed
-from sweet_rl.pages.wire import BrowserGone, CommandFailed, Wire
+from sweet_rl.pages.wire import CLOSED, BrowserGone, CommandFailed, Wire
 from sweet_rl.types import Failure, Json
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -270,7 +270,7 @@ class _Page:
         elif method == "Page.frameStoppedLoading":  # comes also where going elsewhere was refused
             if params["frameId"] == self.target and self.served and not self.loaded.done():
                 self.loaded.set_result(None)
-        elif method in {"Inspector.targetCrashed", "Inspector.detached"}:
+        elif method in {"Inspector.targetCrashed", "Inspector.detached", CLOSED}:
             self.crashed = True
             if self.pending is not None and not self.pending.done():
                 self.pending.set_exception(BrowserGone("the page's process has ended"))

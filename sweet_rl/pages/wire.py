@@ -13,6 +13,9 @@ from typing import IO
 
 from sweet_rl.types import Json
 
+CLOSED = "closed"
+"""The event that every handler gets when the browser has ended."""
+
 EventHandler = Callable[[str, Json], None]
 """Is given an event's name and its parameters."""
 
@@ -90,6 +93,9 @@ class Wire(asyncio.Protocol):
         for answer in waiting.values():
             if not answer.done():
                 answer.set_exception(BrowserGone("the browser has ended"))
+        handlers, self.handlers = self.handlers, {}
+        for handler in handlers.values():
+            handler(CLOSED, {})
 
     def _dispatch(self, message: dict[str, Json]) -> None:
         if message.get("id") is None:
