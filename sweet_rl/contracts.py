@@ -32,6 +32,9 @@ class Env(Protocol):
     async def step(self, action: str) -> StepResult:
         """Take the agent's raw text. After the end it changes nothing and returns no observation.
 
+        The step that ends an episode says so by `terminated` or `truncated`; it may bring the world's last
+        words as an observation, which nobody answers.
+
         Raises:
             EpisodeError: the episode cannot go on; recorded by the loop.
         """

@@ -7,7 +7,7 @@ the next episode.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweet_rl.concurrency import for_each
@@ -131,15 +131,20 @@ async def play(
             on_progress()
             history.append(_agent_turn(generation))
             step = await env.step(generation.completion.text)
-            history[-1] = _agent_turn(generation, content=step.content, output=step.output)
+            history[-1] = _agent_turn(
+                generation, content=step.content, output=step.output, reward=step.reward
+            )
             failures.extend(step.failures)
             stats.failures += len(step.failures)
             info.update(step.info)
-            if step.observation is None:
+            if step.observation is not None:
+                observation = step.observation
+                history.append(observation.messages[-1])
+            if step.over:
                 break
-            observation = step.observation
-            history.append(observation.messages[-1])
-        trajectory = replace(trajectory, answer=step.answer, stop_reason=step.stop_reason)
+        trajectory = replace(
+            trajectory, answer=step.answer, stop_reason=step.stop_reason, reward=_total(history)
+        )
     except EpisodeError as error:
         stats.failures += 1
         if not history:  # the world could not begin: what was asked is all there is
@@ -153,8 +158,18 @@ async def play(
     return replace(trajectory, dialogue_history=tuple(history), failures=tuple(failures), extra=info)
 
 
+def _total(history: Sequence[Message]) -> float | None:
+    """The sum of the turns' rewards; None in a world that gives none."""
+    rewards = [entry.reward for entry in history if isinstance(entry, AgentTurn) and entry.reward is not None]
+    return sum(rewards) if rewards else None
+
+
 def _agent_turn(
-    generation: Generation, *, content: str | None = None, output: str | None = None
+    generation: Generation,
+    *,
+    content: str | None = None,
+    output: str | None = None,
+    reward: float | None = None,
 ) -> AgentTurn:
     """The history entry of one generation. Token ids are kept only while they spell the kept text."""
     completion = generation.completion
@@ -168,4 +183,5 @@ def _agent_turn(
         token_ids=completion.token_ids if whole else None,
         logprobs=completion.logprobs if whole else None,
         finish_reason=completion.finish_reason,
+        reward=reward,
     )

@@ -28,9 +28,13 @@ NO_RESPONSE = "No response."
 
 
 class StopReason(StrEnum):
-    """Why an episode ended. Only `ANSWERED` is a terminal state of the world; the rest cut it short."""
+    """Why an episode ended: the agent answered, the world came to its own end, or it was cut short.
+
+    `ENDED` is a game solved, lost or over, a purchase made.
+    """
 
     ANSWERED = "answered"
+    ENDED = "ended"
     TURN_LIMIT = "turn_limit"
     CONTEXT_FULL = "context_full"
     USER_FAILED = "user_failed"
@@ -40,7 +44,7 @@ class StopReason(StrEnum):
     @property
     def truncated(self) -> bool:
         """True when the episode was cut off rather than finished (matters for bootstrapping)."""
-        return self is not StopReason.ANSWERED
+        return self not in (StopReason.ANSWERED, StopReason.ENDED)
 
 
 class FinishReason(StrEnum):
@@ -107,7 +111,8 @@ class AgentTurn(Message):
     """An assistant message with exactly what the model was given and what it wrote.
 
     `content` is what the human and later prompts see; `output` is the raw text. They differ when the agent
-    thought aloud before `OUTPUT:` (spec §3.2).
+    thought aloud before `OUTPUT:` (spec §3.2). `reward` is what the world gave for this turn, None where it
+    gives none.
     """
 
     input: str = ""
@@ -115,6 +120,7 @@ class AgentTurn(Message):
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason | None = None
+    reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,20 +160,27 @@ class StepResult:
     """What one action did.
 
     `content` and `output` are the action as others see it and as it is kept (`AgentTurn`). `observation` is
-    None once the episode is over; `answer` is what the agent handed in. `failures` are troubles on the way
-    that did not end the episode. `info` becomes further fields of the row, the latest of each.
+    what the agent sees next; at the end of the episode what the world said last, or None where it said
+    nothing. `reward` is None in worlds whose answers are graded afterwards. `answer` is what the agent handed
+    in. `failures` are troubles on the way that did not end the episode. `info` becomes further fields of the
+    row, the latest of each.
     """
 
     content: str
     output: str
     observation: Observation | None
-    reward: float = 0.0
+    reward: float | None = None
     terminated: bool = False
     truncated: bool = False
     stop_reason: StopReason | None = None
     answer: str | None = None
     failures: tuple[Failure, ...] = ()
     info: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode ended with this action."""
+        return self.terminated or self.truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +204,7 @@ class UserReply:
 class Trajectory:
     """One episode, finished. Its identity is `(task.task_id, sample_index)`.
 
+    `reward` is its grade, or the sum of the turns' rewards in a world that gives them (None if it failed).
     `extra` carries every field of the row that has no name here (grades, test results, other people's).
     """
 
@@ -212,9 +226,17 @@ class Trajectory:
 
     @property
     def last_turn(self) -> AgentTurn | None:
-        """The last entry, when it is an agent turn: its `input` + `output` is the whole dialogue."""
-        last = self.dialogue_history[-1] if self.dialogue_history else None
-        return last if isinstance(last, AgentTurn) else None
+        """The turn that ended the episode: its `input` + `output` is the whole dialogue.
+
+        Behind it stands at most what the world said last, and that only where worlds reward turns. None for
+        a dialogue that broke off.
+        """
+        match self.dialogue_history:
+            case (*_, AgentTurn() as last):
+                return last
+            case (*_, AgentTurn(reward=float() | int()) as last, _) if self.reward is not None:
+                return last
+        return None
 
 
 @dataclass(frozen=True, slots=True)

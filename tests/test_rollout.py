@@ -1,19 +1,25 @@
 """The loop: nobody waits, nothing is lost, bad episodes are data."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from sweet_rl.envs.backend import BackendEnv
 from sweet_rl.errors import EpisodeError, ServiceError
+from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import Episode, rollout, schedule
 from sweet_rl.types import (
     AgentTurn,
     Completion,
     Failure,
     Generation,
+    Message,
+    Observation,
+    StepResult,
     StopReason,
     Task,
+    Trajectory,
     UserReply,
 )
 
@@ -55,7 +61,7 @@ class Policy:
         pass
 
 
-def run(episodes, policy, *, concurrency=4, on_finished=None, **settings):
+def run(episodes, policy, *, concurrency=4, on_finished=None, make_env=None, **settings):
     finished = []
 
     async def keep(trajectory):
@@ -64,7 +70,7 @@ def run(episodes, policy, *, concurrency=4, on_finished=None, **settings):
     stats = asyncio.run(
         rollout(
             episodes,
-            make_env=lambda: BackendEnv(User(), **settings),
+            make_env=make_env or (lambda: BackendEnv(User(), **settings)),
             policy=policy,
             on_finished=on_finished or keep,
             concurrency=concurrency,
@@ -161,3 +167,62 @@ def test_token_ids_are_dropped_where_the_text_was_cut():
     assert shortened[0].last_turn.output == "OUTPUT:a "
     assert shortened[0].last_turn.token_ids is None
     assert shortened[0].last_turn.logprobs is None
+
+
+class Countdown:
+    """A world that rewards turns and has the last word: over after two of them."""
+
+    def __init__(self, *, fails=False):
+        self.turns, self.fails = 0, fails
+
+    async def reset(self, task, *, seed):
+        self.messages = (Message("user", "Questions:\n"),)
+        return Observation(task.task_id, self.messages, seed)
+
+    async def step(self, action):
+        self.turns += 1
+        if self.fails and self.turns == 2:
+            raise EpisodeError(StopReason.USER_FAILED, Failure("timeout"))
+        said = Message("assistant", action), Message("user", f"No. {2 - self.turns} left")
+        self.messages += said
+        over = self.turns == 2
+        return StepResult(
+            action,
+            action,
+            Observation("t0", self.messages, 0),
+            reward=-1,
+            truncated=over,
+            stop_reason=StopReason.TURN_LIMIT if over else None,
+        )
+
+    async def close(self):
+        pass
+
+
+def test_rewards_of_turns_and_the_worlds_last_words_are_kept():
+    [trajectory], _ = run(schedule(tasks(1), 1), Policy(text="A dog?"), make_env=Countdown)
+    contents = [message.content for message in trajectory.dialogue_history]
+    assert contents == ["Questions:\n", "A dog?", "No. 1 left", "A dog?", "No. 0 left"]
+    assert [m.reward for m in trajectory.dialogue_history if isinstance(m, AgentTurn)] == [-1, -1]
+    assert trajectory.reward == -2
+    assert trajectory.last_turn is trajectory.dialogue_history[3]
+    row = trajectory_to_row(trajectory) | {"task": {"problem_description": "r", "ground_truth": "g"}}
+    read = trajectory_from_row(row)
+    assert (read.dialogue_history, read.reward) == (trajectory.dialogue_history, -2)
+
+
+def test_an_episode_that_broke_off_has_turn_rewards_but_no_return():
+    [trajectory], _ = run(
+        schedule(tasks(1), 1), Policy(text="A dog?"), make_env=lambda: Countdown(fails=True)
+    )
+    assert [m.reward for m in trajectory.dialogue_history if isinstance(m, AgentTurn)] == [-1, None]
+    assert trajectory.reward is None
+    assert trajectory.error.kind == "timeout"
+
+
+def test_a_dialogue_that_broke_off_before_the_agents_turn_has_no_last_turn():
+    turn = AgentTurn("assistant", "A dog?", reward=-1)
+    history = (Message("user", "Questions:\n"), turn, Message("user", "No."))
+    broken = Trajectory(tasks(1)[0], history, None, stop_reason=StopReason.POLICY_FAILED)
+    assert broken.last_turn is None
+    assert replace(broken, reward=-1.0, stop_reason=StopReason.ENDED).last_turn is turn

@@ -258,6 +258,7 @@ def _read_message(reader: Reader, entry: Json, name: str) -> Message:
         token_ids=_read_numbers(inner, "token_ids", int),
         logprobs=_read_numbers(inner, "logprobs", float),
         finish_reason=_read_enum(inner, "finish_reason", FinishReason),
+        reward=_read_reward(inner),
     )
 
 
@@ -287,7 +288,7 @@ def _read_reward(reader: Reader) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise reader.fail("reward", "must be a finite number", "Remove it to have the row evaluated again.")
+        raise reader.fail("reward", "must be a finite number", "Remove it where it is unknown.")
     return value
 
 
@@ -314,6 +315,8 @@ def _message_to_row(message: Message) -> dict[str, Json]:
             row["logprobs"] = list(message.logprobs)
         if message.finish_reason is not None:
             row["finish_reason"] = message.finish_reason.value
+        if message.reward is not None:
+            row["reward"] = message.reward
     return row
 
 

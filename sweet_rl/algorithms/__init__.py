@@ -1,0 +1,1 @@
+"""Whole recipes that close the loop between playing and learning."""
