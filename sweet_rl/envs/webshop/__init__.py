@@ -1,0 +1,25 @@
+"""The WebShop world (ArCHer spec §9.5): any server with its five routes, or a shop in this process."""
+
+from sweet_rl.envs.webshop.address import Address, PageKind
+from sweet_rl.envs.webshop.env import INVALID_ACTION, MAX_STEPS, WebShopEnv
+from sweet_rl.envs.webshop.page import Page, instruction_of, read_page
+from sweet_rl.envs.webshop.quirks import PUBLISHED, REPAIRED, Quirks, quirks_of
+from sweet_rl.envs.webshop.shops import HttpShop, LocalShop, Shop
+
+__all__ = [
+    "INVALID_ACTION",
+    "MAX_STEPS",
+    "PUBLISHED",
+    "REPAIRED",
+    "Address",
+    "HttpShop",
+    "LocalShop",
+    "Page",
+    "PageKind",
+    "Quirks",
+    "Shop",
+    "WebShopEnv",
+    "instruction_of",
+    "quirks_of",
+    "read_page",
+]

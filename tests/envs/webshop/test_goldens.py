@@ -1,0 +1,66 @@
+"""The published client of the shop, request by request and character by character (ArCHer spec §9.5)."""
+
+import asyncio
+import json
+
+import pytest
+
+from sweet_rl.envs.webshop import PUBLISHED, WebShopEnv, instruction_of
+from tests.envs.webshop.conftest import GivenPages, task_of
+
+
+def transcript(messages):
+    """The published text of an episode, without the instruction at its end."""
+    names = {"user": "Observation", "assistant": "Action"}
+    return "".join(f"\n{names[message.role]}:\n{message.content}" for message in messages)
+
+
+@pytest.fixture
+def golden(shared):
+    return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_published_transcripts(golden, number):
+    first, *steps = golden["transcripts"][number]
+    shop = GivenPages(golden["server_pages"])
+
+    async def main():
+        env = WebShopEnv(shop, quirks=PUBLISHED)
+        seen = await env.reset(task_of("fixed_2000"), seed=0)
+        instruction = instruction_of(seen.messages[0].content)
+        assert instruction == first["instruction"]
+        suffix = f"\nInstruction:\n{instruction}"
+        assert transcript(seen.messages) + suffix == first["obs"]
+        assert shop.asked == first["requests"]
+        for golden_step in steps:
+            shop.asked.clear()
+            step = await env.step(golden_step["action"])
+            assert shop.asked == golden_step["requests"]
+            if golden_step["result"] is None or "think[f]" in golden_step["action"]:  # after the end
+                assert (step.observation, step.terminated) == (None, True)
+                continue
+            text, reward, done = golden_step["result"]
+            assert (step.reward, step.over) == (reward, done)
+            seen = step.observation or seen
+            expected = text if step.observation is None else text.removesuffix(suffix)
+            assert transcript(seen.messages) == expected
+            assert (step.observation is None) == (step.truncated)
+
+    asyncio.run(main())
+
+
+def test_what_the_published_client_crashes_at_is_an_invalid_action(golden):
+    """An empty action and "reset" raise there (ArCHer spec §12, item 8)."""
+    assert golden["transcripts"][2][1]["result"].startswith("IndexError")
+    assert golden["transcripts"][3][1]["result"].startswith("NotImplementedError")
+
+    async def main(action):
+        env = WebShopEnv(GivenPages(golden["server_pages"]), quirks=PUBLISHED)
+        await env.reset(task_of("fixed_2000"), seed=0)
+        return await env.step(action)
+
+    for action in ("", "reset"):
+        step = asyncio.run(main(action))
+        assert step.observation.messages[-1].content == "Invalid action!"
+        assert (step.reward, step.over) == (0.0, False)
