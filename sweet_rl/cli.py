@@ -34,6 +34,7 @@ COMMANDS = {
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
     "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
     "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a critic with eyes.",
+    "run_archer": "Train a policy online: it plays, and learns from what it played.",
     "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "visualize_design_dialogue_histories": "Browse a trajectory file of pages: drafts, target, difference.",
@@ -120,8 +121,14 @@ def help_text(name: str, function: Callable[..., Any]) -> str:
     text, _, flags = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     flags = re.sub(r"\n {5,}", " ", flags)  # a description may run over several lines
     described = dict(line.strip().split(": ", 1) for line in flags.splitlines() if line.strip())
-    lines = [f"usage: {name} [--flag value ...]", "", text, "", "flags:"]
-    for parameter in inspect.signature(function).parameters.values():
+    parameters = inspect.signature(function).parameters.values()
+    words = "".join(f" [{parameter.name} ...]" for parameter in parameters if _many(parameter))
+    lines = [f"usage: {name} [--flag value ...]{words}", "", text, "", "flags:"]
+    for parameter in parameters:
+        if _many(parameter):
+            lines.append(f"  {parameter.name} ...")
+            lines.append(textwrap.fill(described[parameter.name], 100, **_INDENT))
+            continue
         default = parameter.default
         note = "required" if default is parameter.empty else f"default {default}"
         if default is None or default == "" or default is False:
@@ -153,7 +160,7 @@ def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None
     Raises:
         UsageError: names the flag and the nearest known one, or the required one that is missing.
     """
-    known = set(inspect.signature(function).parameters)
+    known = {p.name for p in inspect.signature(function).parameters.values() if not _many(p)}
     for argument in arguments:
         if re.match(r"-[A-Za-z]", argument):
             raise UsageError(f"{argument}: write flags in full, with two dashes (--help lists them).")
@@ -165,8 +172,14 @@ def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None
     flags = {argument[2:].split("=", 1)[0].replace("-", "_") for argument in arguments}
     positional = bool(arguments) and not arguments[0].startswith("-")
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.default is parameter.empty and not positional and parameter.name not in flags:
+        needed = parameter.default is parameter.empty and not _many(parameter)
+        if needed and not positional and parameter.name not in flags:
             raise UsageError(f"--{parameter.name} is needed (--help explains it).")
+
+
+def _many(parameter: inspect.Parameter) -> bool:
+    """Whether it takes all words that are no flags."""
+    return parameter.kind is inspect.Parameter.VAR_POSITIONAL
 
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[str], Any]]:
@@ -179,6 +192,8 @@ def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[str], Any]]:
     }
     parsers: dict[str, Callable[[str], Any]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
+        if _many(parameter):
+            continue
         annotation = str(parameter.annotation)
         optional = "None" in annotation
         kind = by_type[annotation.replace("| None", "").strip()]

@@ -29,8 +29,9 @@ def test_every_command_has_a_script_and_every_script_a_command():
 def test_help_explains_every_flag(name):
     function = load(name)
     text = help_text(name, function)
-    for flag in inspect.signature(function).parameters:
-        assert re.search(rf"  --{flag}\b.*\n {{8}}\S", text), flag
+    for flag, parameter in inspect.signature(function).parameters.items():
+        dashes = "" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else "--"
+        assert re.search(rf"  {dashes}{flag}\b.*\n {{8}}\S", text), flag
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,32 @@
+"""Online learning: ArCHer, Online CHAI, online filtered behaviour cloning (ArCHer spec §8, §11)."""
+
+from __future__ import annotations
+
+
+def run_archer(
+    *overrides: str, config_name: str = "archer_20q", config_dir: str | None = None, settings: bool = False
+) -> None:
+    """Train a policy online: it plays, and learns from what it played.
+
+    Settings are Hydra's: a file of configs/archer by its name, and key=value for what is to differ. A setting that does
+    not exist is refused. --settings lists all of them with their defaults. A run is a folder (save_path); the
+    same command goes on with it, from its newest checkpoint, to the weights of a run that was never stopped.
+
+    The smallest run needs no model and no download, and takes a minute:
+    run_archer.py --config-name archer_debug
+    Published runs, once there is a policy to begin with (scripts/demo_archer.py makes a small one):
+    run_archer.py --config-name archer_20q checkpoint_path=FOLDER use_wandb=false
+    Several processes: accelerate launch --num_processes 4 scripts/run_archer.py --config-name archer_20q ...
+
+    Args:
+        overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
+        config_name: archer_20q, archer_city, archer_detective, archer_webshop, archer_llm_20q, chai_20q, online_filteredbc_20q, archer_debug, or a file of your own.
+        config_dir: where that file lies; default the packaged configurations.
+        settings: list every setting with its value in this configuration, and stop.
+    """
+    from sweet_rl.commands import archer
+
+    if settings:
+        archer.list_settings(config_name, overrides, config_dir)
+    else:
+        archer.run(config_name, overrides, config_dir)

@@ -1,0 +1,110 @@
+"""Tiny models for online learning, made from nothing: a GPT-2 that acts, a RoBERTa that judges.
+
+Both read the same tokens. Without texts a token is a byte; with texts, words that are frequent in them are
+one token, so that a question is a dozen steps and a dialogue fits into a small context. The end of a line is
+always a token of its own: it ends an utterance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+POLICY, CRITIC = "policy", "critic"
+CONTEXT = 576
+"""Positions of both models: 512 tokens of an observation and an utterance."""
+
+_END, _PAD, _BEGIN = "<|end|>", "<|pad|>", "<|begin|>"
+
+
+def make_models(
+    folder: Path, *, seed: int, texts: Sequence[str] = (), hidden_size: int = 64, layers: int = 2
+) -> tuple[Path, Path]:
+    """Write the two models with their tokenizers, unless they are there; returns their folders.
+
+    Args:
+        folder: gets `policy` and `critic`.
+        seed: of the weights.
+        texts: what the tokenizer is learnt from; none: bytes.
+        hidden_size: width of both.
+        layers: depth of both.
+    """
+    import torch  # noqa: PLC0415 - seconds; only for those who make models
+    from transformers import GPT2Config, GPT2LMHeadModel, RobertaConfig, RobertaModel  # noqa: PLC0415
+
+    policy, critic = folder / POLICY, folder / CRITIC
+    if (critic / "model.safetensors").is_file():
+        return policy, critic
+    tokenizer = _tokenizer(texts)
+    shape: dict[str, Any] = {"vocab_size": len(tokenizer)}
+    ends: dict[str, Any] = {
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    heads = max(2, hidden_size // 32)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        actor = GPT2LMHeadModel(
+            GPT2Config(**shape, **ends, n_positions=CONTEXT, n_embd=hidden_size, n_layer=layers, n_head=heads)
+        )
+        judge = RobertaModel(
+            RobertaConfig(
+                **shape,
+                **ends,
+                hidden_size=hidden_size,
+                intermediate_size=4 * hidden_size,
+                num_hidden_layers=layers,
+                num_attention_heads=heads,
+                max_position_embeddings=CONTEXT
+                + 2
+                + len(tokenizer),  # it counts from behind the padding token's id
+                type_vocab_size=1,
+            )
+        )
+    for path, model in ((policy, actor), (critic, judge)):
+        tokenizer.save_pretrained(path)
+        model.save_pretrained(path)
+    return policy, critic
+
+
+def _tokenizer(texts: Iterable[str]) -> Any:
+    """Byte-level BPE; words with their blank, punctuation and ends of lines are what may become one token."""
+    from tokenizers import (  # noqa: PLC0415
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
+    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\n| ?[A-Za-z]+| ?[^\sA-Za-z]|\s"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    bpe.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=2000,
+            special_tokens=[_PAD, _BEGIN, _END],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            min_frequency=2,
+            show_progress=False,
+        ),
+    )
+    begin, end = bpe.token_to_id(_BEGIN), bpe.token_to_id(_END)
+    bpe.post_processor = processors.TemplateProcessing(
+        single=f"{_BEGIN} $A {_END}", special_tokens=[(_BEGIN, begin), (_END, end)]
+    )
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=bpe, bos_token=_BEGIN, eos_token=_END, pad_token=_PAD
+    )
+    return tokenizer
