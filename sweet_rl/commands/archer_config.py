@@ -28,7 +28,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
         folder: default `CONFIGS`.
 
     Raises:
-        UsageError: no such file, an unknown setting, a value of the wrong kind, one that is missing, a secret.
+        UsageError: no such file, an unknown or missing setting, a value of the wrong kind, a secret.
     """
     config = _compose(name, overrides, folder)
     defaults = _compose(DEFAULTS, (), None)
@@ -101,7 +101,7 @@ def _keys_of_defaults() -> dict[str, Json]:
 
 
 def _check_kind(key: str, value: Json, default: Json) -> None:
-    """A setting keeps the kind of its default; one whose default is null or missing takes text or a number."""
+    """A setting keeps the kind of its default; one whose default is null takes text or a number."""
     kinds: dict[type, tuple[tuple[type, ...], str]] = {
         bool: ((bool,), "true or false"),
         int: ((int,), "a whole number"),
