@@ -1,0 +1,1 @@
+"""Text games as worlds: the real Detective in an interpreter, and Lantern, which is our own."""

@@ -1,0 +1,139 @@
+"""Which commands change something here: found by trying them, without a language model.
+
+jericho finds the nouns of a scene with spaCy's tagger, which is a download. Here they come from the game
+itself: the object tree says what is in the room and in the player's hands, the dictionary says which words
+of the scene's text the parser takes for nouns. Templates of the game's grammar are filled with them and
+tried; what changes the object tree, the score or ends the game is valid, and of the commands that change it
+in the same way the shortest with the most usual verb is listed. Templates with two objects are left out: in
+Detective they do nothing that shorter commands don't, and trying them takes three quarters of the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sweet_rl.envs.adventure.commands import is_refused
+
+CACHED = 4096
+"""Positions whose actions are remembered."""
+
+_GRAMMAR_WORDS = frozenset(
+    word
+    for line in (
+        "a an the all and another both but each every everythin except other some then of to on in",
+        "it its him his her them their that these this those my me myself self again g oops comma",
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen",
+        "sixteen seventeen eighteen nineteen twenty lit lighted unlit",
+        "n s e w ne nw se sw u d o up down north south east west",
+        "northeast northwest southeast southwest",
+    )
+    for word in line.split()
+)
+"""Words that an Inform dictionary marks as nouns and that name no thing."""
+
+_UNKNOWN = re.compile(r"not a verb I recognise|can't see any such thing|didn't understand", re.IGNORECASE)
+
+
+class ActionFinder:
+    """Finds and remembers the valid actions of positions in one interpreter.
+
+    Args:
+        frotz: a jericho `FrotzEnv`; left in the state that it had.
+    """
+
+    def __init__(self, frotz: Any) -> None:
+        self._frotz = frotz
+        words = frotz.get_dictionary()
+        self._word_length = max(len(word.word) for word in words)
+        self._nouns = {word.word for word in words if word.is_noun} - _GRAMMAR_WORDS
+        templates = [template for template in frotz.act_gen.templates if not is_refused(template)]
+        self._templates = list(dict.fromkeys(templates))
+        self._cache: dict[bytes, tuple[str, ...]] = {}
+
+    def find(self, state: Any, text: str) -> tuple[str, ...]:
+        """The valid actions in `state`, directions first.
+
+        Args:
+            state: of the interpreter, which stands there.
+            text: what the room and the inventory look like.
+        """
+        here = self._in_reach_bytes() + text.encode()
+        if here not in self._cache:
+            if len(self._cache) >= CACHED:
+                self._cache.clear()
+            self._cache[here] = tuple(self._try_all(state, self._things(state, text)))
+            self._frotz.set_state(state)
+        return self._cache[here]
+
+    def _in_reach_bytes(self) -> bytes:
+        """What decides about valid actions: the room, the player, and what is in reach of the hands."""
+        objects = self._frotz.get_world_objects(clean=True)
+        player = objects[self._frotz.player_obj_num]
+        near = [bytes(objects[thing.num]) for thing in self._in_reach()]
+        return b"".join((bytes(player), bytes(objects[player.parent]), *near))
+
+    def _world(self) -> bytes:
+        """The object tree without what changes by itself."""
+        return bytes(self._frotz.get_world_objects(clean=True))
+
+    def _things(self, state: Any, text: str) -> list[str]:
+        """One noun for each thing in reach."""
+        words = [name for thing in self._in_reach() for name in reversed(thing.name.lower().split())]
+        words += re.findall(r"[a-z]+", text.lower())
+        nouns = dict.fromkeys(word for word in words if word[: self._word_length] in self._nouns)
+        by_description: dict[str, str] = {}
+        for noun in nouns:
+            self._frotz.set_state(state)
+            seen = self._frotz.step(f"examine {noun}")[0]
+            if not _UNKNOWN.search(seen):
+                by_description.setdefault(seen, noun)
+        return list(by_description.values())
+
+    def _in_reach(self) -> Iterator[Any]:
+        """The objects of the room and of the player's hands, the player excepted."""
+        objects = self._frotz.get_world_objects()
+        player = self._frotz.player_obj_num
+        roots = [objects[player].child, objects[objects[player].parent].child]
+        seen: set[int] = set()
+        while roots:
+            number = roots.pop()
+            while 0 < number < len(objects) and number not in seen:
+                seen.add(number)
+                if number != player:
+                    yield objects[number]
+                    roots.append(objects[number].child)
+                number = objects[number].sibling
+
+    def _try_all(self, state: Any, nouns: list[str]) -> list[str]:
+        """The best command of each way to change the world."""
+        frotz = self._frotz
+        frotz.set_state(state)
+        here, score = self._world(), frotz.get_score()
+        best: dict[tuple[bytes, int], str] = {}
+        for command in self._candidates(nouns):
+            frotz.set_state(state)
+            told, _, over, info = frotz.step(command)
+            there = self._world()
+            if (there == here and info["score"] == score and not over) or "(Taken)" in told:
+                continue
+            key = (there, info["score"])
+            best[key] = max(best.get(key, command), command, key=_how_usual)
+        return sorted(best.values(), key=lambda command: len(command.split()) > 1)
+
+    def _candidates(self, nouns: Iterable[str]) -> Iterator[str]:
+        """Templates without objects, then with each noun."""
+        yield from (template for template in self._templates if "OBJ" not in template)
+        for noun in nouns:
+            for template in self._templates:
+                if template.count("OBJ") == 1:
+                    yield template.replace("OBJ", noun)
+
+
+def _how_usual(command: str) -> tuple[int, bool, int]:
+    """Orders commands that do the same: short ones, ones that name a thing, ones that people type."""
+    from jericho.util import verb_usage_count  # noqa: PLC0415 - an optional package
+
+    words = command.split()
+    return -len(words), "all" not in words, verb_usage_count(command)
