@@ -2,7 +2,7 @@
 
 from sweet_rl.envs.webshop.address import Address, PageKind
 from sweet_rl.envs.webshop.env import INVALID_ACTION, MAX_STEPS, WebShopEnv
-from sweet_rl.envs.webshop.page import Page, instruction_of, read_page
+from sweet_rl.envs.webshop.page import Page, read_page
 from sweet_rl.envs.webshop.quirks import PUBLISHED, REPAIRED, Quirks, quirks_of
 from sweet_rl.envs.webshop.shops import HttpShop, LocalShop, Shop
 
@@ -19,7 +19,6 @@ __all__ = [
     "Quirks",
     "Shop",
     "WebShopEnv",
-    "instruction_of",
     "quirks_of",
     "read_page",
 ]

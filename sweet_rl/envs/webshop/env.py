@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.envs.webshop.address import Address, PageKind
-from sweet_rl.envs.webshop.page import Page, instruction_of, read_page
+from sweet_rl.envs.webshop.page import Page, read_page
 from sweet_rl.envs.webshop.quirks import REPAIRED, Quirks
 from sweet_rl.envs.webshop.shops import Shop
 from sweet_rl.envs.webshop.visit import Visit
@@ -53,7 +54,7 @@ class WebShopEnv:
         self._done, self._steps, self._bought = True, 0, None
         address = Address(PageKind.START, _session_of(task))
         page = await self._fetch(address)
-        self._instruction = instruction_of(page.text) or ""
+        self._instruction = shop_instruction(page.text) or ""
         _same_instruction(task, self._instruction)
         self._visit = Visit(address, page).after(address, page, self._quirks)
         self._messages = [Message("user", page.text)]

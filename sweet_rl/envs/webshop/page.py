@@ -10,6 +10,7 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from typing import Final
 
+from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.envs.webshop.address import Address, PageKind
 from sweet_rl.envs.webshop.quirks import REPAIRED, Quirks
 
@@ -183,20 +184,10 @@ def _check(page: Page, address: Address) -> None:
     }[address.kind]
     if missing := sorted(needed - page.buttons):
         raise OddPage(f"the button {missing[0]!r} is missing")
-    if address.kind is PageKind.START and instruction_of(page.text) is None:
+    if address.kind is PageKind.START and shop_instruction(page.text) is None:
         raise OddPage("there is no instruction")
     if (address.kind is PageKind.DONE) != (page.score is not None):
         raise OddPage(f"{SCORE_PHRASE!r} is missing" if page.score is None else "there is a score already")
-
-
-def instruction_of(start_text: str) -> str | None:
-    r"""The instruction in a start page's text, its trailing blank kept; None where there is none.
-
-    It stands between "Instruction:  \n" and the last "\n[Search]" (ArCHer spec §9.5).
-    """
-    _, marker, behind = start_text.partition("Instruction:  \n")
-    instruction, button, _ = behind.rpartition("\n[Search]")
-    return instruction if marker and button else None
 
 
 class _NodeReader(HTMLParser):
