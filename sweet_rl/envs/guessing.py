@@ -1,6 +1,4 @@
-"""What a question asks, what counts as naming the thing, and what an oracle's words mean.
-
-ArCHer spec §9.1, §9.3, §10 and §12.
+"""What counts as naming the thing, and what an oracle's words mean (ArCHer spec §9.1, §9.3, §12).
 
 Pure functions of text. Each rule exists twice: ours, which is the default of the worlds, and the published
 one, whose name ends in `_published` and which gives the published results to the character.
@@ -107,16 +105,6 @@ def yes_or_no_published(reply: str) -> str:
     if "yes" in reply.lower():
         return YES
     return NO if "no" in reply.lower() else INVALID_QUESTION
-
-
-def decode_question(text: str) -> str:
-    """The question in what a model wrote that was asked for `{"Question": "..."}` (ArCHer spec §10).
-
-    It is the text behind the last `"Question":` up to its first question mark, which is added where there is
-    none, without double quotes. So an empty text becomes "?".
-    """
-    question, _, _ = text.rpartition('"Question":')[2].partition("?")
-    return f"{question}?".strip().replace('"', "")
 
 
 def _without_tail(question: str) -> str:

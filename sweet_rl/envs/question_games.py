@@ -49,7 +49,7 @@ class QuestionGameEnv:
         max_turns: questions at most. The last one is still answered.
         rules: "repaired" or "published".
         read_action: the agent's raw text to its question, for agents that write more than the question
-            (`guessing.decode_question`). The dialogue shows the question; the record keeps both.
+            (`sweet_rl.envs.asking.decode_question`). The dialogue shows the question; the record keeps both.
         stop_on_user_failure: end a game whose oracle cannot be asked with an error. False goes on with the
             game's words for what cannot be answered, and records the failure.
 

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from sweet_rl.chat.transcripts import QuestionTranscript
+from sweet_rl.envs.asking import decode_question
 from sweet_rl.envs.guessing import (
     INVALID_QUESTION,
     REFUSAL,
-    decode_question,
     ends_with_name,
     ends_with_name_published,
     guesses_city,

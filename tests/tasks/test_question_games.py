@@ -4,9 +4,16 @@ import json
 
 import pytest
 
+from sweet_rl.envs.asking import decode_question
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
-from sweet_rl.tasks.games import city_names, guess_my_city_tasks, ten_words, twenty_questions_tasks
+from sweet_rl.tasks.games import (
+    ask_for_object_template,
+    city_names,
+    guess_my_city_tasks,
+    ten_words,
+    twenty_questions_tasks,
+)
 from sweet_rl.tasks.games.words import CITIES, OBJECTS_BY_CATEGORY, OTHER_NAMES, TEN_OBJECTS
 
 
@@ -77,3 +84,13 @@ def test_no_two_cities_share_a_name():
     names = [name for city in city_names() for name in city]
     assert len(names) == len(set(names))
     assert OTHER_NAMES.keys() <= {place.split(",")[0] for place in CITIES}
+
+
+def test_the_instruction_names_the_words_and_leaves_room_for_the_game():
+    template = ask_for_object_template()
+    assert template.count("{obs}") == 1
+    assert template.count(", ".join(ten_words())) == 2
+    assert '{"Question": "Your question?"}' in template
+    assert decode_question(template.replace("{obs}", "")) == "Your question?"
+    assert "{words}" not in template
+    assert "one of these objects: cat, dog." in ask_for_object_template(["cat", "dog"])

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from sweet_rl.errors import UsageError
+from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.tasks.games.words import CITIES, OBJECTS_BY_CATEGORY, OTHER_NAMES, TEN_OBJECTS
 from sweet_rl.types import Json
 
@@ -72,6 +73,19 @@ def guess_my_city_tasks(split: str = "") -> list[dict[str, Json]]:
 def ten_words() -> list[str]:
     """The ten objects of the smaller game, as its instruction names them: lower case, first names."""
     return [row["aliases"][0] for row in twenty_questions_tasks("ten")]
+
+
+def ask_for_object_template(words: Sequence[str] | None = None) -> str:
+    """The instruction for models that follow instructions, with `{obs}` where the game goes.
+
+    Our own wording of what ArCHer spec §10 describes: the objects, a game as an example, the JSON that
+    `sweet_rl.envs.asking.decode_question` reads. No chat markers and no begin token are in it.
+
+    Args:
+        words: the objects it names; default the ten.
+    """
+    named = ", ".join(ten_words() if words is None else words)
+    return fill(load_prompt("ask_for_object_prompt"), words=named)
 
 
 def city_names() -> list[list[str]]:

@@ -1,0 +1,64 @@
+"""An oracle with a model behind it, from what a person typed. What is heavy is imported when it is needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from sweet_rl.contracts import User
+from sweet_rl.errors import UsageError
+
+KINDS: Final = ("seq2seq", "openai", "gradio")
+
+BASE_MODEL: Final = "google/flan-t5-small"
+"""What the published weights were fine-tuned from (ArCHer spec §9.1)."""
+
+_WEIGHTS: Final = {".pt", ".pth", ".bin"}
+
+
+def open_oracle(
+    game: str,
+    kind: str,
+    path: str,
+    *,
+    model: str | None = None,
+    api_key_var: str = "OPENAI_API_KEY",
+    concurrency: int = 64,
+) -> User:
+    """Who answers.
+
+    Args:
+        game: "twenty_questions" or "guess_my_city".
+        kind: "seq2seq" for a model in this process, "openai" for a server that speaks that protocol, "gradio"
+            for the published server.
+        path: of a seq2seq model its folder or name on the hub, or a file with weights (as the published
+            `20q_t5_oracle.pt`); otherwise the server's address.
+        model: what the weights belong to (default: `BASE_MODEL`), or the server's name for its model, which
+            "openai" needs.
+        api_key_var: environment variable with the server's key, if it needs one.
+        concurrency: how many questions are asked at once at most.
+
+    Raises:
+        UsageError: no such oracle, model or address, or a package is missing.
+    """
+    if kind == "seq2seq":
+        from sweet_rl.users.oracles.seq2seq import Seq2SeqOracle  # noqa: PLC0415 - an optional model
+
+        if Path(path).suffix in _WEIGHTS:
+            return Seq2SeqOracle(game, model or BASE_MODEL, weights=path, max_batch=concurrency)
+        return Seq2SeqOracle(game, path, max_batch=concurrency)
+    if kind == "openai":
+        if not model:
+            raise UsageError(f"The server at {path!r} must be told which model to ask: name one.")
+        from sweet_rl.openai_client import OpenAIClient, base_url_from  # noqa: PLC0415 - loads aiohttp
+        from sweet_rl.users.oracles.server import OpenAIOracle  # noqa: PLC0415 - likewise
+
+        urls = base_url_from("", 0, path)
+        key = os.environ.get(api_key_var)
+        return OpenAIOracle(game, OpenAIClient(urls, api_key=key, max_connections=concurrency), model)
+    if kind == "gradio":
+        from sweet_rl.users.oracles.gradio import GradioOracle  # noqa: PLC0415 - loads aiohttp
+
+        return GradioOracle(game, path, max_batch=concurrency)
+    raise UsageError(f"An oracle is one of {', '.join(KINDS)} or embedded, got {kind!r}.")
