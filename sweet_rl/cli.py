@@ -24,6 +24,7 @@ from sweet_rl.errors import SweetRLError, UsageError
 COMMANDS = {
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
+    "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",
     "evaluate_html": "Grade Frontend trajectories by their pictures; print the table; write pairs.",
     "judge_html": "Compare two runs of Frontend Design page by page; print the win rate.",
     "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
@@ -39,6 +40,7 @@ COMMANDS = {
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "visualize_design_dialogue_histories": "Browse a trajectory file of pages: drafts, target, difference.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
+    "serve_shop": "Serve the embedded shop: a small WebShop that needs no data and no download.",
     "generate_tasks": "Write tasks of an embedded benchmark (functions or web pages) as a ColBench file.",
     "prepare_websight": "Make frontend tasks of WebSight, from the hub or from files.",
     "filter_websites": "Keep the frontend tasks whose page renders; say why the others do not.",

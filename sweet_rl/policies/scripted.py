@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sweet_rl.chat import PlainChat, with_system
+from sweet_rl.chat import ChatFormat, PlainChat, with_system
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.questions import MAX_QUESTIONS, plan_questions, stub
 from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
@@ -20,7 +20,7 @@ class ScriptedPolicy:
 
     def __init__(self, system_prompt: str = "") -> None:
         self._system_prompt = system_prompt
-        self._format = PlainChat()
+        self._format: ChatFormat = PlainChat()
 
     async def act(self, observation: Observation) -> Generation:
         """One turn."""
