@@ -6,7 +6,7 @@ truncates. `compat="published"` gives the published observations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sweet_rl.chat.scenes import Scene
@@ -20,17 +20,22 @@ MAX_STEPS = 50
 """The published horizon."""
 
 
-def open_detective(path: str | Path | None = None, *, workers: int | None = None) -> Interpreters:
+def open_detective(
+    path: str | Path | None = None, *, tasks: Iterable[Task] = (), workers: int | None = None
+) -> Interpreters:
     """What all episodes of a run share: interpreters of the checked game file. Close it after the run.
 
     Args:
-        path: the game file; None for what `SWEET_RL_DETECTIVE` names.
+        path: the game file; None for the one that the tasks' rows name (`"game_file"`), and where they name
+            none, for what `SWEET_RL_DETECTIVE` names.
+        tasks: that will be played.
         workers: interpreter processes; None for one for each core, four at most.
 
     Raises:
         UsageError: the file is missing or another one.
     """
-    return Interpreters(find_story(path), workers=workers)
+    named = next((task.extra["game_file"] for task in tasks if task.extra.get("game_file")), None)
+    return Interpreters(find_story(path or named), workers=workers)
 
 
 class DetectiveEnv(AdventureEnv):

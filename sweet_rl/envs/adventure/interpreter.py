@@ -8,7 +8,7 @@ imports it.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Position:
     max_score: int
     over: bool
     won: bool
-    state: bytes
+    state: bytes = field(repr=False)
 
 
 class Interpreter:

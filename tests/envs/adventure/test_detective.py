@@ -5,18 +5,22 @@ import hashlib
 import json
 import os
 import signal
+from random import Random
 
 import pytest
 
 from sweet_rl.chat.scenes import listed_actions
 from sweet_rl.envs.adventure.commands import REFUSAL, REFUSED, is_refused
 from sweet_rl.envs.adventure.detective import DetectiveEnv, open_detective
+from sweet_rl.envs.adventure.interpreter import Interpreter
+from sweet_rl.envs.adventure.routes import route_of
 from sweet_rl.envs.adventure.story import VARIABLE, find_story
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
+from sweet_rl.tasks.games.adventure import detective_tasks
 from sweet_rl.types import StopReason
 
-TASK = task_from_row({"task_id": "detective", "problem_description": "A murder.", "ground_truth": "-"})
+TASK = task_from_row(detective_tasks()[0])
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +110,44 @@ def test_walkthrough_of_51_commands_scores_350_and_wins(pool, goldens):
     assert last.info == {"game": {"score": 360, "max_score": 360, "won": True}}
     assert "You have won" in steps[-1][0]
     assert listed_actions(steps[-1][0]) == ()
+
+
+def test_our_route_wins_within_the_published_horizon(pool):
+    assert len(route_of(TASK)) == 45
+    _, steps = play(DetectiveEnv(pool), route_of(TASK))
+    assert sum(step.reward for _, step in steps) == 350
+    assert steps[-1][1].terminated
+    assert steps[-1][1].info["game"]["won"]
+
+
+def test_the_dazed_man(pool):
+    """The one place where a command with two things matters."""
+    way = [*asyncio.run(pool.walkthrough())[:34], "west"]
+    _, steps = play(DetectiveEnv(pool), [*way, "shoot man with pistol"])
+    assert "shoot man with pistol" in listed_actions(steps[-2][0])
+    assert "east" not in listed_actions(steps[-2][0])
+    assert "east" in listed_actions(steps[-1][0])
+
+
+def test_remembered_actions_are_those_of_the_place(shared):
+    """What is listed does not depend on which positions the worker has seen before."""
+    pytest.importorskip("jericho", reason="needs the extra 'detective'")
+    used, fresh = (Interpreter(shared / "data/games/detective.z5") for _ in range(2))
+    draw = Random(3)
+    for length in (0, 8, 20, 33):
+        position = used.begin(with_actions=True)
+        for command in route_of(TASK)[:length]:
+            position = used.play(position.state, command, with_actions=False)
+        for _ in range(12):
+            position = used.play(
+                position.state, draw.choice(position.actions or ("look",)), with_actions=True
+            )
+            if position.over:
+                break
+            state = position.state
+            fresh._finder._cache.clear()
+            again = fresh.play(state, "version", with_actions=True)  # takes no turn
+            assert again.actions == position.actions
 
 
 def test_reset_begins_anew(pool):
@@ -246,7 +288,12 @@ def test_game_file_is_checked(tmp_path, monkeypatch):
         find_story(wrong)
 
 
-def test_game_file_may_be_named_by_the_environment(shared, monkeypatch):
+def test_game_file_may_be_named_by_the_environment_or_by_a_task(shared, monkeypatch):
     story = shared / "data/games/detective.z5"
     monkeypatch.setenv(VARIABLE, str(story))
     assert find_story() == story
+    monkeypatch.setenv(VARIABLE, "/absent")
+    task = task_from_row({**detective_tasks()[0], "game_file": str(story)})
+    assert open_detective(tasks=[task]).story == story
+    with pytest.raises(UsageError, match="/absent"):
+        open_detective(tasks=[TASK])

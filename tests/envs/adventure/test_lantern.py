@@ -11,18 +11,12 @@ from sweet_rl.envs.adventure.lantern_map import DEEDS, FOUND, REACHED, island
 from sweet_rl.envs.adventure.lantern_solver import solve
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
+from sweet_rl.tasks.games.adventure import lantern_tasks
 from sweet_rl.types import StopReason
 
 
 def task(variant=0):
-    return task_from_row(
-        {
-            "task_id": f"lantern/{variant}",
-            "problem_description": "An island.",
-            "ground_truth": "-",
-            "variant": variant,
-        }
-    )
+    return task_from_row({**lantern_tasks()[0], "variant": variant})
 
 
 def play(commands, variant=0, **options):
