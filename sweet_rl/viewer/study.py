@@ -6,13 +6,11 @@ viewer's export it may not use the network; a Content-Security-Policy allows its
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from sweet_rl.types import Json
-from sweet_rl.viewer import charts
 from sweet_rl.viewer.markup import Markup, join, tag
-from sweet_rl.viewer.page import source_hash, static_text
+from sweet_rl.viewer.report import Section, report_page, run_section
 from sweet_rl.viewer.study_data import Method, Study, read_study
 from sweet_rl.viewer.study_dialogues import dialogues_section
 from sweet_rl.viewer.study_pages import pages_section
@@ -20,7 +18,6 @@ from sweet_rl.viewer.study_sections import (
     colours,
     critics_section,
     curves_section,
-    section,
     share,
     success_section,
     sweet,
@@ -45,41 +42,20 @@ def study_page(study: Mapping[str, Json]) -> str:
         DataError: a value is of another kind than the page needs; names the field.
     """
     known = read_study(study)
-    style = static_text("palette.css") + static_text("study.css")
-    script = static_text("study.js")
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {source_hash(script)}",
-            f"style-src {source_hash(style)}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-        ]
+    return report_page(
+        "study.html",
+        title=known.title or "A study",
+        subtitle=known.subtitle,
+        headline=_headline(known.methods),
+        sections=_sections(known),
     )
-    sections = _sections(known)
-    parts = {
-        "<!--policy-->": join([policy]),
-        "<!--title-->": join([known.title or "A study"]),
-        "<!--subtitle-->": tag("p", known.subtitle, class_="subtitle") if known.subtitle else "",
-        "<!--headline-->": _headline(known.methods),
-        "<!--contents-->": join(tag("a", name, href=f"#{target}") for target, name, _ in sections),
-        "<!--sections-->": join(drawn for _, _, drawn in sections),
-        "<!--style-->": f"<style>{style}</style>",
-        "<!--script-->": f"<script>{script}</script>",
-    }
-    page = static_text("study.html")
-    for marker, part in parts.items():
-        page = page.replace(marker, part)  # no part contains a marker: texts are escaped
-    return page
 
 
-def _sections(study: Study) -> list[tuple[str, str, Markup]]:
-    """(anchor, name in the contents, section) for all that has something to show."""
+def _sections(study: Study) -> list[Section]:
+    """All that has something to show."""
     methods, given = study.methods, colours(study.methods)
     measured = any(method.success.mean is not None for method in methods)
-    found: list[tuple[str, str, Markup]] = []
+    found: list[Section] = []
     if methods:
         found.append(("methods", "Methods", table_section(methods, given)))
     if measured:
@@ -97,7 +73,10 @@ def _sections(study: Study) -> list[tuple[str, str, Markup]]:
     if study.pages.designers or study.pages.strips:
         found.append(("pages", "Pages", pages_section(study.pages)))
     if study.settings or study.seconds or study.machine or study.notes:
-        found.append(("run", "Settings and times", _run_section(study)))
+        how = run_section(
+            machine=study.machine, seconds=study.seconds, settings=study.settings, notes=study.notes
+        )
+        found.append(("run", "Settings and times", how))
     return found
 
 
@@ -152,48 +131,3 @@ def _compared(first: Method, rival: Method) -> str:
 
 def _mean(method: Method) -> float:
     return method.success.mean or 0.0
-
-
-# ---- settings and times
-
-
-def _run_section(study: Study) -> Markup:
-    notes = tag("ul", [tag("li", note) for note in study.notes], class_="notes-list") if study.notes else None
-    settings = [
-        tag("div", tag("dt", str(name)), tag("dd", _written(value))) for name, value in study.settings.items()
-    ]
-    caption = f"On {study.machine}" if study.machine else "How to get these numbers again"
-    total = f", {duration(sum(study.seconds.values()))} in all" if study.seconds else ""
-    return section(
-        "run",
-        "Settings and times",
-        f"{caption}{total}.",
-        notes,
-        _times(study.seconds) if study.seconds else None,
-        tag("dl", settings, class_="settings") if settings else None,
-    )
-
-
-def _times(seconds: Mapping[str, float]) -> Markup:
-    along = charts.Axis(0.0, max(*seconds.values(), 1e-9), (0.0,), charts.plain)
-    rows = []
-    for stage, taken in seconds.items():
-        bar = charts.bar(along, 0, taken, height=12, colour="c0")
-        drawing = charts.track(along, bar, label=f"{stage}: {duration(taken)}", height=22)
-        cells = [(stage, "row-label"), (drawing, "row-plot"), (duration(taken), "row-value")]
-        rows.append(tag("div", [tag("div", content, class_=name) for content, name in cells], class_="row"))
-    return tag("div", rows, class_="rows tight times")
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: `8.4 s`, `4 min 10 s`, `1 h 02 min`."""
-    if seconds < 59.95:
-        return f"{seconds:.1f}\u202fs"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}\u202fmin {rest:02d}\u202fs"
-    return f"{minutes // 60}\u202fh {minutes % 60:02d}\u202fmin"
-
-
-def _written(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -5,12 +5,11 @@ Anything may be missing or null. Something of a wrong kind is refused by its dot
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sweet_rl.errors import DataError
 from sweet_rl.types import Json
+from sweet_rl.viewer.fields import Fields
 
 VERDICTS = {
     "useful question": True,
@@ -178,7 +177,7 @@ def read_study(study: Mapping[str, Json]) -> Study:
     Raises:
         DataError: a value is of another kind than the page needs; names the field.
     """
-    fields = _Fields(study, "")
+    fields = Fields(study, "")
     return Study(
         title=fields.text("title"),
         subtitle=fields.text("subtitle"),
@@ -194,85 +193,11 @@ def read_study(study: Mapping[str, Json]) -> Study:
     )
 
 
-class _Fields:
-    """The fields of one JSON object, by kind, with the dotted name of the object for messages."""
-
-    def __init__(self, values: Json, name: str) -> None:
-        if not isinstance(values, Mapping):
-            raise DataError("must be an object", field=name, value=values)
-        self.values, self.name = values, name
-
-    def _at(self, key: str) -> str:
-        return f"{self.name}.{key}" if self.name else key
-
-    def text(self, key: str) -> str:
-        return self.text_or_none(key) or ""
-
-    def text_or_none(self, key: str) -> str | None:
-        return _text(self.values.get(key), self._at(key))
-
-    def title(self) -> str:
-        """What people call the thing."""
-        return self.text("title") or self.text("name") or "unnamed"
-
-    def number(self, key: str) -> float | None:
-        value = self.values.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DataError("must be a number or null", field=self._at(key), value=value)
-        return float(value) if math.isfinite(value) else None
-
-    def whole(self, key: str) -> int | None:
-        number = self.number(key)
-        return None if number is None else round(number)
-
-    def fields(self, key: str) -> _Fields:
-        value = self.values.get(key)
-        return _Fields({} if value is None else value, self._at(key))
-
-    def numbers(self) -> dict[str, float]:
-        known = {str(key): self.number(key) for key in self.values}
-        return {key: number for key, number in known.items() if number is not None}
-
-    def inner(self) -> dict[str, _Fields]:
-        """Every field, each an object."""
-        return {str(key): self.fields(key) for key in self.values}
-
-    def data_url(self, key: str) -> str:
-        """A picture that is in the text itself; empty for any other, which the page may not load."""
-        url = self.text(key)
-        return url if url.startswith("data:image/") else ""
-
-    def rows(self, key: str) -> Iterator[_Fields]:
-        return (_Fields(value, at) for value, at in self._items(key))
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(_text(value, at) or "" for value, at in self._items(key))
-
-    def _items(self, key: str) -> list[tuple[Json, str]]:
-        return _items(self.values.get(key), self._at(key))
-
-
-def _items(values: Json, name: str) -> list[tuple[Json, str]]:
-    if values is None:
-        return []
-    if not isinstance(values, list | tuple):
-        raise DataError("must be a list", field=name, value=values)
-    return [(value, f"{name}[{index}]") for index, value in enumerate(values)]
-
-
-def _text(value: Json, name: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise DataError("must be a string or null", field=name, value=value)
-    return value
-
-
-def _interval(fields: _Fields) -> Interval:
+def _interval(fields: Fields) -> Interval:
     return Interval(fields.number("mean"), fields.number("low"), fields.number("high"))
 
 
-def _method(row: _Fields) -> Method:
+def _method(row: Fields) -> Method:
     seeds = [(seed.whole("seed"), seed.number("success")) for seed in row.rows("seeds")]
     by_turns = [
         TurnCount(turns, count.whole("episodes") or 0, count.whole("successes") or 0)
@@ -294,7 +219,7 @@ def _method(row: _Fields) -> Method:
     )
 
 
-def _critic(row: _Fields) -> Critic:
+def _critic(row: Fields) -> Critic:
     return Critic(
         name=row.text("name"),
         title=row.title(),
@@ -305,7 +230,7 @@ def _critic(row: _Fields) -> Critic:
     )
 
 
-def _curve(row: _Fields) -> Curve:
+def _curve(row: Fields) -> Curve:
     points = list(row.rows("points"))
 
     def series(metric: str) -> tuple[tuple[int, float], ...]:
@@ -315,7 +240,7 @@ def _curve(row: _Fields) -> Curve:
     return Curve(row.text("name"), row.title(), series("loss"), series("accuracy"), series("margin"))
 
 
-def _dialogue(row: _Fields) -> Dialogue:
+def _dialogue(row: Fields) -> Dialogue:
     return Dialogue(
         title=row.text("title"),
         method=row.text("method"),
@@ -326,7 +251,7 @@ def _dialogue(row: _Fields) -> Dialogue:
     )
 
 
-def _turn(row: _Fields) -> Turn:
+def _turn(row: Fields) -> Turn:
     return Turn(
         agent=row.text("agent"),
         human=row.text_or_none("human"),
@@ -344,12 +269,12 @@ def _turn(row: _Fields) -> Turn:
     )
 
 
-def _grades(row: _Fields) -> tuple[tuple[int, float], ...]:
+def _grades(row: Fields) -> tuple[tuple[int, float], ...]:
     pairs = ((point.whole("turn"), point.number("grade")) for point in row.rows("points"))
     return tuple((turn, grade) for turn, grade in pairs if turn is not None and grade is not None)
 
 
-def _pages(fields: _Fields) -> Pages:
+def _pages(fields: Fields) -> Pages:
     return Pages(
         tasks=fields.whole("tasks"),
         designers=tuple(

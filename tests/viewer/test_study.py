@@ -12,7 +12,8 @@ import pytest
 from sweet_rl.errors import DataError
 from sweet_rl.viewer.charts import axis, percent, plain, smoothed
 from sweet_rl.viewer.markup import join, tag
-from sweet_rl.viewer.study import duration, study_page
+from sweet_rl.viewer.report import duration
+from sweet_rl.viewer.study import study_page
 from tests.viewer.samples import ATTACK
 from tests.viewer.study_samples import sample_study
 
