@@ -1,1 +1,1 @@
-"""Whole recipes that close the loop between playing and learning."""
+"""Whole recipes made of the rooms below: `archer` holds ArCHer, Online CHAI, Online Filtered BC and BC."""

@@ -1,8 +1,8 @@
 """The sampling loop for a causal model in process: token ids in, token ids and log-probabilities out.
 
 It exists because `generate` of transformers obeys sampling settings that a model's folder brings along, and
-gives rows of a batch one common source of randomness. Here temperature is the only setting (spec §3.4), and
-each row draws from its own seed. Importing this module imports torch.
+gives rows of a batch one common source of randomness. Here temperature is the only setting (spec §3.4), with
+top-k for those who ask for it, and each row draws from its own seed. Importing this module imports torch.
 
 Axes: B rows, P distinct prompts, T positions, V vocabulary, N new tokens.
 """
@@ -12,7 +12,7 @@ Axes: B rows, P distinct prompts, T positions, V vocabulary, N new tokens.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,16 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One row to write. `temperature` 0 is greedy; `seed` decides the draws and nothing else does."""
+    """One row to write. `temperature` 0 is greedy; `seed` decides the draws and nothing else does.
+
+    `top_k` draws among so many of the likeliest tokens only (and those that tie with the last); 0: among all.
+    """
 
     prompt_ids: tuple[int, ...]
     max_new_tokens: int
     temperature: float
     seed: int
+    top_k: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,18 @@ class Decoder:
     Args:
         model: a transformers causal language model in evaluation mode.
         end_ids: tokens that end a row.
+        ends: whether the tokens of a row, looked at after each one, end it for another reason.
     """
 
-    def __init__(self, model: Any, end_ids: Collection[int]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        end_ids: Collection[int],
+        ends: Callable[[Sequence[int]], bool] = lambda _: False,
+    ) -> None:
         self._model = model
         self._end_ids = frozenset(end_ids)
+        self._ends = ends
         parameters = inspect.signature(model.forward).parameters
         self._takes_positions = "position_ids" in parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
@@ -65,7 +76,7 @@ class Decoder:
         """Yield after every token the rows that ended with it, as (place in `requests`, what was written)."""
         batch = self._start(requests)
         while True:
-            yield batch.write(self._end_ids)
+            yield batch.write(self._end_ids, self._ends)
             if not batch.places:
                 return
             self._read_on(batch)
@@ -114,14 +125,18 @@ class _Batch:
         self._ids: list[list[int]] = [[] for _ in requests]
         self._logprobs: list[list[float]] = [[] for _ in requests]
         self._temperatures_B = torch.tensor([r.temperature for r in requests], device=logits_BV.device)
+        self._top_ks_B = torch.tensor([r.top_k for r in requests], device=logits_BV.device)
         self._draws_BN = _draws(requests).to(logits_BV.device)
         self._written = 0
 
     @torch.inference_mode()
-    def write(self, end_ids: frozenset[int]) -> list[tuple[int, Written]]:
+    def write(
+        self, end_ids: frozenset[int], ends: Callable[[Sequence[int]], bool]
+    ) -> list[tuple[int, Written]]:
         """Choose one token for each row; return the rows that end with it."""
         logps_BV = self.logits_BV.float().log_softmax(dim=-1)
-        self.tokens_B = choose(logps_BV, self._temperatures_B, self._draws_BN[:, self._written])
+        among_BV = keep_likeliest(logps_BV, self._top_ks_B)
+        self.tokens_B = choose(among_BV, self._temperatures_B, self._draws_BN[:, self._written])
         tokens = self.tokens_B.tolist()
         logprobs = logps_BV.gather(1, self.tokens_B[:, None])[:, 0].tolist()
         self._written += 1
@@ -129,7 +144,7 @@ class _Batch:
         for place, row in self.places.items():
             self._ids[place].append(tokens[row])
             self._logprobs[place].append(logprobs[row])
-            ended = tokens[row] in end_ids
+            ended = tokens[row] in end_ids or ends(self._ids[place])
             if ended or self._written == self._requests[place].max_new_tokens:
                 written = Written(tuple(self._ids[place]), tuple(self._logprobs[place]), ended)
                 finished.append((place, written))
@@ -144,8 +159,25 @@ class _Batch:
         keep_B = torch.tensor(list(self.places.values()), device=self.tokens_B.device)
         self.tokens_B, self.mask_BT = self.tokens_B[keep_B], self.mask_BT[keep_B]
         self._temperatures_B, self._draws_BN = self._temperatures_B[keep_B], self._draws_BN[keep_B]
+        self._top_ks_B = self._top_ks_B[keep_B]
         self.cache.batch_select_indices(keep_B)
         self.places = {place: row for row, place in enumerate(self.places)}
+
+
+def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:
+    """The same for tokens among the row's `top_ks_B` likeliest, or equal to the last of them; else -inf.
+
+    Rows whose number is 0, or at least V, stay as they are.
+    """
+    vocabulary = logps_BV.shape[-1]
+    limits_B = torch.where(top_ks_B > 0, top_ks_B, vocabulary).clamp(max=vocabulary)
+    most = int(torch.where(limits_B < vocabulary, limits_B, 0).max())
+    if most == 0:
+        return logps_BV
+    likeliest_BK = logps_BV.topk(most, dim=-1).values
+    least_B1 = likeliest_BK.gather(-1, limits_B.clamp(max=most)[:, None] - 1)
+    least_B1 = torch.where(limits_B[:, None] < vocabulary, least_B1, -torch.inf)
+    return logps_BV.masked_fill(logps_BV < least_B1, -torch.inf)
 
 
 def choose(logps_BV: Tensor, temperatures_B: Tensor, draws_B: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ Axes: R rows, T places, H hidden, K log-probabilities asked for, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,10 +33,13 @@ class ResponseHead:
 
     Args:
         model: the bare model.
+        logprobs_of: logits [K, V] and tokens [K] to what is asked for, [K]; another one asks for
+            log-probabilities under another temperature, say.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, logprobs_of: Callable[[Tensor, Tensor], Tensor] = next_logprobs) -> None:
         self._module = model.get_output_embeddings()
+        self._logprobs_of = logprobs_of
         self._chunk = max(1, CHUNK_LOGITS // model.config.get_text_config().vocab_size)
         self._plain: bool | None = None
         """Whether the model gives its head's output as it is; not known before the first call."""
@@ -58,7 +62,7 @@ class ResponseHead:
 
         def head(hidden_RTH: Tensor, *_: Any, **__: Any) -> Tensor:
             hidden_KH = hidden_RTH.flatten(0, 1)[predictors_K]
-            made.append(_chunked(logits_of, hidden_KH, targets_K, self._chunk))
+            made.append(self._chunked(logits_of, hidden_KH, targets_K))
             return made[0]
 
         self._module.forward = head
@@ -72,22 +76,23 @@ class ResponseHead:
                 return self._from_logits(model, predictors_K, targets_K, inputs)
         return output.logits, output
 
-    @staticmethod
-    def _from_logits(model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: Any) -> tuple[Tensor, Any]:
+    def _from_logits(
+        self, model: Any, predictors_K: Tensor, targets_K: Tensor, inputs: Any
+    ) -> tuple[Tensor, Any]:
         output = model(**inputs)
-        return next_logprobs(output.logits.flatten(0, 1)[predictors_K], targets_K), output
+        return self._logprobs_of(output.logits.flatten(0, 1)[predictors_K], targets_K), output
 
+    def _chunked(self, logits_of: Any, hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
+        def logprobs(hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
+            return self._logprobs_of(logits_of(hidden_KH), targets_K)
 
-def _chunked(logits_of: Any, hidden_KH: Tensor, targets_K: Tensor, size: int) -> Tensor:
-    def logprobs(hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
-        return next_logprobs(logits_of(hidden_KH), targets_K)
-
-    if len(targets_K) <= size:
-        return logprobs(hidden_KH, targets_K)
-    chunks = [
-        (hidden_KH[start : start + size], targets_K[start : start + size])
-        for start in range(0, len(targets_K), size)
-    ]
-    if torch.is_grad_enabled():
-        return torch.cat([checkpoint(logprobs, *chunk, use_reentrant=False) for chunk in chunks])
-    return torch.cat([logprobs(*chunk) for chunk in chunks])
+        size = self._chunk
+        if len(targets_K) <= size:
+            return logprobs(hidden_KH, targets_K)
+        chunks = [
+            (hidden_KH[start : start + size], targets_K[start : start + size])
+            for start in range(0, len(targets_K), size)
+        ]
+        if torch.is_grad_enabled():
+            return torch.cat([checkpoint(logprobs, *chunk, use_reentrant=False) for chunk in chunks])
+        return torch.cat([logprobs(*chunk) for chunk in chunks])

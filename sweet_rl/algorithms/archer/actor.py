@@ -1,0 +1,367 @@
+"""The policy over tokens: one causal language model that writes utterances and scores them (ArCHer spec §2).
+
+What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the
+mask, the token that ends an utterance is part of it, and temperature and top-k count both times (ArCHer spec
+§12.11 to §12.13 says what the published code does instead). Importing this module imports torch.
+
+Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary.
+"""
+
+# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.algorithms.archer.critic import length_batches
+from sweet_rl.errors import UsageError
+from sweet_rl.policies.decoding import Decoder, Request, Written, keep_likeliest
+from sweet_rl.training.attention import attention_span, inputs_of
+from sweet_rl.training.batches import Reader, to_device
+from sweet_rl.training.head import ResponseHead
+from sweet_rl.training.trees import in_order
+
+_CACHED_TEXTS = 65_536
+OBSERVATION = "{obs}"
+"""Where the observation stands in a template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What the policy said: the text without what ended it, and the tokens with it.
+
+    `finished` is False where the token limit cut it off. `logprobs` are those of the tokens when they were
+    sampled, of the untempered model; empty where they are not known.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finished: bool
+    logprobs: tuple[float, ...] = ()
+
+
+class Prompt(NamedTuple):
+    """What the model is given: the text, and its tokens."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+class TokenScores(NamedTuple):
+    """Log-probabilities of utterances' tokens, padded with 0; the baseline's values where there is one."""
+
+    logps_BT: Tensor
+    mask_BT: Tensor
+    values_BT: Tensor | None
+
+    @property
+    def logps_B(self) -> Tensor:  # noqa: N802 - a tensor
+        """Of whole utterances."""
+        return self.logps_BT.sum(dim=1)
+
+
+class TokenPolicy:
+    """A causal language model as a policy over utterances.
+
+    No dropout is ever active (ArCHer spec §12.16). An utterance ends with the first token whose text contains
+    `eos_str`, or with an end token of the model; text before `eos_str` inside that token belongs to it.
+
+    Args:
+        model: the bare transformers model (adapters in place); put into evaluation mode.
+        tokenizer: that belongs to it.
+        max_new_tokens: tokens of an utterance at most.
+        temperature: of sampling and of scores; 1.0 is the model's own distribution.
+        top_k: sample, and score, among so many tokens only; 0: among all.
+        eos_str: what ends an utterance; None: only end tokens do.
+        template: text around the observation, which stands at `{obs}`; it is never cut.
+        max_context: tokens of a prompt at most; less where the model has fewer positions. The oldest tokens
+            of the observation are dropped.
+        max_tokens_per_batch: tokens scored together at most, padding included; four times as many are
+            sampled.
+        use_baseline: put a value head on the hidden states. It begins at 0 and gives them no gradients.
+
+    Raises:
+        UsageError: the template leaves no room for an observation.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        max_new_tokens: int = 32,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        eos_str: str | None = "\n",
+        template: str | None = None,
+        max_context: int = 512,
+        max_tokens_per_batch: int = 4096,
+        use_baseline: bool = False,
+    ) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.max_new_tokens, self.temperature, self.top_k = max_new_tokens, temperature, top_k
+        self.eos_str, self.template = eos_str, template
+        self.max_tokens_per_batch = max_tokens_per_batch
+        config: Any = model.config
+        text_config = config.get_text_config()
+        self._positions: int | None = getattr(text_config, "max_position_embeddings", None)
+        self.max_context = max_context
+        if self._positions is not None:
+            self.max_context = min(max_context, self._positions - max_new_tokens)
+        self.end_ids = end_tokens(model, tokenizer)
+        self._stop_ids = self.end_ids | tokens_with(tokenizer, eos_str)
+        self._decoder = Decoder(model, self._stop_ids, self._spells_end)
+        self._head = ResponseHead(model, self._logprobs_of)
+        self._reader = Reader(pad_id=0, attention_span=attention_span(model))
+        self.prompt = lru_cache(maxsize=_CACHED_TEXTS)(self._make_prompt)
+        self.value_head: nn.Linear | None = None
+        if use_baseline:
+            self.value_head = nn.Linear(text_config.hidden_size, 1, device=self.device, dtype=self.dtype)
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+        if self.max_context < 1 or len(self.prompt("a").ids) > self.max_context:
+            raise UsageError(
+                f"max_new_tokens={max_new_tokens} and the template leave no room for an observation: prompts "
+                f"have {self.max_context} tokens at most. Shorten them, or raise max_context."
+            )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What scores come in: float32, or float64 if the model computes in that."""
+        return torch.promote_types(next(self.model.parameters()).dtype, torch.float32)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """What is trained: the model, or its adapter, and the value head if there is one."""
+        extra = list(self.value_head.parameters()) if self.value_head is not None else []
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad] + extra
+
+    # -- texts and tokens ---------------------------------------------------------------------------------
+
+    def _make_prompt(self, observation: str) -> Prompt:
+        if self.template is None:
+            ids = self._encode(observation)
+            if len(ids) <= self.max_context:
+                return Prompt(observation, ids)
+            begin = ids[:1] if ids[0] == self.tokenizer.bos_token_id else ()
+            ids = (*begin, *ids[len(ids) - self.max_context + len(begin) :])
+            return Prompt(self.decode(ids), ids)
+        kept = self.tokenizer(observation, add_special_tokens=False)["input_ids"]
+        text, ids = self._filled(observation)
+        while len(ids) > self.max_context and kept:
+            kept = kept[len(ids) - self.max_context :]
+            text, ids = self._filled(self.decode(kept))
+        return Prompt(text, ids)
+
+    def _filled(self, observation: str) -> tuple[str, tuple[int, ...]]:
+        text = str(self.template).replace(OBSERVATION, observation)
+        return text, self._encode(text)
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        """Tokens of a prompt, with the begin token where the tokenizer adds one and the text has none."""
+        begin: str | None = self.tokenizer.bos_token
+        written = bool(begin) and text.startswith(str(begin))
+        ids: list[int] = self.tokenizer(text, add_special_tokens=not written)["input_ids"]
+        while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
+            ids = ids[:-1]
+        begin_id = self.tokenizer.bos_token_id
+        fallback = self.tokenizer.eos_token_id if begin_id is None else begin_id
+        return tuple(ids) or (0 if fallback is None else int(fallback),)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Their text, special tokens left out."""
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def utterance(self, observation: str, text: str) -> Utterance:
+        """Words from elsewhere as the policy would have written them: their tokens, then what ends them.
+
+        Cut where the model has no more positions.
+        """
+        prompt = self.prompt(observation)
+        spoken = text + (self.eos_str or "")
+        both = self._encode(prompt.text + spoken)
+        if both[: len(prompt.ids)] == prompt.ids:
+            ids = both[len(prompt.ids) :]
+        else:
+            ids = tuple(self.tokenizer(spoken, add_special_tokens=False)["input_ids"])
+        if self.eos_str is None and self.tokenizer.eos_token_id is not None:
+            ids = (*ids, self.tokenizer.eos_token_id)
+        room = len(ids) if self._positions is None else self._positions - len(prompt.ids)
+        return Utterance(text, ids[:room], finished=len(ids) <= room)
+
+    def known_utterance(self, observation: str, text: str, ids: tuple[int, ...] | None) -> Utterance:
+        """The utterance with these tokens if they spell the text; else as `utterance` makes it."""
+        if ids and self._text_of(ids) == text:
+            return Utterance(text, ids, finished=True)
+        return self.utterance(observation, text)
+
+    def _text_of(self, ids: Sequence[int]) -> str:
+        text = self.decode(ids)
+        return text if self.eos_str is None else text.split(self.eos_str)[0]
+
+    def _spells_end(self, ids: Sequence[int]) -> bool:
+        """Whether several tokens together spell a longer `eos_str`."""
+        if self.eos_str is None or len(self.eos_str) == 1:
+            return False
+        return self.eos_str in self.decode(ids[-4 * len(self.eos_str) :])
+
+    # -- sampling -----------------------------------------------------------------------------------------
+
+    def request(self, observation: str, seed: int, *, greedy: bool = False) -> Request:
+        """What the decoder is asked."""
+        temperature = 0.0 if greedy else self.temperature
+        ids = self.prompt(observation).ids
+        return Request(ids, self.max_new_tokens, temperature, seed, self.top_k)
+
+    def write(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Utterance]], None, None]:
+        """Utterances as they end, by their places among the requests; batches of similar lengths."""
+        lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
+        for batch in length_batches(lengths, 4 * self.max_tokens_per_batch):
+            for finished in self._decoder([requests[number] for number in batch]):
+                yield [(batch[place], self._spoken(written)) for place, written in finished]
+
+    def sample(
+        self, observations: Sequence[str], seeds: Sequence[int], *, greedy: bool = False
+    ) -> list[Utterance]:
+        """One utterance for each observation; it depends on its observation and its seed only."""
+        requests = [
+            self.request(observation, seed, greedy=greedy)
+            for observation, seed in zip(observations, seeds, strict=True)
+        ]
+        places = {request: place for place, request in reversed(list(enumerate(requests)))}
+        distinct = sorted(places.values())  # the same observation with the same seed is written once
+        found: dict[Request, Utterance] = {}
+        for finished in self.write([requests[place] for place in distinct]):
+            found |= {requests[distinct[number]]: utterance for number, utterance in finished}
+        return [found[request] for request in requests]
+
+    def _spoken(self, written: Written) -> Utterance:
+        return Utterance(self._text_of(written.token_ids), written.token_ids, written.ended, written.logprobs)
+
+    # -- scoring ------------------------------------------------------------------------------------------
+
+    def batches(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Iterator[list[int]]:
+        """Numbers of utterances to score together; those whose prompts begin alike are neighbours."""
+        rows = [
+            np.asarray((*self.prompt(observation).ids, *utterance.token_ids), dtype=np.uint32)
+            for observation, utterance in zip(observations, utterances, strict=True)
+        ]
+        shares = self._reader.attention_span > 0
+        order = in_order(rows) if shares else sorted(range(len(rows)), key=lambda n: -len(rows[n]))
+        batch: list[int] = []
+        longest = 0
+        for number in order:
+            longest = max(longest, len(rows[number]))
+            if batch and (len(batch) + 1) * longest > self.max_tokens_per_batch:
+                yield batch
+                batch, longest = [], len(rows[number])
+            batch.append(number)
+        if batch:
+            yield batch
+
+    def scores(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> TokenScores:
+        """Log-probabilities of the utterances' tokens under what they are sampled from, ends included.
+
+        All in one batch; with gradients where they are on. float32 at least, whatever the model computes in.
+        """
+        prompts = [self.prompt(observation).ids for observation in observations]
+        sequences, asked = [], []
+        for number, (prompt, utterance) in enumerate(zip(prompts, utterances, strict=True)):
+            sequences.append(np.asarray((*prompt, *utterance.token_ids), dtype=np.uint32))
+            asked.append((number, np.arange(len(prompt), len(sequences[-1]))))
+        question, places = self._reader.ask(sequences, asked)
+        question = to_device(question, self.device)
+        inputs = inputs_of(self.model, question)
+        with self._hidden_states() as seen, self._recomputing():
+            logps_K, _ = self._head.logprobs(
+                self.model, question["predictors_K"], question["targets_K"], inputs
+            )
+        width = max(map(len, places))
+        where_BT = torch.tensor([[*at, *[0] * (width - len(at))] for at in places], device=self.device)
+        mask_BT = torch.tensor([[1.0] * len(at) + [0.0] * (width - len(at)) for at in places])
+        mask_BT = mask_BT.to(self.device)
+        values_BT = None
+        if self.value_head is not None:
+            hidden_KH = seen[-1].flatten(0, 1)[question["predictors_K"]].detach().to(self.dtype)
+            values_BT = self.value_head(hidden_KH)[:, 0][where_BT]
+        return TokenScores(logps_K[where_BT].where(mask_BT > 0, 0.0), mask_BT, values_BT)
+
+    def logprobs(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Tensor:
+        """Log-probability of each utterance, its end included, as [B]; on the CPU, without gradients."""
+        found_B = torch.zeros(len(observations), dtype=self.dtype)
+        with torch.no_grad():
+            for batch in self.batches(observations, utterances):
+                part = self.scores([observations[n] for n in batch], [utterances[n] for n in batch])
+                found_B[batch] = part.logps_B.to(found_B)
+        return found_B
+
+    def _logprobs_of(self, logits_KV: Tensor, tokens_K: Tensor) -> Tensor:
+        """Under temperature and top-k; a token that was sampled is among the k whatever rounding says."""
+        if self.top_k > 0:
+            limits_K = torch.full_like(tokens_K, self.top_k)
+            kept_KV = keep_likeliest(logits_KV, limits_K)
+            logits_KV = kept_KV.scatter(1, tokens_K[:, None], logits_KV.gather(1, tokens_K[:, None]))
+        wide_KV = logits_KV.to(self.dtype) / self.temperature
+        return wide_KV.gather(1, tokens_K[:, None])[:, 0] - wide_KV.logsumexp(dim=1)
+
+    @contextmanager
+    def _recomputing(self) -> Iterator[None]:
+        """Layers compute activations again in training mode only; what is in them stays in the other."""
+        layers = [
+            module
+            for module in self.model.modules()
+            if torch.is_grad_enabled() and getattr(module, "gradient_checkpointing", False)
+        ]
+        for layer in layers:
+            layer.training = True
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.training = False
+
+    @contextmanager
+    def _hidden_states(self) -> Iterator[list[Tensor]]:
+        """What goes into the model's head, for the baseline."""
+        seen: list[Tensor] = []
+        if self.value_head is None:
+            yield seen
+            return
+        head: Any = self.model.get_output_embeddings()  # type: ignore[operator]
+        hook = head.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a text: the tokenizer's, and those of the generation config."""
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(end for end in [*listed, tokenizer.eos_token_id] if end is not None)
+
+
+def tokens_with(tokenizer: Any, text: str | None) -> frozenset[int]:
+    """Every token whose own text contains `text`; none where that is None."""
+    if text is None:
+        return frozenset()
+    spelled = tokenizer.batch_decode(
+        [[number] for number in range(len(tokenizer))], clean_up_tokenization_spaces=False
+    )
+    return frozenset(number for number, piece in enumerate(spelled) if text in piece)

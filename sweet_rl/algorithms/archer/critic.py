@@ -1,0 +1,255 @@
+"""Two Q and two V critics over utterances, on one encoder (ArCHer spec §1).
+
+Observations and actions are encoded separately, and what a text becomes does not depend on what else is in
+its batch. So each distinct text is encoded once, in batches of similar lengths. Importing this module imports
+torch.
+
+Axes: N texts, B rows, T tokens, H hidden.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.algorithms.archer.losses import CriticValues
+from sweet_rl.chat import load_tokenizer, model_path
+from sweet_rl.errors import UsageError
+
+Pooling = Literal["pooler", "first", "mean"]
+"""How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
+first token), the first token's output as it is, or the mean over tokens."""
+
+_HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
+_CACHED_TEXTS = 65_536
+
+
+class Distinct(NamedTuple):
+    """Texts without repetitions, and where each of the texts asked for stands among them."""
+
+    texts: list[str]
+    places: list[int]
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Distinct:
+        """The distinct ones in the order of their first appearance."""
+        numbers: dict[str, int] = {}
+        places = [numbers.setdefault(text, len(numbers)) for text in texts]
+        return cls(list(numbers), places)
+
+
+def length_batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Numbers of texts in batches of similar lengths, the longest first, each of `max_tokens` padded at most.
+
+    A text that is longer than that is a batch of its own.
+    """
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > max_tokens:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+class TextEncoder:
+    """Texts to vectors with any transformers encoder. Not a module: it borrows one.
+
+    Args:
+        model: the encoder; always called without dropout.
+        tokenizer: that belongs to it; special tokens are added, the oldest tokens of a long text are dropped.
+        max_length: tokens of a text at most, special ones included; less where the model has fewer positions.
+        pooling: "auto" takes the pooler where the model has one; else the first token where the tokenizer
+            begins a text with a special one, else (GPT-like models) the mean.
+        half: compute in bfloat16; vectors come out in the weights' own precision.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: Any,
+        *,
+        max_length: int = 512,
+        pooling: Pooling | Literal["auto"] = "auto",
+        half: bool = False,
+    ) -> None:
+        self.model, self.tokenizer, self.half = model, tokenizer, half
+        config: Any = model.config
+        self.width: int = config.get_text_config().hidden_size
+        self.max_length = min(max_length, _positions(config) or max_length)
+        tokenizer.truncation_side = "left"
+        self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
+        self.encoded = 0
+        """Texts encoded so far: how a test knows that none was encoded twice."""
+        pad_id = tokenizer.pad_token_id
+        self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
+        self._ids = lru_cache(maxsize=_CACHED_TEXTS)(self._tokenize)
+        accepted = inspect.signature(model.forward).parameters
+        self._options = {"use_cache": False} if "use_cache" in accepted else {}
+
+    def lent_to(self, model: nn.Module) -> TextEncoder:
+        """The same for a copy of the model."""
+        return TextEncoder(
+            model, self.tokenizer, max_length=self.max_length, pooling=self.pooling, half=self.half
+        )
+
+    def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """Numbers of texts that are encoded together."""
+        return list(length_batches([len(self._ids(text)) for text in texts], max_tokens))
+
+    def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:
+        """Vectors of the texts, as [N, H]; with gradients where they are on.
+
+        Args:
+            texts: distinct ones, or the same work is done twice.
+            max_tokens: tokens in a batch at most, padding included.
+        """
+        batches = self.batches(texts, max_tokens)
+        features: Tensor = torch.cat(
+            [self._encode([self._ids(texts[n]) for n in batch]) for batch in batches]
+        )
+        order = torch.tensor([number for batch in batches for number in batch], device=features.device)
+        return features[order.argsort()]
+
+    def _encode(self, rows: Sequence[tuple[int, ...]]) -> Tensor:
+        """One batch, padded on the right."""
+        self.encoded += len(rows)
+        first = next(self.model.parameters())
+        device, dtype = first.device, first.dtype
+        width = max(map(len, rows))
+        ids_BT = torch.tensor([[*row, *[self._pad_id] * (width - len(row))] for row in rows], device=device)
+        lengths_B = torch.tensor([len(row) for row in rows], device=device)
+        mask_BT = (torch.arange(width, device=device) < lengths_B[:, None]).long()
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
+            output = self.model(input_ids=ids_BT, attention_mask=mask_BT, **self._options)
+        if self.pooling == "pooler":
+            pooled: Tensor = output.pooler_output
+            return pooled.to(dtype)
+        hidden_BTH: Tensor = output.last_hidden_state.to(dtype)
+        if self.pooling == "first":
+            return hidden_BTH[:, 0]
+        weights_BT1 = mask_BT[..., None].to(dtype)
+        return (hidden_BTH * weights_BT1).sum(dim=1) / weights_BT1.sum(dim=1)
+
+    def _tokenize(self, text: str) -> tuple[int, ...]:
+        ids = self.tokenizer(text, truncation=True, max_length=self.max_length)["input_ids"]
+        return tuple(ids) or (self._pad_id,)  # GPT-like tokenizers make nothing of an empty text
+
+
+class DoubleCritic(nn.Module):
+    """The encoder and four heads; the names of the weights are the published ones.
+
+    Args:
+        base_lm: a transformers encoder; its configuration says how wide the heads are.
+        tokenizer: that belongs to it.
+        max_length: see `TextEncoder`.
+        pooling: see `TextEncoder`.
+    """
+
+    def __init__(
+        self,
+        base_lm: nn.Module,
+        tokenizer: Any,
+        *,
+        max_length: int = 512,
+        pooling: Pooling | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__()
+        self.base_lm = base_lm
+        self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length, pooling=pooling)
+        width = self.encoder.width
+        self.critic1, self.critic2 = _head(2 * width, width), _head(2 * width, width)
+        self.v_critic1, self.v_critic2 = _head(width, width), _head(width, width)
+        self.eval()
+
+    def encode(self, texts: Sequence[str], max_tokens: int = 4096) -> Tensor:
+        """Vectors of texts, each distinct one encoded once, as [N, H]."""
+        distinct = Distinct.of(texts)
+        features = self.encoder(distinct.texts, max_tokens)
+        return features[torch.tensor(distinct.places, device=features.device)]
+
+    def q(self, states_BH: Tensor, actions_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """Q1 and Q2 of encoded observations and actions, each as [B]."""
+        both = torch.cat([states_BH, actions_BH], dim=1)
+        return self.critic1(both)[:, 0], self.critic2(both)[:, 0]
+
+    def v(self, states_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """V1 and V2 of encoded observations, each as [B]."""
+        return self.v_critic1(states_BH)[:, 0], self.v_critic2(states_BH)[:, 0]
+
+    def forward(self, states_BH: Tensor, actions_BH: Tensor) -> CriticValues:
+        """All four values of encoded observations and actions."""
+        return CriticValues(*self.q(states_BH, actions_BH), *self.v(states_BH))
+
+    def read(
+        self, observations: Sequence[str], actions: Sequence[str], max_tokens: int = 4096
+    ) -> CriticValues:
+        """All four values of texts; every distinct text is encoded once."""
+        features = self.encode([*observations, *actions], max_tokens)
+        values: CriticValues = self(features[: len(observations)], features[len(observations) :])
+        return values
+
+
+@torch.no_grad()
+def soft_update(target: nn.Module, online: nn.Module, tau: float) -> None:
+    """Polyak averaging: target := (1 - tau) target + tau online (ArCHer spec §1). Buffers are copied."""
+    for theirs, ours in zip(target.parameters(), online.parameters(), strict=True):
+        theirs.mul_(1 - tau).add_(ours, alpha=tau)
+    for kept, copied in zip(target.buffers(), online.buffers(), strict=True):
+        kept.copy_(copied)
+
+
+def load_critic(
+    name: str, *, cache_dir: str | None = None, max_length: int = 512, seed: int = 0
+) -> DoubleCritic:
+    """A critic on the encoder of a folder or hub name; heads are drawn from the seed.
+
+    Raises:
+        UsageError: the encoder or its tokenizer cannot be loaded.
+    """
+    from transformers import AutoModel  # noqa: PLC0415 - seconds
+
+    try:
+        base: Any = AutoModel.from_pretrained(model_path(name), cache_dir=cache_dir, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"critic_lm: no encoder could be loaded from {name!r}: {error} Name a folder with config.json "
+            "and weights, or a model that is in the local cache or on the hub."
+        ) from error
+    tokenizer = load_tokenizer(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return DoubleCritic(base, tokenizer, max_length=max_length)
+
+
+def _head(width_in: int, width: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(width_in, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
+    )
+
+
+def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
+    if getattr(model, "pooler", None) is not None:
+        return "pooler"
+    begins = getattr(tokenizer, "cls_token_id", None)
+    ids = tokenizer("a")["input_ids"]
+    return "first" if begins is not None and ids[:1] == [begins] else "mean"
+
+
+def _positions(config: Any) -> int | None:
+    """Tokens that the model has positions for; RoBERTa's begin behind the padding's id."""
+    text = config.get_text_config()
+    positions: int | None = getattr(text, "max_position_embeddings", None)
+    if positions and getattr(text, "relative_attention", False):
+        return None  # DeBERTa counts distances
+    if positions and "roberta" in text.model_type and "deberta" not in text.model_type:
+        positions -= text.pad_token_id + 1
+    return positions

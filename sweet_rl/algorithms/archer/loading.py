@@ -1,0 +1,189 @@
+"""Policies and critics from folders or the hub, on the device and in the precision of the settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sweet_rl.algorithms.archer.actor import TokenPolicy
+from sweet_rl.algorithms.archer.critic import DoubleCritic, load_critic
+from sweet_rl.algorithms.archer.settings import ArcherSettings
+from sweet_rl.chat import load_tokenizer, model_path
+from sweet_rl.errors import UsageError
+from sweet_rl.training.adapters import add_adapter
+from sweet_rl.training.settings import ModelSettings
+from sweet_rl.types import derive_seed
+
+_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+def device_of(settings: ArcherSettings, accelerator: Any = None) -> torch.device:
+    """The accelerator's device, or the one of the settings."""
+    if accelerator is not None:
+        return torch.device(accelerator.device)
+    if settings.device == "auto":
+        ours = os.environ.get("LOCAL_RANK", "0")
+        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(settings.device)
+    except RuntimeError as error:
+        raise UsageError(f"device must be auto, cpu, cuda, cuda:1, ..., got {settings.device!r}.") from error
+
+
+def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
+    """What is computed in."""
+    if settings.dtype == "auto":
+        half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if half else torch.float32
+    dtype: torch.dtype = getattr(torch, settings.dtype)
+    return dtype
+
+
+def load_models(settings: ArcherSettings, accelerator: Any = None) -> tuple[TokenPolicy, DoubleCritic]:
+    """The policy and a fresh critic, as the settings say.
+
+    Raises:
+        UsageError: something cannot be loaded, or does not fit together.
+    """
+    device = device_of(settings, accelerator)
+    return load_actor(settings, device), load_archer_critic(settings, device)
+
+
+def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:
+    """A critic with float32 weights and fresh heads.
+
+    Raises:
+        UsageError: the encoder cannot be loaded.
+    """
+    dtype = dtype_of(settings, device)
+    critic = load_critic(
+        settings.critic_lm,
+        cache_dir=settings.cache_dir,
+        max_length=settings.max_context,
+        seed=derive_seed(settings.seed, "critic"),
+    )
+    critic.to(device, torch.float64 if dtype == torch.float64 else torch.float32)
+    critic.encoder.half = dtype == torch.bfloat16
+    return critic
+
+
+def load_actor(settings: ArcherSettings, device: torch.device) -> TokenPolicy:
+    """The policy, with its adapter if one is trained.
+
+    Raises:
+        UsageError: the model, its tokenizer or the checkpoint cannot be loaded; no module takes an adapter.
+    """
+    return actor_of(*load_bare(settings, device), settings)
+
+
+def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]:
+    """The policy's model, adapter in place, and its tokenizer.
+
+    Raises:
+        UsageError: as `load_actor`.
+    """
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
+
+    dtype = dtype_of(settings, device)
+    frozen = settings.use_lora or settings.agent_type == "chai"
+    weights = dtype if frozen or dtype != torch.bfloat16 else torch.float32
+    tokenizer = load_tokenizer(settings.policy_lm)
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            model_path(settings.policy_lm), cache_dir=settings.cache_dir, dtype=weights
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"policy_lm: no causal language model could be loaded from {settings.policy_lm!r}: {error} Name "
+            "a folder with config.json and weights, or a model that is in the local cache or on the hub."
+        ) from error
+    if settings.checkpoint_path is not None:
+        load_weights(model, settings.checkpoint_path)
+    if settings.use_lora:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(settings.seed, "adapter"))
+            model = with_adapter(model, settings)
+    model.to(device)
+    if weights != dtype:
+        compute_in(model, dtype)
+    return model, tokenizer
+
+
+def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:
+    """A policy of a model that is at hand, with what the settings say about utterances."""
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return TokenPolicy(
+        model,
+        tokenizer,
+        max_new_tokens=settings.max_new_tokens,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        eos_str=settings.eos_str,
+        template=settings.template,
+        max_context=settings.max_context,
+        max_tokens_per_batch=settings.max_tokens_per_batch,
+        use_baseline=settings.use_baseline,
+    )
+
+
+def with_adapter(model: Any, settings: ArcherSettings) -> Any:
+    """The bare model with a LoRA adapter in its layers (ArCHer spec §2); all else is frozen.
+
+    Raises:
+        UsageError: peft is missing, or no module has one of the names.
+    """
+    names = settings.target_modules
+    if names == "auto":
+        found = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+        names = ",".join(_PROJECTIONS) if found.issuperset(_PROJECTIONS) else "all-linear"
+    adapter = ModelSettings(
+        pretrain=settings.policy_lm,
+        lora_rank=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=names,
+    )
+    wrapped = add_adapter(model, adapter)
+    bare = wrapped.get_base_model()
+    object.__setattr__(bare, "adapter_of_policy", wrapped)  # not a submodule: it contains this one
+    return bare
+
+
+def load_weights(model: nn.Module, path: str) -> None:
+    """Put the weights of a file into the model: `.safetensors`, or the published `.pt` (ArCHer spec §8).
+
+    Raises:
+        UsageError: the file is missing, is not data, or holds other weights.
+    """
+    try:
+        if Path(path).suffix == ".safetensors":
+            from safetensors.torch import load_file  # noqa: PLC0415
+
+            weights: Any = load_file(path)
+        else:
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UsageError(
+            f"checkpoint_path={path!r} cannot be read: {(str(error) or repr(error)).splitlines()[0]} "
+            "Name a .safetensors file or a .pt file that holds tensors only."
+        ) from error
+    weights = weights.get("model_state_dict", weights)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
+    if set(missing) - tied or unexpected:
+        raise UsageError(
+            f"checkpoint_path={path!r} holds weights of another model: {len(missing)} are missing, "
+            f"{len(unexpected)} do not belong to policy_lm (such as {[*unexpected, *missing][0]!r})."
+        )
+
+
+def compute_in(module: nn.Module, dtype: torch.dtype) -> None:
+    """Let every forward pass compute in bfloat16 while the weights stay float32."""
+    if dtype == torch.bfloat16:
+        device = next(module.parameters()).device.type
+        module.forward = torch.autocast(device, dtype=dtype)(module.forward)

@@ -1,0 +1,136 @@
+"""The learners' policies at play: the `Policy` contract over what is being trained (ArCHer spec §2 and §3).
+
+Calls that wait together become one batch. What a turn says depends on the player's seed, the episode's and
+the turn's number, whichever turns share its batch. Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
+from sweet_rl.algorithms.archer.critic import DoubleCritic
+from sweet_rl.algorithms.archer.updates import best_places
+from sweet_rl.chat import ChatFormat
+from sweet_rl.errors import ServiceError
+from sweet_rl.policies.batching import MicroBatcher
+from sweet_rl.types import Completion, FinishReason, Generation, Observation, derive_seed
+
+MAX_TURNS = 256
+"""Turns that wait together and become one batch at most; the policy cuts it by tokens."""
+
+
+class Ask(NamedTuple):
+    """One turn to take: the rendered dialogue, and its seed."""
+
+    observation: str
+    seed: int
+
+
+Engine = Callable[[Sequence[Ask]], Generator[Sequence[tuple[int, Utterance]], None, None]]
+"""Takes turns, and gives each as soon as it is known, by its place among those asked for."""
+
+
+class Player:
+    """A policy as the rollout loop wants it.
+
+    Args:
+        name: recorded with the episodes.
+        engine: takes turns.
+        chat_format: how a dialogue becomes the text of an observation.
+        prompt_of: the text that the model was given for an observation, which is recorded.
+        seed: of all its turns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        chat_format: ChatFormat,
+        prompt_of: Callable[[str], str],
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        self._format, self._prompt_of, self._seed = chat_format, prompt_of, seed
+        self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(_guarded(engine), max_batch=MAX_TURNS)
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn.
+
+        Raises:
+            ServiceError: out of GPU memory.
+        """
+        text = self._format.render(observation.messages)
+        seed = derive_seed(self._seed, observation.seed, observation.turn)
+        said = await self._batcher.submit(Ask(text, seed))
+        reason = FinishReason.STOP if said.finished else FinishReason.LENGTH
+        completion = Completion(said.text, said.token_ids, said.logprobs, reason)
+        if not said.logprobs:
+            completion = Completion(said.text, None, None, reason)
+        return Generation(self._prompt_of(text), completion)
+
+    async def close(self) -> None:
+        """Stop taking turns. The model stays with its learner."""
+        await self._batcher.close()
+
+
+def sampling(policy: TokenPolicy, *, greedy: bool) -> Engine:
+    """Turns as the policy samples them, or its likeliest tokens."""
+
+    def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
+        yield from policy.write([policy.request(ask.observation, ask.seed, greedy=greedy) for ask in asks])
+
+    return engine
+
+
+def reranking(policy: TokenPolicy, target: DoubleCritic, *, candidates: int, greedy: bool) -> Engine:
+    """Of several utterances the one that the target critic likes best (Online CHAI, ArCHer spec §3)."""
+
+    def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
+        said = proposals(policy, asks, candidates=candidates, greedy=greedy)
+        yield list(enumerate(choose(target, asks, said, 4 * policy.max_tokens_per_batch)))
+
+    return engine
+
+
+def proposals(
+    policy: TokenPolicy, asks: Sequence[Ask], *, candidates: int, greedy: bool
+) -> list[list[Utterance]]:
+    """Candidates for each turn; the likeliest tokens are the same each time, so there is one of those."""
+    count = 1 if greedy else candidates
+    flat = policy.sample(
+        [ask.observation for ask in asks for _ in range(count)],
+        [derive_seed(ask.seed, number) if count > 1 else ask.seed for ask in asks for number in range(count)],
+        greedy=greedy,
+    )
+    return [flat[start : start + count] for start in range(0, len(flat), count)]
+
+
+@torch.no_grad()
+def choose(
+    target: DoubleCritic, asks: Sequence[Ask], said: Sequence[Sequence[Utterance]], max_tokens: int
+) -> list[Utterance]:
+    """For each turn the candidate with the largest min(Q1, Q2); the first of equals."""
+    owners = [number for number, utterances in enumerate(said) for _ in utterances]
+    flat = [utterance for utterances in said for utterance in utterances]
+    values = target.read(
+        [asks[number].observation for number in owners], [utterance.text for utterance in flat], max_tokens
+    )
+    return [flat[place] for place in best_places(torch.minimum(values.q1_B, values.q2_B), owners)]
+
+
+def _guarded(engine: Engine) -> Engine:
+    """The engine with memory trouble turned into words."""
+
+    def guarded(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
+        try:
+            yield from engine(asks)
+        except torch.OutOfMemoryError as error:
+            raise ServiceError(
+                f"Out of GPU memory with {len(asks)} turns waiting. Lower max_tokens_per_batch, and continue."
+            ) from error
+
+    return guarded

@@ -1,0 +1,324 @@
+"""The published arithmetic, questionable as it is: what `compat: published` computes (ArCHer spec §2 to §5).
+
+Kept in one module, so that the repaired path stays clean, and held to goldens. What differs from there:
+
+- texts are padded on the side that the tokenizer prefers (GPT-2: the right), so that shorter rows of a batch
+  go on after padding, and their first token is scored at a padded place; no positions are given in scoring;
+- sampling takes the likeliest 50 tokens, scoring all of them; what ends an utterance is not scored, and an
+  utterance does not end there but is cut there afterwards; log(softmax) underflows;
+- all gradients are clipped together, with those that the other phase has left behind;
+- no value is bootstrapped when an episode ends by its time limit;
+- a Mistral policy has micro-batches of 2, and BC of a Llama of 1, so their gradients are larger.
+
+Not reproduced: a buffer that takes the type of its first reward, and gradients that shrink with the number
+of processes. Importing this module imports torch.
+
+Axes: B rows, T tokens, O tokens of the padded observations.
+"""
+
+# ruff: noqa: N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.algorithms.archer import losses
+from sweet_rl.algorithms.archer.actor import OBSERVATION, Utterance
+from sweet_rl.algorithms.archer.critic import DoubleCritic, soft_update
+from sweet_rl.algorithms.archer.learners import Draw, Learner, Say, copied
+from sweet_rl.algorithms.archer.loading import device_of, load_archer_critic, load_bare
+from sweet_rl.algorithms.archer.losses import CriticTargets, CriticValues
+from sweet_rl.algorithms.archer.players import Ask, Player
+from sweet_rl.algorithms.archer.replay import Transition
+from sweet_rl.algorithms.archer.settings import ArcherSettings
+from sweet_rl.algorithms.archer.updates import NonFiniteLoss
+from sweet_rl.chat import ChatFormat
+from sweet_rl.contracts import Policy
+from sweet_rl.types import derive_seed
+
+TOP_K = 50
+"""What `generate` takes when nobody says otherwise (ArCHer spec §2)."""
+
+LEADING_NEWLINES = 3
+MISTRAL_ROWS, LLAMA_ROWS = 2, 1
+
+
+class PublishedPolicy:
+    """`get_action` and `get_log_prob` of the published agent (ArCHer spec §2).
+
+    Args:
+        model: causal language model, in evaluation mode.
+        tokenizer: that belongs to it; its end token becomes its padding.
+        settings: what is said about utterances.
+        keep_end: Online CHAI keeps `eos_str` behind every utterance, and strips nothing (ArCHer spec §3).
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, settings: ArcherSettings, *, keep_end: bool = False
+    ) -> None:
+        self.model, self.tokenizer, self.settings = model.eval(), tokenizer, settings
+        self._keep_end = keep_end
+        tokenizer.truncation_side = "left"
+        tokenizer.pad_token = tokenizer.eos_token
+
+    @torch.no_grad()
+    def get_action(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
+        """An utterance for each observation, drawn with torch's global generator."""
+        context = self._batch([self._filled(text) for text in observations], max_length=512)
+        sampling: dict[str, Any] = {"do_sample": False}
+        if self.settings.do_sample and not greedy:
+            sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": TOP_K}
+        written = self.model.generate(
+            **context,
+            max_new_tokens=self.settings.max_new_tokens,
+            pad_token_id=self.tokenizer.eos_token_id,
+            **sampling,
+        )
+        new = written[:, context["input_ids"].shape[1] :]
+        return [self._cut(text) for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
+
+    def _cut(self, text: str) -> str:
+        end = self.settings.eos_str
+        if self._keep_end:
+            return text.split(end, maxsplit=1)[0] + str(end)
+        for _ in range(LEADING_NEWLINES):
+            text = text.removeprefix("\n")
+        return text if end is None else text.split(end)[0]
+
+    def get_log_prob(
+        self, observations: Sequence[str], actions: Sequence[str], *, max_length: int | None = 512
+    ) -> Tensor:
+        """Summed log-probabilities of the actions without their ends, as [B].
+
+        Args:
+            observations: what the actions answer.
+            actions: texts.
+            max_length: tokens of either at most; None, as in BC, cuts nothing and leaves the template out.
+        """
+        filled = observations if max_length is None else [self._filled(text) for text in observations]
+        context, spoken = self._batch(filled, max_length), self._batch(actions, max_length)
+        ids_BT = torch.cat([context["input_ids"], spoken["input_ids"]], dim=1)
+        mask_BT = torch.cat([context["attention_mask"], spoken["attention_mask"]], dim=1)
+        width = context["input_ids"].shape[1]
+        logits_BTV = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits[:, width - 1 : -1]
+        likely_BT = logits_BTV.softmax(dim=-1).gather(-1, spoken["input_ids"][..., None])[..., 0]
+        logps_B: Tensor = (likely_BT.log() * spoken["attention_mask"]).sum(dim=1)
+        return logps_B
+
+    def _filled(self, observation: str) -> str:
+        template = self.settings.template
+        return observation if template is None else template.replace(OBSERVATION, observation)
+
+    def _batch(self, texts: Sequence[str], max_length: int | None) -> Any:
+        limit = {} if max_length is None else {"truncation": True, "max_length": max_length}
+        batch = self.tokenizer(list(texts), return_tensors="pt", padding=True, **limit)
+        device = next(self.model.parameters()).device
+        return {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
+
+
+class PublishedLearner:
+    """The three learners as published (ArCHer spec §4.3 and §5), one micro-batch after the other.
+
+    Args:
+        settings: what the algorithm is told.
+        policy: what acts.
+        critic: None for filtered BC.
+        chat_format: how dialogues become observations.
+        say: told of progress.
+    """
+
+    def __init__(
+        self,
+        settings: ArcherSettings,
+        policy: PublishedPolicy,
+        critic: DoubleCritic | None,
+        chat_format: ChatFormat,
+        say: Say | None = None,
+    ) -> None:
+        self.settings, self.policy, self.critic = settings, policy, critic
+        self._format = chat_format
+        self._say: Say = say or (lambda _phase, _done, _total: None)
+        self._updates = 0
+        self.lm_optimizer = torch.optim.Adam(policy.model.parameters(), lr=settings.lm_lr)
+        self.target: DoubleCritic | None = None
+        self.critic_optimizer: torch.optim.Optimizer | None = None
+        if critic is not None:
+            self.target = copied(critic)
+            self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
+
+    def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        """Critic epochs, then actor epochs; or BC epochs.
+
+        Raises:
+            NonFiniteLoss: a loss is NaN or infinite.
+        """
+        seed = derive_seed(self.settings.seed, "published", self._updates)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            info = self._update(draw, update_actor=update_actor)
+        self._updates += 1
+        return info
+
+    def _update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
+        settings, infos = self.settings, []
+        if self.critic is None or self.critic_optimizer is None or self.target is None:
+            for _ in range(settings.actor_epochs if update_actor else 0):
+                infos += self._epoch(
+                    draw, self.lm_optimizer, self.bc_loss, self._rows_of("llama", LLAMA_ROWS)
+                )
+            return losses.means(infos)
+        for number in range(settings.epochs):
+            infos += self._epoch(draw, self.critic_optimizer, self.critic_loss, settings.batch_size)
+            soft_update(self.target, self.critic, settings.tau)
+            self._say("critic", number + 1, settings.epochs)
+        info = losses.means(infos)
+        if settings.agent_type == "chai" or not update_actor:
+            return info
+        infos = []
+        for number in range(settings.actor_epochs):
+            rows = self._rows_of("mistral", MISTRAL_ROWS)
+            infos += self._epoch(draw, self.lm_optimizer, self.actor_loss, rows)
+            self._say("actor", number + 1, settings.actor_epochs)
+        return info | losses.means(infos)
+
+    def _rows_of(self, family: str, rows: int) -> int:
+        return rows if family in self.settings.policy_lm.lower() else self.settings.batch_size
+
+    def _epoch(self, draw: Draw, optimizer: Any, loss_of: Any, rows: int) -> list[dict[str, float]]:
+        """One optimizer step on G x B draws; the other optimizer's gradients stay, and count in the norm."""
+        drawn = draw(self.settings.rows_per_step)
+        optimizer.zero_grad()
+        infos = []
+        for start in range(0, len(drawn), rows):
+            loss, info = loss_of(drawn[start : start + rows])
+            if not bool(loss.isfinite()):
+                raise NonFiniteLoss(
+                    f"A loss is {loss.item()}; no step was made. compat=repaired has no log(softmax)."
+                )
+            loss.backward()
+            infos.append(info)
+        nn.utils.clip_grad_norm_(self.parameters(), self.settings.max_grad_norm)
+        optimizer.step()
+        return infos
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Of policy, critic and target: what is clipped together."""
+        modules = (self.policy.model, self.critic, self.target)
+        return [p for module in modules if module is not None for p in module.parameters()]
+
+    def critic_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
+        """The critic loss of a micro-batch and its 28 numbers (ArCHer spec §4.1)."""
+        if self.critic is None or self.target is None:
+            raise RuntimeError("filtered BC has no critic")
+        observations = [row.observation for row in rows]
+        weight = next(self.critic.parameters())
+        values = self.critic.read(observations, [row.action for row in rows])
+        with torch.no_grad():
+            spoken = self.target.read(observations, self.choose(observations))
+            nexts = self.target.read([row.next_observation for row in rows], observations)
+            rewards_B = torch.tensor([row.reward for row in rows]).to(weight)
+            goes_on_B = torch.tensor([not row.done for row in rows]).to(weight)
+            gamma = self.settings.gamma
+            targets = CriticTargets(
+                losses.bootstrapped(rewards_B, goes_on_B, nexts.v1_B, gamma),
+                losses.bootstrapped(rewards_B, goes_on_B, nexts.v2_B, gamma),
+                spoken.q1_B,
+                spoken.q2_B,
+            )
+        errors = losses.critic_losses(values, targets)
+        detached = CriticValues(*(tensor.detach() for tensor in values))
+        return errors.total_B.mean(), losses.critic_metrics(detached, targets, errors)
+
+    def actor_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
+        """The policy-gradient loss of a micro-batch and its 14 numbers (ArCHer spec §4.2)."""
+        if self.critic is None:
+            raise RuntimeError("filtered BC has no critic")
+        observations = [row.observation for row in rows]
+        with torch.no_grad():
+            actions = self.choose(observations)
+            advantages_B = losses.advantages(self.critic.read(observations, actions))
+        logps_B = self.policy.get_log_prob(observations, actions)
+        losses_B = losses.policy_gradient_losses(logps_B, advantages_B)
+        return losses_B.mean(), losses.actor_metrics(losses_B, advantages_B)
+
+    def bc_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
+        """The imitation loss of a micro-batch (ArCHer spec §5); nothing is cut."""
+        observations, actions = [row.observation for row in rows], [row.action for row in rows]
+        logps_B = self.policy.get_log_prob(observations, actions, max_length=None)
+        loss = losses.imitation_losses(logps_B).mean()
+        return loss, {"bc.loss": loss.item()}
+
+    def choose(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
+        """What the agent does: one sample, or the best of five for the target critic (ArCHer spec §3)."""
+        if self.settings.agent_type != "chai" or self.target is None:
+            return self.policy.get_action(observations, greedy=greedy)
+        rounds = [
+            self.policy.get_action(observations, greedy=greedy) for _ in range(self.settings.candidates)
+        ]
+        with torch.no_grad():
+            values = [self.target.read(observations, actions) for actions in rounds]
+        least_CB = torch.stack([torch.minimum(found.q1_B, found.q2_B) for found in values])
+        return [rounds[number][row] for row, number in enumerate(least_CB.argmax(dim=0).tolist())]
+
+    def rollout_policy(self, *, greedy: bool) -> Policy:
+        """The agent at play; a batch draws from the seed of its first turn."""
+
+        def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
+            with torch.random.fork_rng():
+                torch.manual_seed(asks[0].seed)
+                said = self.choose([ask.observation for ask in asks], greedy=greedy)
+            yield [(place, Utterance(text, (), finished=True)) for place, text in enumerate(said)]
+
+        return Player(self.settings.policy_lm, engine, self._format, lambda text: text, self.settings.seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The published five (ArCHer spec §4.4) where there is a critic, and the counter."""
+        state: dict[str, Any] = {
+            "model_state_dict": dict(self.policy.model.state_dict()),
+            "lm_optimizer_state_dict": self.lm_optimizer.state_dict(),
+            "updates": self._updates,
+        }
+        if self.critic is not None and self.target is not None and self.critic_optimizer is not None:
+            state |= {
+                "critic_state_dict": dict(self.critic.state_dict()),
+                "target_critic_state_dict": dict(self.target.state_dict()),
+                "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
+            }
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict`. Gradients that one phase leaves to the next are not part of it."""
+        self.policy.model.load_state_dict(state["model_state_dict"])
+        self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
+        self._updates = state["updates"]
+        if self.critic is not None and self.target is not None and self.critic_optimizer is not None:
+            self.critic.load_state_dict(state["critic_state_dict"])
+            self.target.load_state_dict(state["target_critic_state_dict"])
+            self.critic_optimizer.load_state_dict(state["critic_optimizer_state_dict"])
+
+    def save_policy(self, folder: Path) -> None:
+        """The policy as a folder that transformers loads."""
+        whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
+        whole.save_pretrained(folder)
+        self.policy.tokenizer.save_pretrained(folder)
+
+
+def published_learner(
+    settings: ArcherSettings, *, chat_format: ChatFormat, accelerator: Any = None, say: Say | None = None
+) -> Learner:
+    """The learner that the settings name, in published arithmetic.
+
+    Raises:
+        UsageError: a model cannot be loaded.
+    """
+    device = device_of(settings, accelerator)
+    model, tokenizer = load_bare(settings, device)
+    policy = PublishedPolicy(model, tokenizer, settings, keep_end=settings.agent_type == "chai")
+    filtered = settings.agent_type == "online_filteredbc"
+    critic = None if filtered else load_archer_critic(settings, device)
+    return PublishedLearner(settings, policy, critic, chat_format, say)
