@@ -41,6 +41,7 @@ COMMANDS = {
     "visualize_design_dialogue_histories": "Browse a trajectory file of pages: drafts, target, difference.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
     "serve_shop": "Serve the embedded shop: a small WebShop that needs no data and no download.",
+    "play": "Play a game in the terminal: see what an agent sees, get its rewards.",
     "generate_tasks": "Write tasks of an embedded benchmark (functions or web pages) as a ColBench file.",
     "prepare_websight": "Make frontend tasks of WebSight, from the hub or from files.",
     "filter_websites": "Keep the frontend tasks whose page renders; say why the others do not.",

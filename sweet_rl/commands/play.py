@@ -1,0 +1,71 @@
+"""A person plays a game in the terminal."""
+
+from __future__ import annotations
+
+from sweet_rl.errors import UsageError
+
+
+def play(
+    world: str,
+    tasks: str | None = None,
+    task: int | None = None,
+    seed: int | None = None,
+    oracle: str = "embedded",
+    oracle_model: str | None = None,
+    api_key_var: str = "OPENAI_API_KEY",
+    max_steps: int | None = None,
+    compat: str = "fixed",
+    game_place: str | None = None,
+    record: str | None = None,
+) -> None:
+    """Play a game in the terminal: see what an agent sees, type what it would write, get its rewards.
+
+    Example, with everything embedded:
+
+    sweet-rl play twenty_questions
+
+    At the end the solution is shown. Ctrl-D or Ctrl-C stops the game.
+
+    Args:
+        world: twenty_questions, guess_my_city, lantern, detective or webshop.
+        tasks: what may be drawn from, like twenty-questions:ten; default: all tasks of the world.
+        task: number of the task in that list, from 0; default: drawn with the seed.
+        seed: draws the task and whatever the world leaves to chance; default: another one each time.
+        oracle: who answers questions: embedded (tables, no model), the folder of an encoder-decoder or a
+            .pt file with its weights, or the address of a server: with --oracle_model one that speaks the
+            OpenAI protocol, without it the published gradio server.
+        oracle_model: the server's name for its model; for a .pt file the model that its weights belong to.
+        api_key_var: environment variable that holds the server's key, if it needs one.
+        max_steps: turns at most; default: the world's own.
+        compat: fixed, or published: the published rules with their oddities.
+        game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the
+            address of a shop's server (default: the embedded shop).
+        record: a .jsonl file that the game is appended to as a trajectory, like an agent's.
+    """
+    import asyncio
+    import secrets
+
+    from sweet_rl.commands.games import GAMES, QUESTION_GAMES, GameFlags
+    from sweet_rl.commands.playing import PlayFlags, oracle_flags, play_game
+
+    world = world.replace("-", "_")
+    if world not in GAMES:
+        raise UsageError(f"There is no game {world!r}. There are {', '.join(GAMES)}.")
+    if oracle != "embedded" and world not in QUESTION_GAMES:
+        raise UsageError(f"Nobody is asked in {world}: leave out --oracle.")
+    if max_steps is not None and max_steps < 1:
+        raise UsageError(f"--max_steps must be at least 1, got {max_steps}.")
+    if compat not in {"fixed", "published"}:
+        raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
+    asyncio.run(
+        play_game(
+            PlayFlags(
+                game=GameFlags(world, max_steps, compat, game_place),
+                oracle=oracle_flags(oracle, oracle_model, api_key_var),
+                tasks=tasks or world.replace("_", "-"),
+                task=task,
+                seed=secrets.randbelow(2**31) if seed is None else seed,
+                record=record,
+            )
+        )
+    )

@@ -1,0 +1,237 @@
+"""One game between a person at the terminal and a world: shown, read, and recorded like an agent's."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, TextIO
+
+from sweet_rl.chat.transcripts import transcript_of
+from sweet_rl.commands.games import QUESTION_GAMES, GameFlags, OracleFlags, make_oracle, open_game
+from sweet_rl.contracts import Env
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.rollout import Episode, RolloutStats
+from sweet_rl.rollout import play as play_episode
+from sweet_rl.types import (
+    Completion,
+    Failure,
+    FinishReason,
+    Generation,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    Trajectory,
+)
+
+if TYPE_CHECKING:
+    from sweet_rl.records import Journal
+
+RULES = {
+    "twenty_questions": "I am thinking of an object. Find out which: ask questions that I can answer with "
+    'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.',
+    "guess_my_city": "I come from a big city. Find out which: ask me about it, and guess it by its name "
+    '("Is it Oslo?"). You have {turns} questions.',
+    "lantern": "Type what you want to do; what you can do stands in the list. You have {turns} commands.",
+    "detective": "Type what you want to do; some of what you can do stands in the list. You have {turns} "
+    "commands.",
+    "webshop": "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
+    "stands in brackets] on any other. You have {turns} actions.",
+}
+"""What a person is told first; an agent's rules are in its prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayFlags:
+    """One game.
+
+    Attributes:
+        game: which world.
+        oracle: who answers questions.
+        tasks: where the task comes from.
+        task: its number, from 0; None draws it.
+        seed: of the draw and of the episode.
+        record: file to append the trajectory to.
+    """
+
+    game: GameFlags
+    oracle: OracleFlags
+    tasks: str
+    task: int | None
+    seed: int
+    record: str | None = None
+
+
+def oracle_flags(where: str, model: str | None, api_key_var: str) -> OracleFlags:
+    """Who answers, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
+    if where == "embedded":
+        return OracleFlags()
+    if where.startswith(("http://", "https://")):
+        kind = "openai" if model else "gradio"
+        return OracleFlags(kind, where, model, api_key_var)
+    return OracleFlags("seq2seq", where, model)
+
+
+async def play_game(flags: PlayFlags) -> None:
+    """Play one game to its end, show the solution, record it.
+
+    Raises:
+        UsageError: there is no such task, oracle or file.
+    """
+    from sweet_rl.records import Journal, trajectory_to_row
+
+    task = choose_task(flags)
+    async with AsyncExitStack() as stack:
+        journal = stack.enter_context(Journal(flags.record)) if flags.record else None
+        oracle = None
+        if flags.game.name in QUESTION_GAMES:
+            oracle = make_oracle(flags.game.name, flags.oracle, concurrency=1)
+            stack.push_async_callback(oracle.close)
+        make_env = await stack.enter_async_context(open_game(flags.game, oracle))
+        trajectory = await _played(flags, task, make_env(), _repeats(journal, task))
+        print(f"\n{ending(trajectory)}")
+        if journal is not None:
+            journal.append([trajectory_to_row(trajectory)])
+            print(f"Recorded in {flags.record}.")
+
+
+def choose_task(flags: PlayFlags) -> Task:
+    """The task that the flags name or draw.
+
+    Raises:
+        UsageError: the list is not one of this world, or has no such number.
+    """
+    from sweet_rl.tasks import load_tasks
+
+    tasks = load_tasks(flags.tasks)
+    if not tasks or not all(task.task_id.startswith(f"{flags.game.name}/") for task in tasks):
+        raise UsageError(f"--tasks {flags.tasks} holds no tasks of {flags.game.name} alone.")
+    if flags.task is None:
+        return Random(flags.seed).choice(tasks)
+    if not 0 <= flags.task < len(tasks):
+        raise UsageError(
+            f"--task must be from 0 to {len(tasks) - 1} ({flags.tasks} has {len(tasks)}), got {flags.task}."
+        )
+    return tasks[flags.task]
+
+
+def ending(trajectory: Trajectory) -> str:
+    """How the game went, and the solution."""
+    turns = sum(message.role == "assistant" for message in trajectory.dialogue_history)
+    rewards = [getattr(message, "reward", None) or 0.0 for message in trajectory.dialogue_history]
+    total = f"{turns} turn{'' if turns == 1 else 's'}, {sum(rewards):g} in all."
+    lines = {
+        StopReason.ENDED: f"The game is over after {total}",
+        StopReason.TURN_LIMIT: f"That was the last turn: {total}",
+        StopReason.POLICY_FAILED: f"Stopped after {total}",
+    }
+    first = lines.get(trajectory.stop_reason or StopReason.ENDED, f"The game broke off after {total}")
+    if trajectory.extra.get("solved") is True:
+        first = f"Right! {total}"
+    if trajectory.error is not None and trajectory.stop_reason is not StopReason.POLICY_FAILED:
+        first += f" ({trajectory.error.kind}: {trajectory.error.detail})"
+    solution = trajectory.task.ground_truth
+    return f"{first}\nThe solution: {solution}" if solution else first
+
+
+class Person:
+    """The policy that reads lines from the terminal. At its end, or on Ctrl-C, the game stops.
+
+    Args:
+        world: whose transcript is recorded as what the person was given.
+        typed: where lines come from; default standard input.
+    """
+
+    name = "human"
+
+    def __init__(self, world: str, typed: TextIO | None = None) -> None:
+        self._format = transcript_of(world)
+        self._typed = typed or sys.stdin
+
+    async def act(self, observation: Observation) -> Generation:
+        """One line.
+
+        Raises:
+            EpisodeError: the person wants to stop.
+        """
+        line = _read_line(f"{observation.turn + 1:>2}> ", self._typed)
+        if line is None:
+            print()
+            failure = Failure("stopped", "the person stopped the game")
+            raise EpisodeError(StopReason.POLICY_FAILED, failure)
+        completion = Completion(line, finish_reason=FinishReason.STOP)
+        return Generation(self._format.render(observation.messages), completion)
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class ShownEnv:
+    """A world that also prints what it says and what it gives.
+
+    Args:
+        env: the world.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin, and show the first observation."""
+        observation = await self._env.reset(task, seed=seed)
+        print(f"\n{observation.messages[-1].content.strip()}\n")
+        return observation
+
+    async def step(self, action: str) -> StepResult:
+        """Act, and show the answer with the reward."""
+        step = await self._env.step(action)
+        if step.observation is not None:
+            print(f"\n{step.observation.messages[-1].content.strip()}")
+        if step.reward is not None:
+            print(f"    [{step.reward:+g}]" if step.reward else "    [0]")
+        print()
+        return step
+
+    async def close(self) -> None:
+        """Close the world."""
+        await self._env.close()
+
+
+async def _played(flags: PlayFlags, task: Task, env: Env, sample_index: int) -> Trajectory:
+    print(RULES[flags.game.name].format(turns=flags.game.turns))
+    person = Person(flags.game.name)
+    provenance = {"agent_model": person.name, "oracle": flags.oracle.kind} | flags.game.settings()
+    episode = Episode(task, sample_index, flags.seed)
+    trajectory = await play_episode(episode, ShownEnv(env), person, provenance, RolloutStats())
+    return replace(trajectory, task=task)
+
+
+def _repeats(journal: Journal | None, task: Task) -> int:
+    """How often the file holds this task already: rows have an identity of their own."""
+    rows = journal.rows if journal is not None else ()
+    return sum(row.get("task_id") == task.task_id for _, row in rows)
+
+
+def _read_line(prompt: str, typed: TextIO) -> str | None:
+    """A line without its newline; None at the end of the input and on Ctrl-C.
+
+    Ctrl-C is put back to what Python does by itself: inside the event loop it would only take effect when the
+    line is finished.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if typed is sys.stdin and typed.isatty():
+            import readline  # noqa: F401 - lines can be edited and recalled
+
+            return input(prompt)
+        print(prompt, end="", flush=True)
+        line = typed.readline()
+        print(line.rstrip("\n"))
+        return line.removesuffix("\n") if line else None
+    except (EOFError, KeyboardInterrupt):
+        return None
+    finally:
+        signal.signal(signal.SIGINT, handler)

@@ -1,0 +1,152 @@
+"""A person plays in the terminal: what is shown, what is recorded, and how it can be stopped."""
+
+import asyncio
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sweet_rl.commands import playing
+from sweet_rl.commands.games import GameFlags, OracleFlags
+from sweet_rl.commands.play import play
+from sweet_rl.commands.playing import PlayFlags, choose_task, oracle_flags, play_game
+from sweet_rl.errors import UsageError
+from sweet_rl.records import load_trajectories
+from sweet_rl.types import StopReason, UserReply
+
+
+class Teller:
+    name = "teller"
+
+    def __init__(self, answers):
+        self.answers = iter(answers)
+
+    async def reply(self, context):
+        return UserReply(next(self.answers))
+
+    async def close(self):
+        self.answers = iter(())
+
+
+def flags(world="twenty_questions", tasks="twenty-questions", **more):
+    game = GameFlags(world, more.pop("max_steps", None))
+    return PlayFlags(game, OracleFlags(), tasks, **{"task": 11, "seed": 5} | more)
+
+
+def played(monkeypatch, lines, answers, **more):
+    """One game against an oracle with these answers."""
+    typed = iter([*lines, None])
+    monkeypatch.setattr(playing, "_read_line", lambda prompt, _typed: next(typed))
+    monkeypatch.setattr(playing, "make_oracle", lambda *_, **__: Teller(answers))
+    asyncio.run(play_game(flags(**more)))
+
+
+def test_a_game_is_shown_and_recorded_like_an_agents(monkeypatch, capsys, tmp_path):
+    file = str(tmp_path / "games.jsonl")
+    played(monkeypatch, ["Is it alive?", "Is it a dog?"], ["yes", "Yes."], record=file)
+    shown = capsys.readouterr().out
+    assert "You have 20 questions." in shown
+    assert "Yes.\n    [-1]\n" in shown
+    assert shown.endswith(f"Right! 2 turns, -1 in all.\nThe solution: dog\nRecorded in {file}.\n")
+    played(monkeypatch, ["Is it wet?"], ["no"], record=file, max_steps=1)
+    assert "That was the last turn: 1 turn, -1 in all." in capsys.readouterr().out
+    first, second = load_trajectories(file)
+    assert [game.key for game in (first, second)] == [("twenty_questions/11", 0), ("twenty_questions/11", 1)]
+    assert (first.stop_reason, first.reward, first.extra["solved"]) == (StopReason.ENDED, -1, True)
+    assert first.provenance["agent_model"] == "human"
+    assert first.provenance["seed"] == 5
+    turn = first.dialogue_history[3]
+    assert (turn.input, turn.output, turn.reward) == (
+        "Questions:\nIs it alive? Yes.\n",
+        "Is it a dog?",
+        0,
+    )
+    assert second.stop_reason is StopReason.TURN_LIMIT
+
+
+def test_a_game_that_is_stopped(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "games.jsonl"
+    played(monkeypatch, ["Is it alive?"], ["yes"], record=str(file))
+    assert "Stopped after 1 turn, -1 in all.\nThe solution: dog\n" in capsys.readouterr().out
+    (game,) = load_trajectories(file)
+    assert (game.stop_reason, game.error.kind) == (StopReason.POLICY_FAILED, "stopped")
+    assert [message.content for message in game.dialogue_history] == ["Questions:\n", "Is it alive?", "Yes."]
+
+
+def test_which_task_is_played():
+    assert choose_task(flags(task=3)).ground_truth == "soccer ball"
+    assert choose_task(flags(task=0, tasks="twenty-questions:ten")).ground_truth == "football"
+    drawn = {choose_task(flags(task=None, seed=seed)).task_id for seed in range(8)}
+    assert len(drawn) > 4
+    assert choose_task(flags(task=None, seed=1)) == choose_task(flags(task=None, seed=1))
+    with pytest.raises(UsageError, match="--task must be from 0 to 156"):
+        choose_task(flags(task=157))
+    with pytest.raises(UsageError, match="holds no tasks of guess_my_city alone"):
+        choose_task(flags(world="guess_my_city"))
+
+
+@pytest.mark.parametrize(
+    ("where", "model", "kind"),
+    [
+        ("embedded", None, "embedded"),
+        ("http://x:7860", None, "gradio"),
+        ("http://x:8000/v1", "m", "openai"),
+        ("models/t5", None, "seq2seq"),
+    ],
+)
+def test_who_answers(where, model, kind):
+    assert oracle_flags(where, model, "KEY").kind == kind
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"world": "chess"}, "There is no game 'chess'. There are twenty_questions,"),
+        ({"world": "lantern", "oracle": "http://x"}, "Nobody is asked in lantern"),
+        ({"world": "lantern", "max_steps": 0}, "--max_steps must be at least 1"),
+        ({"world": "lantern", "compat": "old"}, "--compat must be fixed or published"),
+    ],
+)
+def test_flags_that_make_no_game(wrong, message):
+    with pytest.raises(UsageError, match=message):
+        play(**wrong)
+
+
+COMMAND = [sys.executable, "-m", "sweet_rl", "play", "lantern", "--task", "0"]
+
+
+def test_lines_may_come_from_a_file():
+    done = subprocess.run(COMMAND, input="look\n", capture_output=True, text=True, timeout=60, check=True)
+    assert " 1> look\n" in done.stdout
+    assert "Stopped after 1 turn, 0 in all." in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "ctrl-d"])
+def test_a_person_at_a_terminal_stops_cleanly(end):
+    ours, theirs = pty.openpty()
+    game = subprocess.Popen(COMMAND, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown = b""
+    try:
+        deadline = time.monotonic() + 60
+        while b" 1> " not in shown and time.monotonic() < deadline:
+            shown += os.read(ours, 4096)
+        if end == "ctrl-c":
+            time.sleep(0.2)
+            game.send_signal(signal.SIGINT)
+        else:
+            os.write(ours, b"\x04")
+        while b"in all." not in shown and time.monotonic() < deadline:
+            shown += os.read(ours, 4096)
+        assert game.wait(timeout=30) == 0
+    finally:
+        game.kill()
+        game.wait()
+        os.close(ours)
+    assert b"Stopped after 0 turns, 0 in all." in shown
+    assert b"Traceback" not in shown
