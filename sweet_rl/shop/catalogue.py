@@ -69,7 +69,7 @@ def _draw(rng: random.Random, category: Category) -> Product:
             name: tuple(sorted(rng.sample(values, rng.randint(2, min(5, len(values)))), key=values.index))
             for name, values in category.options.items()
         },
-        price=round(rng.uniform(*category.prices)) - rng.choice((0.01, 0.05, 0.5)),
+        price=round(round(rng.uniform(*category.prices)) - rng.choice((0.01, 0.05, 0.5)), 2),
         description=(
             f"{kind.capitalize()} of {material} by {brand}, made with {audience} in mind. "
             f"{_sentence(rng.choice(attributes))}"

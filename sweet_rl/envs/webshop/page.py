@@ -101,10 +101,10 @@ def visible_nodes(html: str) -> tuple[Node, ...]:
 def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
     """The last page, which says nothing but the score; None for every other one."""
     nodes = [node for node in nodes if blank_counts or node.text.strip()]
-    for node, following in zip(nodes, [*nodes[1:], None], strict=True):
+    for number, node in enumerate(nodes, start=1):
         if node.text != SCORE_PHRASE:
             continue
-        said = "" if following is None else following.text
+        said = nodes[number].text if number < len(nodes) else ""
         try:
             score = float(said)
         except ValueError:
