@@ -1,0 +1,218 @@
+"""A question about a city as words, and the names and phrases found among them.
+
+`Question` is what the answers are made from: plain words, whether it wants a yes, a no or a sentence, and what it
+names. Nothing here knows which city is hidden.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final
+
+from sweet_rl.users.oracles.city_elsewhere import ELSEWHERE
+from sweet_rl.users.oracles.city_table import cities, countries, topics
+
+LONGEST_QUESTION: Final = 500
+"""Characters that are read; a person's question is far shorter."""
+
+_LONGEST_PHRASE: Final = 6
+_HOME: Final = re.compile(
+    r"\b(?:the )?(?:your|my|our|this|that|the) (?:home ?town|home city|city|town|place)"
+    r"(?: (?:that )?(?:you(?: are|'re)?|i am) (?:are )?(?:from|live in|come from|grew up in))*"
+    r"|\b(?:the )?place (?:where )?you(?: are|'re)? (?:are )?(?:from|come from|live)"
+)
+_OPENING: Final = re.compile(
+    r"^(?:.*(?:question (?:i will ask |would be |will be |is )*(?:would be|will be|is|to ask)?|i will ask(?: is)?"
+    r"|like to ask(?: if)?|ask)\s*:\s*|question\s*\d*\s*:\s*|\d+[.)]\s*|[-*•\"'\s]+)+"
+)
+_WH: Final = re.compile(
+    r"^(?:and |so |ok |okay |well )*(?:what|which|where|who|whom|whose|how|when|why|in what|in which|on which|on what"
+    r"|at what|by what|from which|near which|for what|name |describe|tell me|please (?:tell|describe|name)"
+    r"|(?:can|could|would|will) you (?:please )?(?:tell|describe|name|give|say|share|mention))"
+)
+_NOT: Final = re.compile(r"\b(?:not|isn't|doesn't|aren't|isnt|doesnt|don't|never)\b")
+_PROPER_NOISE: Final = frozenset(
+    "Is Are Does Do Can Could Was Has Have I You Your City Hometown Question The A An In On It What OK No Yes".split()
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question. `words` are lower case, without accents and plural s; `found` what they name, by kind."""
+
+    raw: str
+    text: str
+    words: tuple[str, ...]
+    found: Mapping[str, tuple[str, ...]]
+    open: bool
+    negated: bool
+
+    def has(self, *phrases: str) -> bool:
+        """Whether one of the phrases is in it as whole words, a plural s aside."""
+        return any(_padded(phrase) in self._padded for phrase in phrases)
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """What it names of a kind: "city", "elsewhere", "place", "water", "mountain", "topic", "sight"."""
+        return self.found.get(kind, ())
+
+    @cached_property
+    def _padded(self) -> str:
+        return f" {' '.join(self.words)} "
+
+    @cached_property
+    def proper(self) -> tuple[str, ...]:
+        """Capitalised words after the first: names, known or not."""
+        later = self.raw.split()[1:]
+        bare = (word.strip(".,;:!?\"'()") for word in later)
+        return tuple(word for word in bare if word[:1].isupper() and word not in _PROPER_NOISE)
+
+
+def read_question(said: str) -> Question:
+    """The question in what the agent said: its last sentence with a question mark, or all of it."""
+    said = said.strip()[-LONGEST_QUESTION:]
+    marked = [part for part in re.split(r"(?<=[?])\s+|\n+", said) if "?" in part]
+    raw = marked[-1] if marked else said
+    text = plain(raw)
+    text = _OPENING.sub("", text).strip(" \"'")
+    text = re.sub(r"^.*?[.:] (?=(?:is|are|does|do|can|could|what|which|where|how|has|have)\b)", "", text)
+    text = _HOME.sub("home", text)
+    text = re.sub(r"\bhome (?:in )?(?:where )?you(?: are|'re)? from\b|\bhome (?:is )?home\b", "home", text)
+    words = tuple(singular(word) for word in re.findall(r"[a-z0-9']+(?:\.\d+)?", text))
+    negated = bool(_NOT.search(text)) and not re.search(r"\bor not\b", text)
+    return Question(raw, text, words, _look_up(words), bool(_WH.match(text)), negated)
+
+
+def plain(text: str) -> str:
+    """Lower case without accents; curly quotes made straight, dashes and slashes made spaces."""
+    spread = unicodedata.normalize("NFKD", text.replace("’", "'").replace("‘", "'").replace("ı", "i"))
+    bare = "".join(char for char in spread if not unicodedata.combining(char))
+    return re.sub(r"[-–—/_\s]+", " ", bare.lower())  # noqa: RUF001 - dashes as people type them
+
+
+def singular(word: str) -> str:
+    """A word without its plural s, the same for questions and tables (so it need not be right)."""
+    word = word.removesuffix("'s").strip("'")
+    if word.endswith(("ches", "shes", "xes", "sses")):
+        return word[:-2]
+    if len(word) > 4 and word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def words_of(phrase: str) -> tuple[str, ...]:
+    """A phrase of a table as `Question.words` has it."""
+    return tuple(singular(word) for word in re.findall(r"[a-z0-9']+", plain(phrase)))
+
+
+@lru_cache(maxsize=4096)
+def _padded(phrase: str) -> str:
+    return f" {' '.join(words_of(phrase))} "
+
+
+def _look_up(words: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    """The longest known phrases, from the left, that do not overlap."""
+    known = _lexicon()
+    found: dict[str, list[str]] = defaultdict(list)
+    at = 0
+    while at < len(words):
+        for length in range(min(_LONGEST_PHRASE, len(words) - at), 0, -1):
+            if meant := known.get(words[at : at + length]):
+                for kind, name in meant:
+                    found[kind].append(name)
+                at += length
+                break
+        else:
+            at += 1
+    return {kind: tuple(dict.fromkeys(names)) for kind, names in found.items()}
+
+
+@lru_cache(maxsize=1)
+def _lexicon() -> Mapping[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Every known phrase with what it may mean: (kind, name) pairs."""
+    known: dict[tuple[str, ...], list[tuple[str, str]]] = defaultdict(list)
+
+    def add(kind: str, name: str, phrases: Iterable[str]) -> None:
+        for phrase in phrases:
+            if (entry := (kind, name)) not in known[key := words_of(phrase)]:
+                known[key].append(entry)
+
+    for city in cities().values():
+        add("city", city.key, city.names)
+        for place in (*city.within, *city.heads):
+            add("place", place, (place, *_other_forms(place)))
+        for water in (*city.coast, *city.water, *city.near):
+            add("water", water, _water_forms(water))
+        for mountain in city.mountains:
+            add("mountain", mountain, (mountain, f"{mountain} mountains"))
+        for sight in city.sights:
+            add("sight", city.key, _proper_names(sight))
+    for land in countries().values():
+        for place in (land.name, *land.also, *land.within, *land.neighbours):
+            add("place", place, (place,))
+        for adjective in land.adjectives:
+            add("adjective", land.name, (adjective,))
+        for water in land.coasts:
+            add("water", water, _water_forms(water))
+    for topic in topics().values():
+        add("topic", topic.name, topic.words)
+    for kind, names in ELSEWHERE.items():
+        for name in names:
+            add(kind, name, _water_forms(name) if kind == "water" else (name,))
+    return {key: _settled(meant) for key, meant in known.items() if key}
+
+
+def _settled(meant: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """A topic's own phrase is not also a sight's name."""
+    if any(kind == "topic" for kind, _ in meant):
+        meant = [entry for entry in meant if entry[0] != "sight"]
+    return tuple(meant)
+
+
+def _other_forms(place: str) -> Iterable[str]:
+    """ "Northeast Region" is nobody's name alone; "East Java" is also said as "eastern Java"."""
+    first, _, rest = place.partition(" ")
+    if rest and first in {"North", "South", "East", "West"}:
+        yield f"{first}ern {rest}"
+    if place.endswith(" province"):
+        yield place.removesuffix(" province")
+
+
+def _water_forms(water: str) -> Iterable[str]:
+    yield water
+    for kind in (" River", " Sea", " Ocean", " Lake", " Creek"):
+        if water.endswith(kind):
+            bare = water.removesuffix(kind)
+            yield f"river {bare}" if kind == " River" else f"{bare} coast"
+            if bare in {"Nile", "Thames", "Danube", "Mediterranean", "Yangtze", "Seine", "Tiber", "Ganges"}:
+                yield bare
+            if bare in {"Pacific", "Atlantic", "Tigris", "Dnieper", "Moskva", "Hooghly", "Yamuna", "Caspian"}:
+                yield bare
+
+
+def _proper_names(sight: str) -> Iterable[str]:
+    """The names in a sight's text: "the Eiffel Tower" gives "Eiffel Tower" and "Eiffel"."""
+    plainer = re.sub(r"\b(?:the|a|an)\b", "", sight).strip()
+    for name in re.findall(r"[A-Z][\w'.-]*(?: (?:of the|of|el|de)? ?[A-Z0-9][\w'.-]*)*", plainer):
+        yield name
+        rest = plainer[plainer.index(name) + len(name) :].split()
+        if rest:
+            yield f"{name} {rest[0]}"
+        first, _, kind = name.rpartition(" ")
+        if first and kind.lower() in _KINDS and " " not in first and first.lower() not in _VAGUE:
+            yield first
+
+
+_KINDS: Final = frozenset(
+    "tower palace bridge square museum temple beach park market mosque wall road street tomb fort bazaar pier".split()
+)
+_VAGUE: Final = frozenset(
+    "national old great royal central grand white black golden green red blue imperial museum central sky sun west"
+    " people's art summer independence liberty freedom revolution bay park opera ice victoria india sea".split()
+)
