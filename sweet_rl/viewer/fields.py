@@ -69,6 +69,11 @@ class Fields:
         """A list of objects."""
         return (Fields(value, at) for value, at in self._items(key))
 
+    def lists(self, key: str) -> Iterator[Fields]:
+        """A list of lists, the items of each by their place: `0`, `1`, ..."""
+        for value, at in self._items(key):
+            yield Fields({str(place): item for place, (item, _) in enumerate(_items(value, at))}, at)
+
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings."""
         return tuple(_text(value, at) or "" for value, at in self._items(key))

@@ -1,0 +1,143 @@
+"""What the report of an online study is told, as checked dataclasses.
+
+Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweet_rl.errors import DataError
+from sweet_rl.types import Json
+from sweet_rl.viewer.fields import Fields
+
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A policy on the evaluation tasks: mean return, share of games solved, mean turns."""
+
+    mean_return: float | None
+    success: float | None
+    turns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """One run of a method.
+
+    `curve` is (environment steps, mean return) of its own games, `loss` (iteration, loss of the critic), each
+    in rising order. `start` is the policy that it began with, `end` the one that it made.
+    """
+
+    seed: int
+    start: Measured
+    end: Measured
+    greedy_start: Measured
+    greedy_end: Measured
+    curve: Points
+    loss: Points
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineMethod:
+    """One way of learning online, and its runs in the order of their seeds."""
+
+    name: str
+    description: str
+    seeds: tuple[SeedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game worth reading: what it was about, who played, (question, answer) by turn."""
+
+    title: str
+    method: str
+    mean_return: float | None
+    turns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineStudy:
+    """Everything on the page."""
+
+    title: str
+    subtitle: str
+    settings: Mapping[str, Json]
+    machine: str
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    methods: tuple[OnlineMethod, ...]
+    games: tuple[Game, ...]
+
+
+def read_online_study(study: Mapping[str, Json]) -> OnlineStudy:
+    """The study with its kinds checked.
+
+    Raises:
+        DataError: a value is of another kind than the page needs; names the field.
+    """
+    fields = Fields(study, "")
+    return OnlineStudy(
+        title=fields.text("title"),
+        subtitle=fields.text("subtitle"),
+        settings=fields.fields("settings").values,
+        machine=fields.text("machine"),
+        seconds=fields.fields("seconds").numbers(),
+        notes=fields.texts("notes"),
+        methods=tuple(map(_method, fields.rows("methods"))),
+        games=tuple(map(_game, fields.rows("dialogues"))),
+    )
+
+
+def _method(row: Fields) -> OnlineMethod:
+    runs = sorted(map(_run, row.rows("seeds")), key=lambda run: run.seed)
+    doubled = [run.seed for run, following in itertools.pairwise(runs) if run.seed == following.seed]
+    if doubled:
+        raise DataError("must be different in each run", field=f"{row.name}.seeds", value=doubled[0])
+    return OnlineMethod(row.title(), row.text("description"), tuple(runs))
+
+
+def _run(row: Fields) -> SeedRun:
+    seed = row.whole("seed")
+    if seed is None:
+        raise DataError("is needed: runs are compared by it", field=f"{row.name}.seed", value=None)
+    return SeedRun(
+        seed=seed,
+        start=_measured(row, "start"),
+        end=_measured(row, "end"),
+        greedy_start=_measured(row, "greedy_start"),
+        greedy_end=_measured(row, "greedy_end"),
+        curve=_points(row, "curve"),
+        loss=_points(row, "loss"),
+    )
+
+
+def _measured(row: Fields, name: str) -> Measured:
+    return Measured(row.number(name), row.number(f"{name}_success"), row.number(f"{name}_turns"))
+
+
+def _points(row: Fields, name: str) -> Points:
+    """Pairs of numbers; pairs with a gap are left out."""
+    pairs = (_pair(pair) for pair in row.lists(name))
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
+    return tuple(sorted(known))
+
+
+def _pair(pair: Fields) -> tuple[float | None, float | None]:
+    if len(pair.values) != 2:
+        raise DataError("must be a pair of numbers", field=pair.name, value=list(pair.values.values()))
+    return pair.number("0"), pair.number("1")
+
+
+def _game(row: Fields) -> Game:
+    turns = []
+    for turn in row.lists("turns"):
+        if len(turn.values) != 2:
+            raise DataError("must be a question and its answer", field=turn.name, value=turn.values)
+        turns.append((turn.text("0"), turn.text("1")))
+    return Game(row.text("title"), row.text("method"), row.number("return"), tuple(turns))
