@@ -10,9 +10,9 @@ from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, model_path, with_system
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
-from sweet_rl.policies.batching import MicroBatcher
 from sweet_rl.types import (
     Completion,
     Failure,

@@ -10,9 +10,9 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import ServiceError, UsageError, missing_package
-from sweet_rl.policies.batching import MicroBatcher
 from sweet_rl.types import UserContext, UserReply
 from sweet_rl.users.oracles.prompts import asking_of
 

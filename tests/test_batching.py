@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sweet_rl.policies.batching import MicroBatcher
+from sweet_rl.batching import MicroBatcher
 
 
 class Recorder:
