@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,34 @@ from sweet_rl.algorithms.archer.losses import CriticLosses, CriticTargets, Criti
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.shares import own_rows, rank, sum_gradients, summed
 from sweet_rl.errors import SweetRLError
+from sweet_rl.types import Json
+
+
+class Row(Protocol):
+    """What can be kept on disk when its loss is not finite."""
+
+    def to_row(self) -> dict[str, Json]:
+        """As plain data."""
+        ...
+
+
+class Spoken(Row, Protocol):
+    """What can be imitated."""
+
+    @property
+    def observation(self) -> str:
+        """What was seen."""
+        ...
+
+    @property
+    def action(self) -> str:
+        """What was said."""
+        ...
+
+    @property
+    def action_ids(self) -> tuple[int, ...] | None:
+        """Its tokens, where the policy wrote them."""
+        ...
 
 
 class NonFiniteLoss(SweetRLError):  # noqa: N818 - the word for it
@@ -280,7 +308,7 @@ def _actor_metrics(part: Tensor, *, with_values: bool) -> dict[str, float]:
 def imitation_step(
     policy: TokenPolicy,
     optimizer: torch.optim.Optimizer,
-    rows: Sequence[Transition],
+    rows: Sequence[Spoken],
     settings: StepSettings,
 ) -> dict[str, float]:
     """One step of behaviour cloning on the rows' own actions, their ends included (ArCHer spec §5).
@@ -315,7 +343,7 @@ def step(
     optimizer: torch.optim.Optimizer,
     parameters: Sequence[nn.Parameter],
     numbers: Tensor,
-    rows: Sequence[Any],
+    rows: Sequence[Row],
     what: str,
     settings: StepSettings,
 ) -> None:
@@ -344,7 +372,7 @@ def step(
     optimizer.step()
 
 
-def _keep(rows: Sequence[Transition], path: Path | None) -> str:
+def _keep(rows: Sequence[Row], path: Path | None) -> str:
     """Write the rows as JSON Lines; says where."""
     if path is None or rank() != 0:
         return ""

@@ -1,4 +1,4 @@
-"""Goldens, and tiny models for everything else."""
+"""The goldens, where they are."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tests.algorithms.archer.golden_models import Goldens
+from tests.algorithms.archer.models import Goldens
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Everything that the published code was seen to compute (goldens/archer), in float64."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from sweet_rl.algorithms.archer.replay import ReplayBuffer, filter_best, mc_retu
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.updates import StepSettings, critic_step, critic_targets
 from sweet_rl.chat import PlainChat
-from tests.algorithms.archer.golden_models import golden_critic, golden_policy, load_npz, policy_tokenizer
+from tests.algorithms.archer.models import golden_critic, golden_policy, load_npz, policy_tokenizer
 
 EXACT = {"rel": 1e-8, "abs": 1e-8}
 
@@ -265,8 +267,6 @@ def test_returns_filter_and_buffer(goldens):
     for case in goldens.env["returns"]:
         assert mc_returns(case["rewards"]) == pytest.approx(case["mc_return"])
     row = goldens.rows[0]
-    from dataclasses import replace
-
     for case in goldens.env["filter"]:
         episodes = [
             [replace(row, action=str(i), trajectory_reward=r)] for i, r in enumerate(case["episode_rewards"])

@@ -1,6 +1,7 @@
 """The learners: what an update needs and changes, resume to the bit, and that nothing depends on how it is cut."""
 
 import asyncio
+import io
 import json
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.updates import NonFiniteLoss
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message, Observation
-from tests.algorithms.archer.golden_models import golden_critic, golden_policy, policy_tokenizer
+from tests.algorithms.archer.models import ROWS, Joined, critic_model, policy_model, policy_tokenizer
 
 TINY = ArcherSettings(
     max_new_tokens=6,
@@ -40,21 +41,15 @@ ACTOR_KEYS = {"pg.loss", "values.loss"} | {
 }
 
 
+MODEL_SEED = 0
 NEVER_MOVE = ("attn.c_attn.bias", "key.bias")
 """Biases of keys change nothing, so their gradients are rounding errors, which Adam makes steps of."""
 
 
-class Joined:
-    """A chat format: contents one after the other."""
-
-    def render(self, messages):
-        return "".join(message.content for message in messages)
-
-
-def make(goldens, kind="archer", **more):
+def make(kind="archer", **more):
     settings = replace(TINY, agent_type=kind, **more)
     policy = TokenPolicy(
-        golden_policy(goldens.folder),
+        policy_model(MODEL_SEED),
         policy_tokenizer(),
         max_new_tokens=settings.max_new_tokens,
         max_tokens_per_batch=settings.max_tokens_per_batch,
@@ -62,12 +57,12 @@ def make(goldens, kind="archer", **more):
     )
     if kind == "online_filteredbc":
         return FilteredBCLearner(settings, policy, Joined())
-    return KINDS[kind](settings, policy, golden_critic(goldens.folder), Joined())
+    return KINDS[kind](settings, policy, critic_model(MODEL_SEED), Joined())
 
 
-def drawing(goldens, seed=0):
+def drawing(seed=0):
     buffer = ReplayBuffer(100)
-    buffer.extend(goldens.rows)
+    buffer.extend(ROWS)
     rng = np.random.default_rng(seed)
     return lambda count: buffer.sample(count, rng)
 
@@ -83,13 +78,13 @@ def distance(one, other):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_update_gives_the_published_numbers_and_warm_up_leaves_the_policy_alone(goldens, kind):
-    learner = make(goldens, kind)
+def test_an_update_gives_the_published_numbers_and_warm_up_leaves_the_policy_alone(kind):
+    learner = make(kind)
     before = [p.detach().clone() for p in learner.policy.model.parameters()]
-    info = learner.update(drawing(goldens), update_actor=False)
+    info = learner.update(drawing(), update_actor=False)
     assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.model.parameters(), strict=True))
     assert set(info) == (set() if kind == "online_filteredbc" else CRITIC_KEYS)
-    info = learner.update(drawing(goldens), update_actor=True)
+    info = learner.update(drawing(), update_actor=True)
     wanted = {"archer": CRITIC_KEYS | ACTOR_KEYS, "chai": CRITIC_KEYS, "online_filteredbc": {"bc.loss"}}
     assert set(info) == wanted[kind]
     assert all(np.isfinite(value) for value in info.values())
@@ -99,22 +94,20 @@ def test_an_update_gives_the_published_numbers_and_warm_up_leaves_the_policy_alo
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("use_baseline", [False, True])
-def test_a_run_that_was_stopped_and_continued_is_the_run_that_was_not(goldens, kind, use_baseline):
-    straight = make(goldens, kind, use_baseline=use_baseline)
-    draw = drawing(goldens)
+def test_a_run_that_was_stopped_and_continued_is_the_run_that_was_not(kind, use_baseline):
+    straight = make(kind, use_baseline=use_baseline)
+    draw = drawing()
     straight.update(draw, update_actor=True)
     state = straight.state_dict()
     state = torch.load(_saved(state), weights_only=True)
-    straight.update(drawing(goldens, 1), update_actor=True)
-    resumed = make(goldens, kind, use_baseline=use_baseline)
+    straight.update(drawing(1), update_actor=True)
+    resumed = make(kind, use_baseline=use_baseline)
     resumed.load_state_dict(state)
-    resumed.update(drawing(goldens, 1), update_actor=True)
+    resumed.update(drawing(1), update_actor=True)
     assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(resumed), strict=True))
 
 
 def _saved(state):
-    import io
-
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -122,21 +115,21 @@ def _saved(state):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_update_does_not_depend_on_how_its_rows_are_cut(goldens, kind):
+def test_an_update_does_not_depend_on_how_its_rows_are_cut(kind):
     whole, cut = (
-        make(goldens, kind, use_baseline=True),
-        make(goldens, kind, use_baseline=True, max_tokens_per_batch=40),
+        make(kind, use_baseline=True),
+        make(kind, use_baseline=True, max_tokens_per_batch=40),
     )
-    infos = [learner.update(drawing(goldens), update_actor=True) for learner in (whole, cut)]
+    infos = [learner.update(drawing(), update_actor=True) for learner in (whole, cut)]
     assert infos[0] == pytest.approx(infos[1], rel=1e-5, abs=1e-6)
     assert distance(weights(whole), weights(cut)) < 1e-6
 
 
-def test_each_distinct_text_is_encoded_once_a_step(goldens):
-    learner = make(goldens, epochs=1, grad_accum_steps=12)
-    rows = [goldens.rows[number % 6] for number in range(24)]
+def test_each_distinct_text_is_encoded_once_a_step():
+    learner = make(epochs=1, grad_accum_steps=12)
+    rows = [ROWS[number % 7] for number in range(24)]
     learner.update(lambda count: rows[:count], update_actor=False)
-    assert learner.critic.encoder.encoded == len({row.observation for row in rows} | set()) + len(
+    assert learner.critic.encoder.encoded == len({row.observation for row in rows}) + len(
         {row.action for row in rows}
     )
     assert (
@@ -146,8 +139,8 @@ def test_each_distinct_text_is_encoded_once_a_step(goldens):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_at_play(goldens, kind):
-    learner = make(goldens, kind)
+def test_at_play(kind):
+    learner = make(kind)
 
     async def turns(policy):
         observation = Observation("t", (Message("user", "Questions:\n"),), seed=3)
@@ -166,27 +159,27 @@ def test_at_play(goldens, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loss_that_is_no_number_stops_before_the_step_and_keeps_the_rows(goldens, kind, tmp_path):
-    learner = make(goldens, kind, save_path=str(tmp_path))
+def test_a_loss_that_is_no_number_stops_before_the_step_and_keeps_the_rows(kind, tmp_path):
+    learner = make(kind, save_path=str(tmp_path))
     if kind == "online_filteredbc":
         learner.policy.model.transformer.wte.weight.data[0] = float("nan")
-        bad = goldens.rows[0]
+        bad = ROWS[0]
         with torch.no_grad():
             learner.policy.model.transformer.wte.weight.data[:] = float("nan")
     else:
-        bad = replace(goldens.rows[0], reward=float("nan"))
+        bad = replace(ROWS[0], reward=float("nan"))
     before = weights(learner)
-    with pytest.raises(NonFiniteLoss, match="nonfinite_batch.jsonl"):
+    with pytest.raises(NonFiniteLoss, match=r"nonfinite_batch\.jsonl"):
         learner.update(lambda count: [bad] * count, update_actor=True)
     assert all(torch.equal(a, b) or a.isnan().any() for a, b in zip(before, weights(learner), strict=True))
     lines = (tmp_path / "nonfinite_batch.jsonl").read_text().splitlines()
     assert [json.loads(line)["observation"] for line in lines] == [bad.observation] * 6
 
 
-def test_values_of_tokens_are_learnt(goldens):
-    learner = make(goldens, use_baseline=True, lm_lr=1e-2)
+def test_values_of_tokens_are_learnt():
+    learner = make(use_baseline=True, lm_lr=1e-2)
     assert learner.policy.value_head.weight.abs().sum() == 0
-    info = learner.update(drawing(goldens), update_actor=True)
+    info = learner.update(drawing(), update_actor=True)
     assert info["values.loss"] > 0
     assert learner.policy.value_head.weight.abs().sum() > 0
 

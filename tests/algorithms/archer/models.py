@@ -1,4 +1,4 @@
-"""The tiny models of the ArCHer goldens: byte-level tokenizers, weights from files, everything in float64."""
+"""The tiny models of the ArCHer goldens, in float64: byte-level tokenizers, weights from files or from a seed."""
 
 import json
 
@@ -56,17 +56,29 @@ def load_npz(path):
         return {name: torch.from_numpy(file[name]) for name in file.files}
 
 
-def golden_policy(folder):
+def policy_model(seed=0):
     config = GPT2Config(
-        vocab_size=257, n_positions=160, n_embd=16, n_layer=2, n_head=2, eos_token_id=256, bos_token_id=256
+        vocab_size=257,
+        n_positions=160,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        eos_token_id=256,
+        bos_token_id=256,
+        initializer_range=0.2,
     )
-    model = GPT2LMHeadModel(config).double().eval()
+    torch.manual_seed(seed)
+    return GPT2LMHeadModel(config).double().eval()
+
+
+def golden_policy(folder):
+    model = policy_model()
     missing, unexpected = model.load_state_dict(load_npz(folder / "weights_policy.npz"), strict=False)
     assert (missing, unexpected) == (["lm_head.weight"], [])
     return model
 
 
-def golden_critic(folder, name="weights_critic.npz"):
+def critic_model(seed=0):
     config = RobertaConfig(
         vocab_size=261,
         hidden_size=16,
@@ -77,10 +89,52 @@ def golden_critic(folder, name="weights_critic.npz"):
         type_vocab_size=1,
         pad_token_id=1,
         layer_norm_eps=1e-5,
+        initializer_range=0.2,
     )
-    critic = DoubleCritic(RobertaModel(config), critic_tokenizer()).double()
+    torch.manual_seed(seed)
+    return DoubleCritic(RobertaModel(config), critic_tokenizer()).double()
+
+
+def golden_critic(folder, name="weights_critic.npz"):
+    critic = critic_model()
     critic.load_state_dict(load_npz(folder / name))
     return critic
+
+
+def played(*lines, terminated=True, beginning="Questions:\n"):
+    """An episode of questions: each line "question? answer", -1 a turn, 0 for the last if it is solved."""
+    found, observation = [], beginning
+    for number, line in enumerate(lines):
+        last = number == len(lines) - 1
+        following = f"{observation}{line}\n"
+        found.append(
+            Transition(
+                observation=observation,
+                action=line.split("?")[0] + "?",
+                reward=0.0 if last and terminated else -1.0,
+                next_observation=following,
+                terminated=last and terminated,
+                truncated=last and not terminated,
+                trajectory_reward=-len(lines) + float(terminated),
+                mc_return=0.0,
+            )
+        )
+        observation = following
+    return found
+
+
+ROWS = [
+    *played("Is it alive? No.", "Is it big? Yes.", "Is it a car? Yes."),
+    *played("Is it a cat? No.", "Is it red? No.", terminated=False),
+    *played("Is it alive? No.", "Huh? Yes."),
+]
+
+
+class Joined:
+    """A chat format: contents one after the other."""
+
+    def render(self, messages):
+        return "".join(message.content for message in messages)
 
 
 class Goldens:

@@ -1,0 +1,104 @@
+"""Behaviour cloning before anything is played: a policy imitates written dialogues (ArCHer spec §5).
+
+Repaired: one convention for newlines. The observation ends as the world writes it, the action is followed by
+what ends an utterance, and the last, smaller step is made, too. Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+
+from sweet_rl.algorithms.archer.actor import TokenPolicy
+from sweet_rl.algorithms.archer.learners import Say
+from sweet_rl.algorithms.archer.replay import Transition
+from sweet_rl.algorithms.archer.updates import StepSettings, imitation_step
+from sweet_rl.types import Json
+
+BEGINNING = "Questions:\n"
+"""How the worlds of questions begin (ArCHer spec §9.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """An observation and what should be said to it; `action_ids` where the policy's own tokens are known."""
+
+    observation: str
+    action: str
+    action_ids: tuple[int, ...] | None = None
+
+    def to_row(self) -> dict[str, Json]:
+        """As plain data."""
+        return asdict(self)
+
+
+def demonstrations_of(steps: Iterable[Transition]) -> list[Demonstration]:
+    """Transitions as something to imitate, whatever tokens they were written in."""
+    return [Demonstration(one.observation, one.action) for one in steps]
+
+
+def question_demonstrations(lines: Sequence[str], beginning: str = BEGINNING) -> list[Demonstration]:
+    """One for each line of a dialogue of questions and answers (ArCHer spec §5, the data recipe).
+
+    Args:
+        lines: each "question? answer". The action is the line up to its first question mark.
+        beginning: the first observation, before any line.
+    """
+    found = []
+    observation = beginning
+    for line in lines:
+        question, mark, _ = line.partition("?")
+        found.append(Demonstration(observation, question + mark))
+        observation += f"{line}\n"
+    return found
+
+
+def train_bc(
+    policy: TokenPolicy,
+    demonstrations: Sequence[Demonstration],
+    *,
+    learning_rate: float = 1e-5,
+    iterations: int = 1,
+    batch_size: int = 8,
+    grad_accum_steps: int = 4,
+    max_grad_norm: float = math.inf,
+    seed: int = 0,
+    say: Say | None = None,
+) -> list[float]:
+    """Train by Adam; defaults are the published recipe's.
+
+    Args:
+        policy: is trained.
+        demonstrations: to imitate.
+        learning_rate: of Adam.
+        iterations: passes over the demonstrations, each in an order of its own.
+        batch_size: over which a loss is a mean.
+        grad_accum_steps: such means that are added up for a step.
+        max_grad_norm: gradients are clipped to it; published: not at all.
+        seed: of the orders.
+        say: told of progress.
+
+    Returns:
+        The mean loss of each step.
+
+    Raises:
+        NonFiniteLoss: a loss is NaN or infinite.
+    """
+    optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
+    settings = StepSettings(batch_size, max_grad_norm=max_grad_norm)
+    rows = batch_size * grad_accum_steps
+    total = iterations * math.ceil(len(demonstrations) / rows)
+    found = []
+    for iteration in range(iterations):
+        order = list(demonstrations)
+        random.Random(f"{seed} {iteration}").shuffle(order)
+        for start in range(0, len(order), rows):
+            step = imitation_step(policy, optimizer, order[start : start + rows], settings)
+            found.append(step["bc.loss"])
+            if say is not None:
+                say("imitate", len(found), total)
+    return found
