@@ -17,6 +17,8 @@ CONFIGS = Path(sweet_rl.__file__).parent / "configs" / "archer"
 DEFAULTS = "default"
 _SECRETS = {"huggingface_token": "HF_TOKEN", "wandb_key": "WANDB_API_KEY"}
 _MISSING = "???"
+_PACKAGED = [f"hydra.searchpath=[file://{CONFIGS}]"]
+"""So that a file elsewhere can build on the packaged ones."""
 
 
 def load_config(name: str, overrides: Sequence[str], folder: str | None = None) -> dict[str, Json]:
@@ -32,15 +34,15 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     """
     config = _compose(name, overrides, folder)
     defaults = _compose(DEFAULTS, (), None)
+    for key, variable in _SECRETS.items():
+        if config.pop(key, ""):
+            raise UsageError(f"{key}: secrets are taken from the environment only. Set {variable} instead.")
     for key, value in config.items():
         if key not in defaults:
             raise UsageError(f"{key}: there is no such setting{_near(key, defaults)}.")
         if value == _MISSING:
             raise UsageError(f"{key}=... is needed: {name!r} does not say it.")
         _check_kind(key, value, defaults[key])
-    for key, variable in _SECRETS.items():
-        if config.pop(key, ""):
-            raise UsageError(f"{key}: secrets are taken from the environment only. Set {variable} instead.")
     return config
 
 
@@ -79,7 +81,7 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
             raise UsageError(f"{override!r}: settings can be changed, neither added nor removed.")
     try:
         with initialize_config_dir(str(where), version_base="1.3"):
-            composed = compose(name, overrides=list(overrides))
+            composed = compose(name, overrides=[*_PACKAGED, *overrides])
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except (ConfigCompositionException, MissingConfigException, OmegaConfBaseException) as error:
         raise _composition_error(error, overrides, where) from error

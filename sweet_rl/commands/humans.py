@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweet_rl.commands.games import GAMES, QUESTION_GAMES, OracleFlags, make_oracle
 from sweet_rl.commands.parts import prompt_digest
 from sweet_rl.commands.servers import client_of
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json
+from sweet_rl.types import Json, UserContext, UserReply
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
@@ -43,6 +44,8 @@ class UserFlags:
             UsageError: the scripted eye, and a server that does not offer it.
         """
         server_named = any(flag is not None for flag in (self.hostname, self.port, self.base_url))
+        if self.task_type in GAMES:
+            return not server_named or self.task_type not in QUESTION_GAMES
         if self.model == "scripted" and self.task_type == "html" and server_named:
             raise UsageError(
                 "--env_model scripted looks at pages in this process; no server offers that. Leave out "
@@ -58,7 +61,7 @@ class UserFlags:
         """
         if self.image_url not in IMAGE_URLS:
             raise UsageError(f"--image_url must be one of {', '.join(IMAGE_URLS)}, got {self.image_url!r}.")
-        if not self.in_process:
+        if not self.in_process and self.task_type not in GAMES:
             self.prompt()
 
     def prompt(self) -> str:
@@ -81,6 +84,8 @@ class UserFlags:
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
+        if self.task_type in GAMES:
+            return {"env_model": "embedded" if self.in_process else self.model}
         prompt = load_prompt(self.prompt_path or USER_PROMPTS[self.task_type])
         settings: dict[str, Json] = {"env_model": self.model, "user_prompt": prompt_digest(prompt)}
         if self.task_type == "html" and not self.in_process:
@@ -99,6 +104,11 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
         return _scripted(flags)
     from sweet_rl.openai_client import base_url_from
 
+    if flags.task_type in GAMES:
+        urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
+        model = None if flags.model in {"auto", "scripted"} else flags.model
+        oracle = OracleFlags("openai", ",".join(urls), model, flags.api_key_var)
+        return make_oracle(flags.task_type, oracle, concurrency=concurrency)
     template = flags.prompt()
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
     client = client_of(urls, flags, max_connections=concurrency)
@@ -117,6 +127,10 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
 
 
 def _scripted(flags: UserFlags) -> User:
+    if flags.task_type in QUESTION_GAMES:
+        return make_oracle(flags.task_type, OracleFlags(), concurrency=1)
+    if flags.task_type in GAMES:
+        return Nobody()
     if flags.task_type == "html":
         from sweet_rl.users.eye import ScriptedEye
 
@@ -124,6 +138,19 @@ def _scripted(flags: UserFlags) -> User:
     from sweet_rl.users.scripted import ScriptedHuman
 
     return ScriptedHuman()
+
+
+class Nobody:
+    """Who is asked in worlds where nobody answers but the world itself."""
+
+    name = "nobody"
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """Never called."""
+        raise NotImplementedError(context.problem_description)
+
+    async def close(self) -> None:
+        """Nothing to close."""
 
 
 async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:

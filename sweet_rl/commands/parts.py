@@ -16,10 +16,25 @@ from sweet_rl.types import Json, Observation, Task, derive_seed
 SCRIPTED_AGENTS = {
     "code": ("oracle", "constant", "questioner", "expert"),
     "html": ("improver", "generic", "blank", "target"),
+    "twenty_questions": ("asker",),
+    "guess_my_city": ("asker",),
+    "detective": ("walkthrough", "random"),
+    "lantern": ("walkthrough", "random"),
+    "webshop": ("careful", "buyer", "random"),
 }
-DEFAULT_AGENTS = {"code": "questioner", "html": "improver"}
+DEFAULT_AGENTS = {task_type: names[0] for task_type, names in SCRIPTED_AGENTS.items()} | {
+    "code": "questioner"
+}
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
-AGENT_PROMPTS = {"code": "llm_agent_code_prompt.txt", "html": "llm_agent_html_prompt.txt"}
+AGENT_PROMPTS = {
+    "code": "llm_agent_code_prompt.txt",
+    "html": "llm_agent_html_prompt.txt",
+    "twenty_questions": "llm_agent_twenty_questions_prompt.txt",
+    "guess_my_city": "llm_agent_city_prompt.txt",
+    "detective": "llm_agent_adventure_prompt.txt",
+    "lantern": "llm_agent_adventure_prompt.txt",
+    "webshop": "llm_agent_webshop_prompt.txt",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +118,10 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
     if engine == "scripted":
         if flags.task_type == "html":
             return _designer(flags, tasks, system_prompt)
+        if flags.task_type != "code":
+            from sweet_rl.commands.players import scripted_player
+
+            return scripted_player(flags, tasks, system_prompt)
         return _scripted_policy(flags, tasks, system_prompt)
     from sweet_rl.chat import TokenizerChat
 

@@ -13,7 +13,7 @@ def simulate_interactions(
     env_model: str = "auto",
     num_tasks: int = 1000,
     best_of_n: int = 1,
-    max_steps: int = 10,
+    max_steps: int | None = None,
     temperature: float = 1.0,
     batch_size: int = 1000,
     to_continue: bool = False,
@@ -45,6 +45,7 @@ def simulate_interactions(
     num_questions: int = 3,
     seed: int = 0,
     task_type: str = "code",
+    game_place: str | None = None,
     image_url: str = "png",
     compat: str = "fixed",
     browser: str = "chromium",
@@ -71,13 +72,13 @@ def simulate_interactions(
     simulate_interactions.py --task_type html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
 
     Args:
-        input_path: tasks: a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
+        input_path: tasks: twenty-questions, guess-my-city, webshop, lantern or detective (each with :train or :test behind it) for games; a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
         agent_model: oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
         env_model: who plays the human: auto (the first model that the server offers), the server's name for a model (for html one with eyes), or scripted: no model, in process unless a server is named (for html always in process).
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.
-        max_steps: agent turns at most; the last one counts as the answer.
+        max_steps: agent turns at most, and in code and html the last one counts as the answer; default 10 (20 in question games, 50 in adventures).
         temperature: sampling temperature of the agent; 0 is greedy.
         batch_size: episodes in flight at once; for html at most 100.
         to_continue: finish the run that output_path already holds.
@@ -108,9 +109,10 @@ def simulate_interactions(
         request_attempts: how often a request is tried when it fails in a way that can pass.
         num_questions: questions of the questioner.
         seed: every episode's seed is derived from it.
-        task_type: code (Backend Programming) or html (Frontend Design).
+        task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective.
+        game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the address of a shop's server (default: the embedded shop).
         image_url: for html: how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).
-        compat: for html: fixed, or published: a draft that cannot be rendered takes away an earlier answer.
+        compat: for html: fixed, or published: a draft that cannot be rendered takes away an earlier answer. For games: the published rules with their oddities.
         browser: for html: what renders pages: chromium or firefox.
         network: for html: none (pages get what the package ships) or allow (the published behaviour: pictures depend on connectivity).
         allow_scripts: for html: run the scripts of pages.
@@ -124,8 +126,12 @@ def simulate_interactions(
         quiet: no progress bar.
     """
     del train
-    if task_type not in {"code", "html"}:
-        raise UsageError(f"--task_type must be code or html, got {task_type!r}.")
+    from sweet_rl.commands.games import TURNS
+
+    if task_type not in {"code", "html", *TURNS}:
+        raise UsageError(f"--task_type must be code, html, {', '.join(TURNS)}; got {task_type!r}.")
+    if max_steps is None:
+        max_steps = TURNS.get(task_type, 10)
     if input_path is None or output_path is None:
         raise UsageError(
             "--input_path (for example mini:test, or a ColBench .jsonl file) and --output_path are needed."
@@ -173,6 +179,7 @@ def simulate_interactions(
                 rendering=RenderFlags(
                     browser, network, allow_scripts, viewport, page_timeout_s, browsers, render_cache
                 ),
+                place=game_place,
             ),
             AgentFlags(
                 engine=agent,

@@ -1,4 +1,4 @@
-"""The world that the flags ask for: Backend Programming, or Frontend Design with browsers and pictures."""
+"""The world that the flags ask for: Backend Programming, Frontend Design with browsers, or a game."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet_rl.commands.games import GAMES, TASKS, GameFlags, open_game
 from sweet_rl.commands.rendering import RenderFlags, make_renderer
 from sweet_rl.contracts import Env, User
 from sweet_rl.envs.parsing import PARSERS
@@ -14,7 +15,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.rollout import Episode
 from sweet_rl.types import Json, Task
 
-TASK_TYPES = ("code", "html")
+TASK_TYPES = ("code", "html", *GAMES)
 MOST_PAGES = 100
 """Frontend episodes at once, as published: more only wait for the browsers, with their pictures in memory."""
 
@@ -30,6 +31,12 @@ class WorldFlags:
     compat: str
     temp_path: str | None
     rendering: RenderFlags
+    place: str | None = None
+
+    @property
+    def game(self) -> GameFlags:
+        """What a game is told."""
+        return GameFlags(self.task_type, self.max_steps, self.compat, self.place)
 
     def check(self) -> None:
         """Find what is wrong before anything is begun.
@@ -56,6 +63,13 @@ class WorldFlags:
         """
         if not tasks:
             raise UsageError(f"{source!r} holds no tasks.")
+        games = {name for name in GAMES if all(task.task_id.startswith(f"{name}/") for task in tasks)}
+        if games and self.task_type not in games:
+            raise UsageError(f"{source!r} holds tasks of a game: add --task_type {games.pop()}.")
+        if self.task_type in GAMES and not games:
+            raise UsageError(
+                f"{source!r} holds no tasks of {self.task_type}; use {TASKS[self.task_type][0]!r}, for example."
+            )
         pages = sum(task.ground_truth.lstrip().startswith("<") for task in tasks)
         if self.task_type == "code" and pages == len(tasks):
             raise UsageError(f"{source!r} holds web pages, not functions: add --task_type html.")
@@ -71,6 +85,8 @@ class WorldFlags:
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
+        if self.task_type in GAMES:
+            return self.game.settings()
         settings: dict[str, Json] = {
             "task_type": self.task_type,
             "max_steps": self.max_steps,
@@ -97,6 +113,10 @@ async def open_world(
     Raises:
         UsageError: no browser is installed.
     """
+    if flags.task_type in GAMES:
+        async with open_game(flags.game, user) as make_game:
+            yield make_game
+        return
     stop = flags.user_failure == "stop"
     parser = PARSERS[flags.parser]
     if flags.task_type == "code":

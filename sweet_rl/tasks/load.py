@@ -10,6 +10,7 @@ from pathlib import Path
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.records import load_tasks_file, task_from_row
 from sweet_rl.tasks import mini, mini_web
+from sweet_rl.tasks.game_sources import GAME_SOURCES
 from sweet_rl.types import Task
 
 HUB_REPOSITORY = "facebook/collaborative_agent_bench"
@@ -23,6 +24,7 @@ _SOURCES = (
     "a path to a .jsonl file with ColBench tasks, 'mini:train', 'mini:dev' or 'mini:test' for the embedded "
     "benchmark (other worlds of it: 'mini:easy:test', 'mini:families:test'), 'mini-web:train' or "
     "'mini-web:test' for embedded web pages, "
+    f"a game ({', '.join(GAME_SOURCES)}; behind it ':train' or ':test'), "
     f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks"
 )
 
@@ -33,7 +35,7 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     Args:
         source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:dev`, `mini:test` (of
             another world than the first: `mini:easy:test`, `mini:families:test`), `mini-web:train`,
-            `mini-web:test` for web pages, or
+            `mini-web:test` for web pages, a game of `GAME_SOURCES` with its split, or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
         limit: how many tasks at most, from the first on; None for all of them (`MINI_SIZES`, `MINI_WEB_SIZES`
             for the embedded benchmarks, which have no end).
@@ -48,6 +50,8 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     name, _, split = source.partition(":")
     if name == "mini":
         return _mini_tasks(split, limit, seed)
+    if name in GAME_SOURCES:
+        return [task_from_row(row) for row in GAME_SOURCES[name](split)][:limit]
     if name == "mini-web":
         return _mini_web_tasks(split, limit, seed)
     if name == HUB_REPOSITORY:

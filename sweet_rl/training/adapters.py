@@ -25,6 +25,7 @@ def add_adapter(model: Any, settings: ModelSettings) -> Any:
     """
     try:
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
+        from transformers.pytorch_utils import Conv1D  # noqa: PLC0415
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for="--lora_rank") from error
     names = [name.strip() for name in settings.target_modules.replace(" ", ",").split(",") if name.strip()]
@@ -34,6 +35,7 @@ def add_adapter(model: Any, settings: ModelSettings) -> Any:
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
         target_modules="all-linear" if names == ["all-linear"] else names,
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),  # GPT-2's layers
     )
     try:
         with _older_names():

@@ -17,7 +17,8 @@ PARTIAL = ".partial"
 """Folder in which a checkpoint is made."""
 
 _NAME = re.compile(r"checkpoint-(\d+)")
-_STATE = "trainer_state.json"
+STATE = "trainer_state.json"
+"""The file that makes a folder a checkpoint."""
 
 
 def step_of(checkpoint: Path) -> int:
@@ -30,7 +31,7 @@ def complete_checkpoints(folder: Path) -> list[Path]:
     """All checkpoints in `folder`, oldest first."""
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if step_of(path) >= 0 and (path / _STATE).is_file()]
+    found = [path for path in folder.iterdir() if step_of(path) >= 0 and (path / STATE).is_file()]
     return sorted(found, key=step_of)
 
 
@@ -41,9 +42,9 @@ def newest_checkpoint(folder: Path) -> Path | None:
         UsageError: `folder` holds something else.
     """
     if step_of(folder) >= 0:
-        if (folder / _STATE).is_file():
+        if (folder / STATE).is_file():
             return folder
-        raise UsageError(f"{str(folder)!r} is not a complete checkpoint: it has no {_STATE}.")
+        raise UsageError(f"{str(folder)!r} is not a complete checkpoint: it has no {STATE}.")
     if folder.exists() and not folder.is_dir():
         raise UsageError(
             f"--ckpt_path {str(folder)!r} is a file; name the folder that holds the checkpoints."
@@ -51,7 +52,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     found = complete_checkpoints(folder)
     if not found and folder.is_dir() and any(path.name != PARTIAL for path in folder.iterdir()):
         raise UsageError(
-            f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {_STATE}). "
+            f"--ckpt_path {str(folder)!r} holds no checkpoint (folders checkpoint-<step> with a {STATE}). "
             "Name the folder that the interrupted run wrote its checkpoints to, or an empty one."
         )
     return found[-1] if found else None
@@ -83,5 +84,5 @@ def rotate(folder: Path, *, keep: int, max_gb: float) -> None:
     sizes = {path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for path in found}
     while len(found) > 1 and (len(found) > keep or sum(sizes[path] for path in found) > max_gb * 1e9):
         oldest = found.pop(0)
-        (oldest / _STATE).unlink()  # no longer complete, should we be killed in the middle
+        (oldest / STATE).unlink()  # no longer complete, should we be killed in the middle
         shutil.rmtree(oldest)

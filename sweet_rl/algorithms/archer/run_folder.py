@@ -1,0 +1,171 @@
+"""What an online run keeps on disk, so that it can be stopped anywhere, continued and looked at.
+
+| file | holds |
+|---|---|
+| `run.json` | the configuration |
+| `trajectories.jsonl` | every episode that was played to learn from, in the library's format |
+| `evaluations.jsonl` | every episode that was played to measure |
+| `failures.jsonl` | episodes that failed; a run that is continued at their iteration plays them again |
+| `metrics.jsonl` | one line an iteration, under the published names |
+| `checkpoint-N/` | everything that N iterations have made of the models, optimizers and counters |
+| `final/` | the trained policy, as a folder that transformers and vLLM load |
+
+The replay buffer is not among them: it is what the trajectories say.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.algorithms.archer.state_files import load_state, save_state
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
+from sweet_rl.training import checkpoints
+from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.types import Json, Trajectory
+
+FREE_KEYS = frozenset(
+    {
+        "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
+        "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet", "overwrite",
+    }
+)  # fmt: skip
+"""Settings that may change when a run is continued: they decide about nothing that was made."""
+
+Episode = tuple[int, int]
+"""Iteration and number of an episode in it."""
+
+
+class RunFolder:
+    """The folder of one run, held by one process at a time.
+
+    Args:
+        path: the folder; made if it is missing.
+        config: everything that was configured, as plain data.
+        overwrite: throw away what the folder holds.
+
+    Raises:
+        UsageError: it holds a run with another configuration, or something else.
+        StorageError: another process writes to it.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Json], *, overwrite: bool = False) -> None:
+        self.path = path
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"save_path={str(path)!r} is a file; name a folder.")
+        path.mkdir(parents=True, exist_ok=True)
+        self._check(config, overwrite=overwrite)
+        self._files = ExitStack()
+        try:
+            self.trajectories, self.evaluations, self.failures = (
+                self._files.enter_context(Journal(path / f"{name}.jsonl", overwrite=overwrite))
+                for name in ("trajectories", "evaluations", "failures")
+            )
+        except BaseException:
+            self._files.close()
+            raise
+        self.failures.rows.clear()
+        if overwrite:
+            for old in [*checkpoints.complete_checkpoints(path), path / "final"]:
+                shutil.rmtree(old, ignore_errors=True)
+        replace_file(path / "run.json", [json.dumps(dict(config), indent=1).encode() + b"\n"])
+        self.played = _by_episode(self.trajectories)
+        self.evaluated = _by_episode(self.evaluations)
+        self._metrics: MetricsLog | None = None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._files.close()
+
+    def newest(self) -> tuple[int, Any] | None:
+        """Iterations that are done and the state they led to; None where nothing was saved yet."""
+        found = checkpoints.complete_checkpoints(self.path)
+        return (checkpoints.step_of(found[-1]), load_state(found[-1])) if found else None
+
+    def save(self, done: int, state: Any, *, keep: int) -> None:
+        """Write the checkpoint after `done` iterations, at once or not at all; keep the newest `keep`."""
+        shutil.rmtree(self.path / checkpoints.PARTIAL, ignore_errors=True)
+        made = self.path / checkpoints.PARTIAL / f"checkpoint-{done}"
+        made.mkdir(parents=True)
+        save_state(made, state)
+        (made / checkpoints.STATE).write_text(json.dumps({"iterations": done}), encoding="utf-8")
+        checkpoints.publish(self.path, made.name)
+        checkpoints.rotate(self.path, keep=keep, max_gb=float("inf"))
+
+    def begin_metrics(self, done: int) -> None:
+        """Go on with the log after `done` iterations; lines of later ones are written again."""
+        self._metrics = MetricsLog(self.path / "metrics.jsonl", after_step=done)
+
+    def log(self, done: int, info: Mapping[str, float]) -> None:
+        """Add the line of an iteration."""
+        if self._metrics is not None:
+            self._metrics.append({"step": done, **info})
+
+    def _check(self, config: Mapping[str, Json], *, overwrite: bool) -> None:
+        file = self.path / "run.json"
+        if overwrite:
+            return
+        if not file.exists():
+            others = sorted(entry.name for entry in self.path.iterdir() if not entry.name.endswith(".lock"))
+            if others:
+                raise UsageError(
+                    f"save_path={str(self.path)!r} holds {others[0]!r}, but no run.json of run_archer. "
+                    "Name an empty or a new folder."
+                )
+            return
+        try:
+            theirs = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UsageError(
+                f"{str(file)!r} is broken ({error}). Put it right, or pass overwrite=true."
+            ) from error
+        if not self._played_before():
+            return
+        changed = [
+            key
+            for key in sorted({*theirs, *config} - FREE_KEYS)
+            if theirs.get(key) != json.loads(json.dumps(config.get(key)))
+        ]
+        if changed:
+            told = ", ".join(f"{key} was {theirs.get(key)!r}, is {config.get(key)!r}" for key in changed)
+            raise UsageError(
+                f"save_path={str(self.path)!r} holds a run of another configuration: {told}. Give it the "
+                "same values to go on with it, name another save_path, or pass overwrite=true to begin again."
+            )
+
+
+    def _played_before(self) -> bool:
+        """Whether there is anything that the configuration decided about."""
+        played = self.path / "trajectories.jsonl"
+        return bool(checkpoints.complete_checkpoints(self.path)) or (
+            played.exists() and played.stat().st_size > 0
+        )
+
+
+def row_of(trajectory: Trajectory, iteration: int, number: int) -> dict[str, Json]:
+    """The trajectory's row, with its place in the run."""
+    return {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}
+
+
+def _by_episode(journal: Journal) -> dict[Episode, Trajectory]:
+    """What stands in the file. The journal's copy of the rows is freed."""
+    found: dict[Episode, Trajectory] = {}
+    for line, row in journal.rows:
+        place = row.get("iteration"), row.get("episode")
+        if not (isinstance(place[0], int) and isinstance(place[1], int)):
+            raise DataError(
+                "must tell its place in the run",
+                path=journal.path,
+                line=line,
+                field="iteration, episode",
+                value=place,
+                repair="Remove the row: it was not written by run_archer.",
+            )
+        found[place[0], place[1]] = trajectory_from_row(row, path=journal.path, line=line)
+    journal.rows.clear()
+    return found

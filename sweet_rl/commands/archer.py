@@ -1,0 +1,239 @@
+"""What `run_archer` does once its configuration is read: models, world, folder, loop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.commands.archer_config import described, load_config
+from sweet_rl.commands.games import (
+    GAMES,
+    QUESTION_GAMES,
+    TASKS,
+    GameFlags,
+    OracleFlags,
+    make_oracle,
+    open_game,
+)
+from sweet_rl.errors import UsageError
+from sweet_rl.prompts import load_prompt
+from sweet_rl.tasks import load_tasks
+from sweet_rl.types import Json, Task
+
+TINY = "tiny"
+"""Name of models that are made here, from the seed."""
+
+_WORLDS = {"adventure": "detective", "llm_twenty_questions": "twenty_questions"}
+"""Published names of worlds that have another one here."""
+
+_TEN = "twenty-questions:ten"
+
+
+def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> None:
+    """Print every setting, its value, and what it means."""
+    print(described(load_config(name, overrides, folder)))
+
+
+def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
+    """Train as configured; go on with a run that its folder already holds.
+
+    Raises:
+        SweetRLError: a person has to mend something; what had finished is on disk.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    config = load_config(name, overrides, folder)
+    game, oracle = _game(config), _oracle(config)
+    tasks, held_out = _tasks(config, game)
+    template = _template(config["template"], tasks)
+    loop_settings = _loop_settings(config)
+
+    _quieten()
+    from sweet_rl.algorithms.archer import processes
+    from sweet_rl.algorithms.archer.learners import make_learner
+    from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
+    from sweet_rl.algorithms.archer.run_folder import RunFolder
+    from sweet_rl.chat.transcripts import transcript_of
+
+    save_path = Path(str(config["save_path"])).expanduser()
+
+    @asynccontextmanager
+    async def playground() -> AsyncIterator[Playground]:
+        user = None
+        if game.name in QUESTION_GAMES:
+            user = make_oracle(game.name, oracle, concurrency=int(config["concurrency"]))
+        try:
+            async with open_game(game, user) as make_env:
+                yield Playground(make_env, tasks, held_out, transcript_of(game.name))
+        finally:
+            if user is not None:
+                await user.close()
+
+    with ExitStack() as stack:
+        stack.enter_context(processes.joined())
+        main = processes.is_main()
+        run_folder = None
+        if main:
+            run_folder = RunFolder(
+                save_path, {**config, "template": template}, overwrite=bool(config["overwrite"])
+            )
+            stack.callback(run_folder.close)
+        models = processes.from_main(lambda: _models(config, save_path))
+        watchers = stack.enter_context(_watchers(config, save_path)) if main else []
+
+        def say(phase: str, done: int, total: int) -> None:
+            for watcher in watchers:
+                watcher.say(phase, done, total)
+
+        settings = _settings(config, models, template)
+        learner = make_learner(settings, chat_format=transcript_of(game.name), say=say)
+        stack.enter_context(_stopped_politely(save_path))
+        OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
+        if main:
+            learner.save_policy(save_path / "final")
+            _say_where(save_path, config)
+
+
+def _quieten() -> None:
+    """No bars and hints of the libraries below beside our own bar."""
+    from transformers.utils import logging as transformers_logging
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it says that there is no GPU
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+
+
+def _game(config: Mapping[str, Any]) -> GameFlags:
+    name = _WORLDS.get(config["env_name"], config["env_name"])
+    if name not in GAMES:
+        known = ", ".join(sorted({*GAMES, *_WORLDS}))
+        raise UsageError(f"env_name must be one of {known}, got {config['env_name']!r}.")
+    return GameFlags(
+        name,
+        max_steps=config["max_steps"],
+        compat=config["compat"],
+        place=config["env_load_path"] if name not in QUESTION_GAMES else None,
+        reads_json=config["env_name"] == "llm_twenty_questions" or config["agent_type"] == "archer_llm",
+    )
+
+
+def _oracle(config: Mapping[str, Any]) -> OracleFlags:
+    flags = OracleFlags(config["oracle"], config["env_load_path"], config["oracle_model"])
+    flags.check()
+    return flags
+
+
+def _tasks(config: Mapping[str, Any], game: GameFlags) -> tuple[list[Task], list[Task]]:
+    """What is played, and what is measured on."""
+    played, measured = TASKS[game.name]
+    if config["env_name"] == "llm_twenty_questions":
+        played = measured = _TEN
+    if game.name == "webshop":
+        lower, upper = config["webshop_lower"], config["webshop_upper"]
+        where = "" if config["env_load_path"] is None else "@server"
+        played = f"webshop:{lower}-{upper}{where}"
+        measured = f"webshop:{upper}-{2 * upper - lower}{where}"
+    tasks = load_tasks(config["tasks"] or played)
+    held_out = load_tasks(config["eval_tasks"] or measured)
+    if (place := config["env_idx"]) is not None:
+        if not (isinstance(place, int) and 0 <= place < len(tasks)):
+            raise UsageError(f"env_idx must be from 0 to {len(tasks) - 1}, got {place!r}.")
+        tasks = held_out = [tasks[place]]
+    if not tasks or not held_out:
+        raise UsageError("There is nothing to play: tasks or eval_tasks is empty.")
+    return tasks, held_out
+
+
+def _models(config: Mapping[str, Any], save_path: Path) -> dict[str, str]:
+    """Names of the models; tiny ones are made first."""
+    names = {key: str(config[key]) for key in ("policy_lm", "critic_lm")}
+    if TINY in names.values():
+        from sweet_rl.embedded.question_models import make_models
+
+        policy, critic = make_models(save_path / "models", seed=int(config["seed"]))
+        made = {"policy_lm": str(policy), "critic_lm": str(critic)}
+        return {key: made[key] if name == TINY else name for key, name in names.items()}
+    return names
+
+
+def _template(name: str | None, tasks: Sequence[Task]) -> str | None:
+    """The text around observations; `{words}` in it stands for what the tasks hide."""
+    if name is None:
+        return None
+    return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
+
+
+def _settings(config: Mapping[str, Any], models: Mapping[str, str], template: str | None) -> Any:
+    from sweet_rl.algorithms.archer.settings import SETTING_NAMES, ArcherSettings
+
+    values: dict[str, Any] = {key: config[key] for key in SETTING_NAMES if key in config} | dict(models)
+    values["compat"] = {"fixed": "repaired"}.get(values["compat"], values["compat"])
+    values["template"] = template
+    return ArcherSettings(**values)
+
+
+def _loop_settings(config: Mapping[str, Any]) -> Any:
+    from dataclasses import fields
+
+    from sweet_rl.algorithms.archer.loop import LoopSettings
+
+    for key in (
+        "iterations",
+        "rollout_size",
+        "eval_size",
+        "eval_freq",
+        "save_freq",
+        "capacity",
+        "concurrency",
+    ):
+        if config[key] < 1:
+            raise UsageError(f"{key} must be at least 1, got {config[key]}.")
+    values = {field.name: config[field.name] for field in fields(LoopSettings)}
+    if config["agent_type"] != "online_filteredbc":
+        values["filter_quantile"] = None
+    if config["agent_type"] == "chai":
+        values["warmup_iter"] = config["iterations"]  # its policy never learns
+    return LoopSettings(**values)
+
+
+@contextmanager
+def _watchers(config: Mapping[str, Any], save_path: Path) -> Iterator[list[Any]]:
+    from sweet_rl.commands.archer_watchers import ProgressBar, TensorBoard, Wandb
+
+    with ExitStack() as stack:
+        watchers: list[Any] = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))]
+        if config["tensorboard"]:
+            watchers.append(TensorBoard(save_path / "tensorboard"))
+        if config["use_wandb"]:
+            watchers.append(Wandb(config))
+        for watcher in watchers:
+            stack.callback(watcher.close)
+        yield watchers
+
+
+@contextmanager
+def _stopped_politely(save_path: Path) -> Iterator[None]:
+    """Ctrl-C and a polite kill end the run with words about how to go on."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nStopped. What was played is in {save_path}; the same command goes on with it.", flush=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
+    print(
+        f"{config['iterations']} iterations are done. The policy is in {save_path / 'final'}, the numbers "
+        f"are in {save_path / 'metrics.jsonl'}; read the games with: "
+        f"sweet-rl visualize_dialogue_histories {save_path / 'evaluations.jsonl'}"
+    )

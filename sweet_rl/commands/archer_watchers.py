@@ -1,0 +1,92 @@
+"""Who is told how an online run goes: a progress bar, TensorBoard, wandb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from sweet_rl.errors import missing_package
+from sweet_rl.types import Json
+
+_SHOWN = {
+    "rollout.mean": "return",
+    "eval_rollout.mean": "evaluation",
+    "q1.loss": "Q loss",
+    "pg.loss": "policy loss",
+}
+
+
+class ProgressBar:
+    """Iterations, what the current one is doing, and the last returns and losses."""
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self._bar = tqdm(total=total, unit="iteration", disable=quiet, dynamic_ncols=True)
+        self._numbers: dict[str, str] = {}
+
+    def say(self, phase: str, done: int, total: int) -> None:
+        """Show how far the phase is."""
+        self._bar.set_description_str(f"{phase} {done}/{total}", refresh=False)
+        self._bar.update(0)
+
+    def log(self, done: int, info: Mapping[str, float]) -> None:
+        """Show an iteration's numbers."""
+        self._numbers |= {_SHOWN[name]: f"{info[name]:.3g}" for name in _SHOWN if name in info}
+        self._bar.set_postfix(self._numbers, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        self._bar.close()
+
+
+class TensorBoard:
+    """Event files in the run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise missing_package("tensorboard", "tensorboard", needed_for="tensorboard=true") from error
+        self._writer: Any = SummaryWriter(str(folder))
+
+    def say(self, phase: str, done: int, total: int) -> None:
+        """Nothing: there is no number yet."""
+
+    def log(self, done: int, info: Mapping[str, float]) -> None:
+        """One point of every curve."""
+        for name, value in info.items():
+            self._writer.add_scalar(name, value, done)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+
+class Wandb:
+    """A run of wandb, under the published names; one record an iteration (ArCHer spec §6)."""
+
+    def __init__(self, config: Mapping[str, Json]) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise missing_package(
+                "wandb", "wandb", needed_for="use_wandb=true (use_wandb=false does without)"
+            ) from error
+        self._run: Any = wandb.init(
+            project=config["project_name"], name=config["run_name"], config=dict(config), resume="allow"
+        )
+
+    def say(self, phase: str, done: int, total: int) -> None:
+        """Nothing: there is no number yet."""
+
+    def log(self, done: int, info: Mapping[str, float]) -> None:
+        """Send an iteration's numbers."""
+        self._run.log(dict(info), step=done)
+
+    def close(self) -> None:
+        """Say that the run is over."""
+        self._run.finish()

@@ -1,0 +1,109 @@
+"""What `evaluate_games` does once its flags are known: returns to a table and to pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+
+from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs, write_report
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
+from sweet_rl.types import AgentTurn, StopReason, Trajectory
+
+_Z = 1.959964
+"""97.5th percentile of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over tasks with its normal 95 % interval; None where one task tells nothing about others."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:8.2f}" + ("" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]")
+
+
+def run(
+    saved_path: str,
+    *,
+    k: int,
+    margin: float,
+    pair_paths: Mapping[bool, str | None],
+    report_path: str | None,
+) -> None:
+    """Print the table, write the report and the pairs.
+
+    Raises:
+        UsageError: no episode of the file was rewarded.
+        DataError: the file is broken or not in groups of `k`.
+    """
+    file = GradedFile(saved_path, k)
+    rewards = [trajectory.reward for trajectory in file.trajectories]
+    if all(reward is None for reward in rewards):
+        raise UsageError(
+            f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
+            "Functions are graded by evaluate_code.py, pages by evaluate_html.py."
+        )
+    numbers = {
+        "return": _interval(file, lambda trajectory: trajectory.reward),
+        "return, best of k": _best(file),
+        "ended by the world": _interval(file, _ended),
+        "turns": _interval(file, _turns),
+    }
+    failed = sum(reward is None for reward in rewards)
+    print(f"{saved_path}: {len(rewards)} episodes, {len(file.groups)} tasks, k = {k}\n")
+    for name, interval in numbers.items():
+        if k > 1 or name != "return, best of k":
+            print(f"{name:<22}{interval}")
+    if failed:
+        print(f"{failed:>6}  episodes failed and are left out")
+    report = {"trajectories": len(rewards), "tasks": len(file.groups), "k": k, "failed": failed}
+    write_report(saved_path, report_path, report | {name: asdict(found) for name, found in numbers.items()})
+    usable = usable_in_pairs(file.trajectories)
+    pairs = margin_pairs(rewards, file.groups, margin, usable)
+    write_pairs(
+        pair_paths,
+        pairs,
+        lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
+        why_none=f"no two episodes of a task differ by {margin:g}",
+        skipped=usable.count(False),
+    )
+
+
+def _ended(trajectory: Trajectory) -> float | None:
+    return None if trajectory.reward is None else float(trajectory.stop_reason is StopReason.ENDED)
+
+
+def _turns(trajectory: Trajectory) -> float | None:
+    turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
+    return None if trajectory.reward is None else float(turns)
+
+
+def _interval(file: GradedFile, number: Callable[[Trajectory], float | None]) -> Interval:
+    means = []
+    for group in file.groups:
+        known = [value for row in group if (value := number(file.trajectories[row])) is not None]
+        if known:
+            means.append(fmean(known))
+    return _around(means)
+
+
+def _best(file: GradedFile) -> Interval:
+    rewards = [
+        [reward for row in group if (reward := file.trajectories[row].reward) is not None]
+        for group in file.groups
+    ]
+    return _around([max(task) for task in rewards if task])
+
+
+def _around(values: Sequence[float]) -> Interval:
+    if len(values) < 2:
+        return Interval(values[0], None, None)
+    half = _Z * stdev(values) / math.sqrt(len(values))
+    mean = fmean(values)
+    return Interval(mean, mean - half, mean + half)

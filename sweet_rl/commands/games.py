@@ -1,0 +1,169 @@
+"""The worlds that reward turns, put together from the rooms below: question games, adventures, the shop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from sweet_rl.contracts import Env, User
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Json
+
+GAMES = ("twenty_questions", "guess_my_city", "detective", "lantern", "webshop")
+QUESTION_GAMES = ("twenty_questions", "guess_my_city")
+ORACLES = ("embedded", "seq2seq", "openai", "gradio")
+
+TURNS = {"twenty_questions": 20, "guess_my_city": 20, "detective": 50, "lantern": 50, "webshop": 10}
+"""Agent turns at most, as published; of lantern ours."""
+
+TASKS = {
+    "twenty_questions": ("twenty-questions:train", "twenty-questions:test"),
+    "guess_my_city": ("guess-my-city:train", "guess-my-city:test"),
+    "detective": ("detective", "detective"),
+    "lantern": ("lantern:train", "lantern:test"),
+    "webshop": ("webshop:train", "webshop:test"),
+}
+"""What is played to learn from, and what to measure on."""
+
+
+@dataclass(frozen=True, slots=True)
+class OracleFlags:
+    """Who answers questions.
+
+    Attributes:
+        kind: one of `ORACLES`.
+        path: the model's folder or weights, or the server's address.
+        model: the name under which a server offers it, or the base model of weights.
+        api_key_var: environment variable with the server's key.
+    """
+
+    kind: str = "embedded"
+    path: str | None = None
+    model: str | None = None
+    api_key_var: str = "OPENAI_API_KEY"
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: there is no such oracle, or it needs a place.
+        """
+        if self.kind not in ORACLES:
+            raise UsageError(f"oracle must be one of {', '.join(ORACLES)}, got {self.kind!r}.")
+        if self.kind != "embedded" and not self.path:
+            what = "the folder of the model" if self.kind == "seq2seq" else "the address of the server"
+            raise UsageError(f"oracle={self.kind} needs {what} (env_load_path).")
+
+
+@dataclass(frozen=True, slots=True)
+class GameFlags:
+    """Which world, and by which rules.
+
+    Attributes:
+        name: one of `GAMES`.
+        max_steps: agent turns at most; None for the world's own.
+        compat: "fixed" or "published".
+        place: the game file, or the shop's address; None for what is embedded.
+        reads_json: the agent writes its question as JSON (ArCHer spec §10).
+    """
+
+    name: str
+    max_steps: int | None = None
+    compat: str = "fixed"
+    place: str | None = None
+    reads_json: bool = False
+
+    @property
+    def turns(self) -> int:
+        """Agent turns at most."""
+        return TURNS[self.name] if self.max_steps is None else self.max_steps
+
+    @property
+    def rules(self) -> str:
+        """`compat` as the question games call it."""
+        return "published" if self.compat == "published" else "repaired"
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of an episode."""
+        return {"task_type": self.name, "max_steps": self.turns, "compat": self.compat, "place": self.place}
+
+
+def make_oracle(game: str, flags: OracleFlags, *, concurrency: int) -> User:
+    """Who answers in a question game.
+
+    Raises:
+        UsageError: a package, a model or an address is missing.
+    """
+    flags.check()
+    if flags.kind == "embedded":
+        if game == "guess_my_city":
+            from sweet_rl.users.oracles.cities import CityOracle
+
+            return CityOracle()
+        from sweet_rl.users.oracles.objects import ObjectOracle
+
+        return ObjectOracle()
+    from sweet_rl.users import oracles
+
+    return oracles.open_oracle(
+        game,
+        flags.kind,
+        str(flags.path),
+        model=flags.model,
+        api_key_var=flags.api_key_var,
+        concurrency=concurrency,
+    )
+
+
+@asynccontextmanager
+async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Callable[[], Env]]:
+    """What makes a fresh world for each episode; what they share is freed with the block.
+
+    Args:
+        flags: which world.
+        oracle: who answers; of question games only. Its owner closes it.
+
+    Raises:
+        UsageError: a game file or a package is missing.
+    """
+    async with AsyncExitStack() as stack:
+        if flags.name in QUESTION_GAMES:
+            yield _question_game(flags, oracle)
+        elif flags.name == "webshop":
+            from sweet_rl.envs.webshop import HttpShop, LocalShop, WebShopEnv, quirks_of
+
+            if flags.place is None:
+                from sweet_rl.shop import EmbeddedShop
+
+                shop: HttpShop | LocalShop = LocalShop(EmbeddedShop().get)
+            else:
+                shop = HttpShop(flags.place)
+            stack.push_async_callback(shop.close)
+            quirks = quirks_of(flags.rules)
+            yield lambda: WebShopEnv(shop, max_steps=flags.turns, quirks=quirks)
+        elif flags.name == "detective":
+            from sweet_rl.envs.adventure.detective import DetectiveEnv, open_detective
+
+            interpreters = open_detective(flags.place)
+            stack.callback(interpreters.close)
+            yield lambda: DetectiveEnv(interpreters, max_steps=flags.turns, compat=flags.compat)
+        else:
+            from sweet_rl.envs.adventure.lantern import LanternEnv
+
+            yield lambda: LanternEnv(max_steps=flags.turns, compat=flags.compat)
+
+
+def _question_game(flags: GameFlags, oracle: User | None) -> Callable[[], Env]:
+    from sweet_rl.envs.asking import decode_question
+    from sweet_rl.envs.question_games import GuessMyCityEnv, TwentyQuestionsEnv
+    from sweet_rl.tasks.games import city_names
+
+    if oracle is None:
+        raise UsageError(f"{flags.name} needs somebody who answers.")
+    more = {"read_action": decode_question} if flags.reads_json else {}
+    rules = flags.rules
+    if flags.name == "twenty_questions":
+        return lambda: TwentyQuestionsEnv(oracle, max_turns=flags.turns, rules=rules, **more)  # type: ignore[arg-type]
+    cities = city_names()
+    return lambda: GuessMyCityEnv(oracle, cities=cities, max_turns=flags.turns, rules=rules, **more)  # type: ignore[arg-type]

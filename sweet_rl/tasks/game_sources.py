@@ -1,0 +1,51 @@
+"""Task sources of the games: `twenty-questions:train` and the like, behind `load_tasks`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sweet_rl.types import Json
+
+Rows = list[dict[str, Json]]
+
+
+def _adventure(game: str) -> Callable[[str], Rows]:
+    def rows(split: str) -> Rows:
+        from sweet_rl.tasks.games import adventure  # noqa: PLC0415 - only those who play it
+
+        made: Rows = adventure.adventure_tasks(game, split)
+        return made
+
+    return rows
+
+
+def _twenty_questions(split: str) -> Rows:
+    from sweet_rl.tasks.games import twenty_questions_tasks  # noqa: PLC0415
+
+    return twenty_questions_tasks(split)
+
+
+def _guess_my_city(split: str) -> Rows:
+    from sweet_rl.tasks.games import guess_my_city_tasks  # noqa: PLC0415
+
+    return guess_my_city_tasks(split)
+
+
+def _webshop(split: str) -> Rows:
+    from sweet_rl.tasks.webshop import webshop_split  # noqa: PLC0415 - makes the catalogue
+
+    server = split.endswith("@server")
+    return webshop_split(split.removesuffix("@server"), server=server)
+
+
+GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
+    "twenty-questions": _twenty_questions,
+    "guess-my-city": _guess_my_city,
+    "webshop": _webshop,
+    "detective": _adventure("detective"),
+    "lantern": _adventure("lantern"),
+}
+"""What stands before the colon, to the rows of what stands behind it (all of them where nothing does).
+
+`webshop:2000-2100@server` are sessions of somebody's server, whose goals nobody here knows.
+"""

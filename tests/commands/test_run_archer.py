@@ -1,0 +1,176 @@
+"""Online runs by their command: every configuration starts, stops anywhere and goes on as if it had not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.algorithms.archer.state_files import load_state, same_state
+from sweet_rl.commands import archer
+from sweet_rl.commands.archer_config import CONFIGS, load_config
+from sweet_rl.errors import UsageError
+from sweet_rl.records import load_trajectories, read_rows
+from tests.conftest import ROOT
+
+TINY = [
+    *("policy_lm=tiny", "critic_lm=tiny", "rollout_size=4", "eval_size=2", "iterations=2", "eval_freq=2"),
+    *("save_freq=1", "warmup_iter=1", "epochs=2", "actor_epochs=1", "batch_size=4", "grad_accum_steps=2"),
+    *("max_new_tokens=6", "max_steps=3", "use_wandb=false", "quiet=true", "max_context=96", "dtype=float32"),
+    *("gradient_checkpointing=false", "concurrency=1"),
+]
+"""A run of seconds. One episode at a time: sums in batches of another size differ in their last digits."""
+
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem != "default")
+
+
+def options(name, folder, request=None):
+    more = []
+    if name == "archer_llm_20q":
+        more = ["template=null"]  # bytes of the prompt would fill the context
+    if name == "archer_detective":
+        pytest.importorskip("jericho", reason="the extra detective is not installed")
+        more = [f"env_load_path={request.getfixturevalue('shared') / 'data/games/detective.z5'}"]
+    return [*TINY, *more, f"save_path={folder}"]
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(monkeypatch, count):
+    """Break off in the middle of the run, at the count-th episode that is written."""
+    from sweet_rl.algorithms.archer import loop
+
+    rows = []
+
+    def row_of(*arguments):
+        rows.append(arguments)
+        if len(rows) > count:
+            raise Stopped
+        return whole(*arguments)
+
+    whole = loop.row_of
+    monkeypatch.setattr(loop, "row_of", row_of)
+
+
+def same_runs(one, other):
+    for name in ("trajectories.jsonl", "evaluations.jsonl", "metrics.jsonl"):
+        told = [[dict(row, provenance=None) for _, row in read_rows(run / name)] for run in (one, other)]
+        assert told[0] == told[1]  # but for the folder of the tiny models
+    states = [load_state(folder / "checkpoint-2") for folder in (one, other)]
+    assert same_state(*states)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_configuration_goes_on_to_the_same_weights(name, tmp_path, monkeypatch, request):
+    archer.run(name, options(name, tmp_path / "whole", request), None)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 6)  # in the middle of the second iteration
+        with pytest.raises(Stopped):
+            archer.run(name, options(name, tmp_path / "stopped", request), None)
+    assert (tmp_path / "stopped" / "checkpoint-1").is_dir()
+    assert not (tmp_path / "stopped" / "checkpoint-2").exists()
+    archer.run(name, options(name, tmp_path / "stopped", request), None)
+    same_runs(tmp_path / "whole", tmp_path / "stopped")
+    assert len(load_trajectories(tmp_path / "whole" / "trajectories.jsonl")) == 8
+    assert (tmp_path / "whole" / "final" / "model.safetensors").is_file() or name == "archer_llm_20q"
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
+    name, more = "archer_debug", ["iterations=6", "epochs=20"]
+    archer.run(name, [*options(name, tmp_path / "whole"), *more], None)
+    command = [sys.executable, str(ROOT / "scripts/run_archer.py"), "--config-name", name]
+    process = subprocess.Popen(
+        [*command, *options(name, tmp_path / "killed"), *more], env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    deadline = time.monotonic() + 100
+    while not (tmp_path / "killed" / "checkpoint-2").is_dir():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed" / "final").exists()
+    archer.run(name, [*options(name, tmp_path / "killed"), *more], None)
+    states = [load_state(tmp_path / folder / "checkpoint-6") for folder in ("whole", "killed")]
+    played = [
+        [
+            (row["iteration"], row["episode"], row["reward"])
+            for _, row in read_rows(tmp_path / folder / "trajectories.jsonl")
+        ]
+        for folder in ("whole", "killed")
+    ]
+    assert sorted(played[0]) == sorted(played[1])
+    assert same_state(*states)
+
+
+def test_another_configuration_is_refused_with_what_differs(tmp_path):
+    archer.run("archer_debug", options("archer_debug", tmp_path), None)
+    with pytest.raises(UsageError, match=r"lm_lr was 0.0001, is 0.5"):
+        archer.run("archer_debug", [*options("archer_debug", tmp_path), "lm_lr=0.5"], None)
+    archer.run(
+        "archer_debug", [*options("archer_debug", tmp_path), "save_freq=7"], None
+    )  # decides about nothing
+    archer.run("archer_debug", [*options("archer_debug", tmp_path), "lm_lr=0.5", "overwrite=true"], None)
+    assert json.loads((tmp_path / "run.json").read_text())["lm_lr"] == 0.5
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match=r"thesis.tex"):
+        archer.run("archer_debug", options("archer_debug", tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("rollout=3", r"rollout: there is no such setting \(did you mean rollout_size\?\)"),
+        ("rollout_size=many", r"rollout_size must be a whole number, got 'many'"),
+        ("wandb_key=1234", r"wandb_key: secrets are taken from the environment only"),
+        ("+new=1", r"neither added nor removed"),
+        ("lm_lr", r"written key=value"),
+        ("env_name=chess", r"env_name must be one of"),
+        ("oracle=seq2seq", r"needs the folder of the model"),
+        ("env_idx=10", r"env_idx must be from 0 to 9"),
+        ("iterations=0", r"iterations must be at least 1"),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        archer.run("archer_debug", [*TINY, f"save_path={tmp_path / 'run'}", override], None)
+    assert not (tmp_path / "run" / "trajectories.jsonl").exists()
+
+
+def test_published_defaults():
+    assert {
+        key: load_config("archer_20q", [])[key] for key in ("critic_lr", "lm_lr", "epochs", "rollout_size")
+    } == {
+        "critic_lr": 2e-5,
+        "lm_lr": 1e-6,
+        "epochs": 50,
+        "rollout_size": 128,
+    }
+    assert load_config("archer_webshop", [])["rollout_size"] == 512
+    assert load_config("archer_llm_20q", [])["grad_accum_steps"] == 64
+
+
+def test_a_configuration_of_ones_own_builds_on_the_packaged_ones(tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [archer_debug, _self_]\nlm_lr: 0.25\n")
+    config = load_config("mine", ["gamma=0.5"], str(tmp_path))
+    assert (config["lm_lr"], config["gamma"], config["rollout_size"]) == (0.25, 0.5, 8)
+
+
+def test_settings_are_listed_with_their_meaning(capsys):
+    archer.list_settings("archer_20q", ["gamma=0.5"], None)
+    listed = capsys.readouterr().out
+    assert "gamma=0.5" in listed
+    assert "(published) how far the target critic moves" in listed
+
+
+def test_every_setting_is_explained():
+    for line in Path(CONFIGS / "default.yaml").read_text().splitlines():
+        assert not line or line.startswith("#") or " # " in line, line
