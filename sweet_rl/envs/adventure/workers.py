@@ -106,7 +106,8 @@ class Interpreters:
             answer = worker.ask(question, self._timeout_s)
         except _WorkerLostError as lost:
             worker.stop()
-            failure = Failure("game_crashed", f"{lost} at the command {question[-2]!r:.200}")
+            asked = question[2] if question[0] == "play" else question[0]
+            failure = Failure("game_crashed", f"{lost} at {asked!r}")
             raise EpisodeError(StopReason.WORLD_FAILED, failure) from None
         self._idle.put(worker)
         if isinstance(answer, SweetRLError):

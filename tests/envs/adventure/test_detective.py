@@ -275,6 +275,16 @@ def test_pool_ends_cleanly(shared):
     assert process.poll() is not None
 
 
+def test_missing_package_names_its_extra(shared, monkeypatch, tmp_path):
+    (tmp_path / "jericho.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        open_detective(shared / "data/games/detective.z5", workers=1) as pool,
+        pytest.raises(UsageError, match=r"pip install 'sweet_rl\[detective\]'"),
+    ):
+        asyncio.run(pool.begin())
+
+
 def test_game_file_is_checked(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(UsageError, match=r"No Detective game file is named.*SWEET_RL_DETECTIVE"):
