@@ -18,8 +18,12 @@ REFUSAL = "I can't answer that question."
 
 _WORD = re.compile(r"[^\W_]+")
 _APOSTROPHES = re.compile("['\u2018\u2019\u02bc`\u00b4]")
-_POLARITY = {"yes": YES, "yeah": YES, "yep": YES, "no": NO, "nope": NO, "not": NO}
-_UNSURE = re.compile(r"\b(not (sure|certain|clear|applicable)|no (idea|answer|clue)|do not know)\b")
+_POLARITY = dict.fromkeys(("yes", "yeah", "yep"), YES) | dict.fromkeys(
+    ("no", "nope", "not", "isnt", "arent", "doesnt"), NO
+)
+_UNSURE = re.compile(
+    r"\b(not (sure|certain|clear|applicable)|no (idea|answer|clue)|do(nt| not) (know|understand))\b"
+)
 
 
 def words_of(text: str) -> list[str]:
@@ -95,7 +99,7 @@ def yes_or_no(reply: str) -> str:
     either, are `INVALID_QUESTION`.
     """
     words = words_of(reply)
-    if _UNSURE.search(" ".join(words).replace("dont", "do not")):
+    if _UNSURE.search(" ".join(words)):
         return INVALID_QUESTION
     return next((_POLARITY[word] for word in words if word in _POLARITY), INVALID_QUESTION)
 

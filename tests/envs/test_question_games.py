@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from sweet_rl.chat.transcripts import QuestionTranscript
+from sweet_rl import rollout
+from sweet_rl.chat.transcripts import QuestionTranscript, TemplatedTranscript
 from sweet_rl.envs.asking import decode_question
 from sweet_rl.envs.guessing import (
     INVALID_QUESTION,
@@ -19,8 +20,14 @@ from sweet_rl.envs.guessing import (
 from sweet_rl.envs.question_games import GuessMyCityEnv, TwentyQuestionsEnv
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
-from sweet_rl.tasks.games import city_names, guess_my_city_tasks, twenty_questions_tasks
-from sweet_rl.types import Failure, Message, StopReason, UserReply
+from sweet_rl.rollout import Episode, RolloutStats
+from sweet_rl.tasks.games import (
+    ask_for_object_template,
+    city_names,
+    guess_my_city_tasks,
+    twenty_questions_tasks,
+)
+from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]
@@ -104,6 +111,55 @@ def test_published_table_of_decoded_questions(expected):
         assert decode_question(row["raw"]) == row["decoded"]
 
 
+def test_published_games_of_the_ten_words(expected):
+    """The instruction around the text is our own, so only lengths can be compared: what a turn adds."""
+    (transcript,) = expected["llm_twenty_questions"]["transcripts"]
+    first, *turns = transcript
+    task = task_from_row(twenty_questions_tasks("ten")[first["reset_idx"]])
+    assert task.row["aliases"] == first["curr_word"]
+    oracle = Teller(*(turn["oracle_answer"] for turn in turns))
+    questions = [turn["question"] for turn in turns]
+    steps = play(TwentyQuestionsEnv(oracle, rules="published"), task, questions)
+    text = TemplatedTranscript(ask_for_object_template(), QuestionTranscript())
+    frame = first["obs"]["len"] - len(text.render([Message("user", "Questions:\n")]))
+    for turn, step in zip(turns, steps, strict=True):
+        observation, reward, done = turn["result"]
+        assert len(text.render(step.observation.messages)) + frame == observation["len"]
+        assert (step.reward, step.over) == (reward, done)
+
+
+class Script:
+    """A policy that asks what it was told to ask."""
+
+    name = "script"
+
+    def __init__(self, questions):
+        self.questions = iter(questions)
+
+    async def act(self, observation):
+        given = QuestionTranscript().render(observation.messages)
+        return Generation(given, Completion(next(self.questions)))
+
+    async def close(self):
+        pass
+
+
+def test_published_batch_of_two_games_in_our_loop(expected):
+    batch = expected["batch_interact"]
+    for slot, published in enumerate(batch["trajectories"]):
+        oracle = Teller(*(answers[slot] for answers in batch["answers"]))
+        world = TwentyQuestionsEnv(oracle, max_turns=batch["max_turns"], rules="published")
+        policy = Script(questions[slot] for questions in batch["plan"])
+        episode = Episode(OBJECTS[batch["env_idx"]], sample_index=slot, seed=0)
+        game = asyncio.run(rollout.play(episode, world, policy, {}, RolloutStats()))
+        turns = [message for message in game.dialogue_history if message.role == "assistant"]
+        assert [(turn.input, turn.output, turn.reward) for turn in turns] == [
+            (step["observation"], step["action"], step["reward"]) for step in published
+        ]
+        assert QuestionTranscript().render(game.dialogue_history) == published[-1]["next_observation"]
+        assert game.reward == published[0]["trajectory_reward"]
+
+
 def test_every_object_can_be_won_and_by_the_published_rule_all_but_seven():
     lost = []
     for task in OBJECTS:
@@ -158,7 +214,9 @@ def test_naming_an_object(question, names, right):
         ("Yes, it is", "Yes.", "Yes."),
         ("No.", "No.", "No."),
         ("It is not.", "No.", "No."),
+        ("It isn't.", "No.", INVALID_QUESTION),
         ("I don't know", INVALID_QUESTION, "No."),
+        ("I do not understand", INVALID_QUESTION, "No."),
         ("I am not sure.", INVALID_QUESTION, "No."),
         ("Eyes are known", INVALID_QUESTION, "Yes."),
         ("No, although some say yes", "No.", "Yes."),
