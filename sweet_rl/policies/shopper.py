@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.chat.transcripts import ShopTranscript, shop_instruction
+from sweet_rl.chat import ChatFormat, PlainChat
+from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
@@ -42,17 +43,25 @@ class ShopperPolicy(ScriptedPolicy):
             products, by title, price, options and features, and chooses the options that are asked for.
         max_steps: turns that the careful one makes do with.
         system_prompt: recorded as part of the input; changes nothing else.
+        chat_format: how the input is recorded.
 
     Raises:
         UsageError: there is no such strategy.
     """
 
-    def __init__(self, strategy: str = "careful", *, max_steps: int = 10, system_prompt: str = "") -> None:
+    def __init__(
+        self,
+        strategy: str = "careful",
+        *,
+        max_steps: int = 10,
+        system_prompt: str = "",
+        chat_format: ChatFormat | None = None,
+    ) -> None:
         super().__init__(system_prompt)
         if strategy not in STRATEGIES:
             raise UsageError(f"A shopper's strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}.")
         self.name = f"{strategy} shopper"
-        self._format = ShopTranscript()
+        self._format = chat_format or PlainChat()
         self._strategy = strategy
         self._max_steps = max_steps
 

@@ -152,5 +152,6 @@ def _same_instruction(task: Task, found: str) -> None:
             f"is not what the shop asks for in this session ({found.strip()!r})",
             field="instruction",
             value=wanted,
-            repair="These tasks are of another shop; leave the instruction out to take the shop's own.",
+            repair="These tasks are of another shop. Sessions of a server whose goals nobody here knows are "
+            "webshop:2000-2100@server.",
         )

@@ -89,7 +89,7 @@ def read_page(html: str, address: Address, quirks: Quirks = REPAIRED) -> Page:
     return page
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def visible_nodes(html: str) -> tuple[Node, ...]:
     """The visible text of a page, blank pieces included. Never fails: what is no HTML is text."""
     reader = _NodeReader()

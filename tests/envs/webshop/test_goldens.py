@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 from sweet_rl.chat.transcripts import ShopTranscript, shop_instruction
-from sweet_rl.envs.webshop import PUBLISHED, WebShopEnv
+from sweet_rl.envs.webshop import PUBLISHED, HttpShop, WebShopEnv
 from tests.envs.webshop.conftest import GivenPages, task_of
+from tests.shop.serving import serving
 
 
 @pytest.fixture
@@ -15,24 +18,49 @@ def golden(shared):
     return json.loads((shared / "goldens/archer/env_expected.json").read_text())["webshop"]
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_published_transcripts(golden, number):
-    first, *steps = golden["transcripts"][number]
+@asynccontextmanager
+async def in_process(golden):
     shop = GivenPages(golden["server_pages"])
+    yield shop, shop.asked
+
+
+@asynccontextmanager
+async def over_http(golden):
+    given = GivenPages(golden["server_pages"])
+
+    async def get(request):
+        return web.Response(text=given.page(request.rel_url.raw_path), content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", get)
+    async with serving(None, app) as url:
+        shop = HttpShop(url)
+        yield shop, given.asked
+        await shop.close()
+
+
+@pytest.mark.parametrize("open_shop", [in_process, over_http])
+@pytest.mark.parametrize("number", [0, 1])
+def test_published_transcripts(golden, number, open_shop):
+    first, *steps = golden["transcripts"][number]
     transcript = ShopTranscript().render
 
     async def main():
+        async with open_shop(golden) as (shop, asked):
+            await compare(shop, asked)
+
+    async def compare(shop, asked):
         env = WebShopEnv(shop, quirks=PUBLISHED)
         seen = await env.reset(task_of("fixed_2000"), seed=0)
         instruction = shop_instruction(seen.messages[0].content)
         assert instruction == first["instruction"]
         suffix = f"\nInstruction:\n{instruction}"
         assert transcript(seen.messages) == first["obs"]
-        assert shop.asked == first["requests"]
+        assert asked == first["requests"]
         for golden_step in steps:
-            shop.asked.clear()
+            asked.clear()
             step = await env.step(golden_step["action"])
-            assert shop.asked == golden_step["requests"]
+            assert asked == golden_step["requests"]
             if golden_step["result"] is None or "think[f]" in golden_step["action"]:  # after the end
                 assert (step.observation, step.terminated) == (None, True)
                 continue
