@@ -302,8 +302,6 @@ CITIES: Final = (
 """City and country, as the published list spells them."""
 
 OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
-    "Addis Ababa": ("Addis Abeba",),
-    "Ahmedabad": ("Amdavad",),
     "Bangalore": ("Bengaluru",),
     "Beijing": ("Peking",),
     "Bombay": ("Mumbai",),
@@ -311,7 +309,6 @@ OTHER_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "Calcutta": ("Kolkata",),
     "Chongqing": ("Chungking",),
     "Delhi": ("New Delhi",),
-    "Giza": ("Gizeh",),
     "Guangzhou": ("Canton",),
     "Haerbin": ("Harbin",),
     "Havanna": ("Havana",),

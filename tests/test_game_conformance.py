@@ -1,0 +1,183 @@
+"""One suite over all worlds that reward turns, and all oracles: what sweet_rl.contracts promises."""
+
+import asyncio
+import importlib.util
+
+import pytest
+
+from sweet_rl.chat.transcripts import transcript_of
+from sweet_rl.commands.games import GAMES, QUESTION_GAMES, GameFlags, OracleFlags, make_oracle, open_game
+from sweet_rl.records import trajectory_from_row, trajectory_to_row
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.tasks import load_tasks
+from sweet_rl.types import Completion, Generation, Message, StopReason, UserContext
+
+ACTIONS = {
+    "twenty_questions": ["Is it alive?", "Is it bigger than a car?", "Is it made of metal?"],
+    "guess_my_city": ["Is your city in Asia?", "What is it famous for?", "Is it hot?"],
+    "detective": ["look", "west", "inventory"],
+    "lantern": ["look", "north", "south"],
+    "webshop": ["search[shoes]", "click[Back to Search]", "think[hm]"],
+}
+
+
+@pytest.fixture(params=GAMES)
+def game(request, shared, monkeypatch):
+    if request.param == "detective":
+        if importlib.util.find_spec("jericho") is None:
+            pytest.skip("needs jericho: pip install 'sweet_rl[detective]'")
+        monkeypatch.setenv("SWEET_RL_DETECTIVE", str(shared / "data/games/detective.z5"))
+    return request.param
+
+
+def tasks_of(game):
+    return load_tasks("webshop:2000-2002" if game == "webshop" else game.replace("_", "-"))
+
+
+def in_world(game, work, **flags):
+    """What `work` makes of the game's maker of worlds."""
+
+    async def main():
+        oracle = None
+        if game in QUESTION_GAMES:
+            oracle = make_oracle(game, OracleFlags(), concurrency=4)
+        async with open_game(GameFlags(game, **flags), oracle) as make:
+            return await work(make)
+
+    return asyncio.run(main())
+
+
+def seen(step):
+    said = step.observation and [message.content for message in step.observation.messages]
+    return said, step.reward, step.terminated, step.truncated
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_world(game, compat):
+    first_task, last_task = tasks_of(game)[0], tasks_of(game)[-1]
+    actions = ACTIONS[game]
+
+    async def work(make):
+        env = make()
+        await env.close()  # may come at any time
+        first = await env.reset(first_task, seed=7)
+        assert [message.role for message in first.messages] == ["user"]
+        assert (first.seed, first.task_id, first.turn) == (7, first_task.task_id, 0)
+        if game in QUESTION_GAMES:
+            assert first_task.ground_truth.lower() not in repr(first.messages).lower()
+        steps, before = [], first
+        for turn, action in enumerate(actions, start=1):
+            step = await env.step(action)
+            steps.append(step)
+            assert isinstance(step.reward, float)
+            assert step.over is (turn == len(actions))
+            assert step.observation.messages[: len(before.messages)] == before.messages
+            said, heard = step.observation.messages[-2:]
+            assert (said.role, said.content, heard.role) == ("assistant", step.content, "user")
+            before = step.observation
+        assert (step.terminated, step.truncated, step.stop_reason) == (False, True, StopReason.TURN_LIMIT)
+        after = await env.step(actions[0])
+        assert (after.observation, after.terminated, after.reward) == (None, True, None)
+        again = await env.reset(last_task, seed=8)  # nothing of the first episode is left
+        assert (again.turn, again.task_id) == (0, last_task.task_id)
+        other = make()
+        await other.reset(first_task, seed=7)
+        assert [seen(await other.step(action)) for action in actions] == [seen(step) for step in steps]
+        for world in (env, env, other):
+            await world.close()
+
+    if (game, compat) == ("webshop", "published"):
+        pytest.skip("ends with a hidden turn, as published: tests/envs/webshop holds it to the goldens")
+    in_world(game, work, max_steps=len(actions), compat=compat)
+
+
+BAD = ["", "\n", " ", "x" * 10_000, "\ud800 é 🐕", "]][[", "click[", "search[]", "a\nb\n", "\x00"]
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_odd_actions_have_a_defined_outcome(game, compat):
+    (task, *_) = tasks_of(game)
+
+    async def work(make):
+        env = make()
+        await env.reset(task, seed=1)
+        for action in BAD:
+            step = await env.step(action)
+            assert step.output == action
+            assert step.reward <= 0
+            assert not step.over
+            if compat == "fixed" and game in QUESTION_GAMES:
+                step.content.encode()  # fit for a tokenizer
+        await env.close()
+
+    if (game, compat) == ("webshop", "published"):
+        pytest.skip("an empty action ends a published run (ArCHer spec §12, item 8)")
+    in_world(game, work, max_steps=len(BAD) + 1, compat=compat)
+
+
+class Looper:
+    """A policy that says the same few things in turn."""
+
+    name = "looper"
+
+    def __init__(self, game):
+        self.actions, self.text = ACTIONS[game], transcript_of(game)
+
+    async def act(self, observation):
+        action = self.actions[observation.turn % len(self.actions)]
+        return Generation(self.text.render(observation.messages), Completion(action))
+
+    async def close(self):
+        pass
+
+
+def test_many_episodes_at_once_and_their_rows(game):
+    tasks = tasks_of(game)[:3]
+
+    async def work(make):
+        done = []
+
+        async def keep(trajectory):
+            done.append(trajectory)
+
+        episodes = schedule(tasks, 4)
+        await rollout(
+            episodes, make_env=make, policy=Looper(game), on_finished=keep, concurrency=len(episodes)
+        )
+        return done
+
+    done = in_world(game, work, max_steps=4)
+    assert len({trajectory.key for trajectory in done}) == len(done) == 4 * len(tasks)
+    for trajectory in done:
+        assert trajectory.error is None
+        turns = [message for message in trajectory.dialogue_history if message.role == "assistant"]
+        assert trajectory.reward == sum(turn.reward for turn in turns)
+        assert turns[1].input == transcript_of(game).render(trajectory.dialogue_history[:3])
+        assert trajectory_from_row(trajectory_to_row(trajectory)) == trajectory
+    by_task = {}
+    for trajectory in done:  # the same actions in the same world: repeats are alike
+        contents = [message.content for message in trajectory.dialogue_history]
+        assert by_task.setdefault(trajectory.task.task_id, contents) == contents
+
+
+@pytest.mark.parametrize("game", QUESTION_GAMES)
+def test_embedded_oracle(game):
+    task = tasks_of(game)[5]
+    context = UserContext(
+        task.problem_description,
+        task.hidden_information,
+        (Message("user", task.problem_description), Message("assistant", "Is it very old?")),
+    )
+
+    async def main():
+        oracle = make_oracle(game, OracleFlags(), concurrency=5)
+        assert oracle.name
+        replies = await asyncio.gather(*(oracle.reply(context) for _ in range(5)))
+        await oracle.close()
+        await oracle.close()
+        return replies
+
+    replies = asyncio.run(main())
+    assert all(reply.failure is None and reply.text.strip() for reply in replies)
+    assert len({reply.text for reply in replies}) == 1  # no state of one episode reaches another
+    assert task.ground_truth.split(",")[0].lower() not in replies[0].text.lower()
