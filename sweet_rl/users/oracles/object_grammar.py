@@ -19,6 +19,7 @@ from sweet_rl.users.oracles.object_language import Phrases, Word, longest, read_
 
 _ASKING = set_of("what which who whom whose where when why how whats")
 _ARTICLES = set_of("a an the your my another one")
+_PARTS_OF = set_of("the its their")
 _PEOPLE = set_of("people person human humans persons you i we someone somebody anyone everyone")
 _PLACES = set_of(
     "in inside on at from near around under into outside over onto within out off up to by through "
@@ -28,13 +29,21 @@ _PREDICATES = {
     **dict.fromkeys(set_of("do does did can could would will able should may might"), "do"),
     **dict.fromkeys(set_of("use used uses useful using for help helps"), "use"),
 }
-_HAVING = set_of("hav with contain includ featur")
+_HAVING = set_of("hav with contain includ featur full fill cover")
 _MAKING = set_of("mak consist compos")
 _EMPTY = set_of(
     "find see keep locate locat go come look seem belong need require requir mean design intend serv "
     "good easy like possible  available piec sort kind form typ put place stor purpos material "
-    "substance mainly involv relat associat "
+    "substance mainly involv relat associat top bottom end sid middl "
 )
+_OPPOSITES = frozenset(
+    frozenset(set_of(pair))
+    for pair in (
+        "hot cold", "big small", "larg small", "big littl", "soft hard", "heavy light", "aliv dead",
+        "natural manmad", "natural artificial", "cheap expensiv", "sharp dull", "fast slow", "long short",
+        "wet dry", "aliv inanimat", "rough smooth", "loud quiet", "mal femal", "man woman", "old new",
+    )
+)  # fmt: skip
 _WHERE = {
     "be": ("be", "any", "names", "of", "use"),
     "do": ("do", "any", "use", "be"),
@@ -65,6 +74,11 @@ def understand(question: str) -> int | None:
     """
     words = read_words(question)
     if not words or words[0].text in _ASKING:
+        return None
+    if len(words) > 1 and words[0].text in _PREDICATES and words[1].text in _PARTS_OF:
+        return None  # about something that belongs to it
+    stems = {word.stem for word in words}
+    if "or" in stems and any(pair <= stems for pair in _OPPOSITES):
         return None
     return _Reading(words, facts()).result()
 
@@ -149,7 +163,7 @@ class _Reading:
     def _look_up(self, place: int) -> int | None:
         """A phrase of the dictionaries that belong to the voice."""
         word = self.words[place]
-        if word.text in _ARTICLES:
+        if word.soft:
             return None
         least = 2 if word.text in _PEOPLE and self._more_to_come(place) else 1
         books = _dictionaries()
@@ -161,6 +175,10 @@ class _Reading:
         if self.voice == "have" and word.stem == "hav":
             where.append("any")
         found = longest([books[name] for name in where], self.words, place)
+        who = books["who"].match(self.words, place) if self.voice != "have" else None
+        if who is not None and (found is None or who[0] >= found[0]):
+            found = who
+            self.voice = "use" if self.voice == "do" else self.voice
         if found is None and word.stem == "hav":
             found = books["any"].match(self.words, place)
         if found is None or found[0] < least:
@@ -168,8 +186,6 @@ class _Reading:
         _, meaning, behind = found
         self._say(meaning)
         self.after_preposition = self.words[behind - 1].text in _PLACES
-        if word.stem in ("child", "woman", "adult", "girl", "boy", "kid") and self.voice == "do":
-            self.voice = "use"
         return behind
 
     def _more_to_come(self, place: int) -> bool:
@@ -302,7 +318,7 @@ def _lexicon() -> list[tuple[str, str, tuple[str, ...]]]:
 @cache
 def _dictionaries() -> dict[str, Phrases]:
     table = facts()
-    books = {name: Phrases() for name in ("any", "be", "of", "in", "on", "have", "do", "use", "names")}
+    books = {name: Phrases() for name in ("any", "be", "of", "in", "on", "have", "do", "use", "who", "names")}
     for heading, left, phrases in _lexicon():
         if heading == "names":
             continue

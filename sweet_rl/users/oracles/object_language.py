@@ -21,12 +21,13 @@ def set_of(words: str) -> frozenset[str]:
 
 
 SOFT = set_of(
+    "called either whole entire fully "
     "a an the some any it its this these those they them their there here thing something anything one "
     "ones objects things items object item of to in at as by from into onto over under near around inside "
     "within upon through is are am was were be been being do did can could would will may might should "
     "must you i we your my our me us yourself somebody someone anyone everybody everyone very really "
     "quite usually typically often commonly generally normally mostly mainly primarily sometimes ever "
-    "maybe perhaps probably likely considered called known just actually also too all typical regular "
+    "maybe perhaps probably likely considered either known just actually also too all typical regular "
     "normal particular certain so such like which that who whom where when while if per general purpose "
     "frequently only even both able own most about get got go specific average ordinary standard another "
     "way located same especially enough next "
@@ -46,7 +47,7 @@ _FORMS = {
     "sat": "sit", "slept": "sleep", "swum": "swim", "shaken": "shake", "broken": "break", "hung": "hang",
     "caught": "catch", "played": "play", "lying": "lie", "laid": "lay", "ridable": "ride", "paintings":
     "painting", "earrings": "earring", "strings": "string", "buildings": "building", "beds": "bed", "buses":
-    "bus", "glasses": "glass", "gloves": "glove", "shoes": "shoe", "colour": "color", "colours": "color",
+    "bus", "glasses": "glass", "gloves": "glove", "hooves": "hoof", "smoothies": "smoothie", "shoes": "shoe", "colour": "color", "colours": "color",
     "coloured": "colored", "colors": "color", "grey": "gray", "wooden": "wood", "metallic": "metal",
     "woollen": "wool", "organisation": "organization", "2": "two", "3": "three", "4": "four", "6": "six",
     "8": "eight", "10": "ten", "seas": "sea", "sees": "see", "tv": "television", "tvs": "television",
@@ -112,6 +113,7 @@ _CONTRACTIONS = (
     (re.compile(r"\b(what|who|where|that|there|he|she)'s\b"), r"\1 is"),
     (re.compile(r"'(?:s|d|ll|re|ve|m)\b|'"), ""),
     (re.compile(r"\bt[ -]shirt"), "tshirt"),
+    (re.compile(r"\bin (?:colou?r|shape|size|appearance)\b"), " "),
     (re.compile(r"\b(?:types?|kinds?|sorts?|forms?|examples?) of\b"), " "),
 )
 _GREETING = (
@@ -184,6 +186,8 @@ def _plain(sentence: str) -> str:
     text = sentence.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     for pattern, replacement in _CONTRACTIONS:
         text = pattern.sub(replacement, text)
+    if " or " in text:
+        text = re.sub(r",(?! *(?:or|is|are|does|do|can|could|would|will|has)\b)(?=.* or )", " or ", text)
     text = " ".join(_WORDS.findall(text))
     text = _OPENING.sub("", text + " ").strip()
     text = re.sub(
