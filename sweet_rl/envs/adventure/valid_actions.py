@@ -18,10 +18,10 @@ TEMPLATES = (
     *("north", "south", "west", "east", "northwest", "southwest", "northeast", "southeast", "up", "down"),
     *("take OBJ", "drop OBJ", "eat OBJ", "take all", "wait", "shoot OBJ with OBJ"),
 )
-"""Of the game's 156 templates, those that do something that no shorter one does.
+"""Of the game's 149 templates that are moves, those that do something that no shorter one does.
 
-Found by filling all of them at 2,405 positions of the walkthrough and of random play from it. The rest does
-nothing, does the same in other words, or passes a turn, as `wait` does.
+Checked at 1,237 places of the walkthrough and of random play from it (templates with two things at a tenth of
+them): nothing else does anything that these don't, but for dropping everything at once.
 """
 
 CACHED = 4096
