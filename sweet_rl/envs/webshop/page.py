@@ -91,10 +91,17 @@ def read_page(html: str, address: Address, quirks: Quirks = REPAIRED) -> Page:
 
 @lru_cache(maxsize=1024)
 def visible_nodes(html: str) -> tuple[Node, ...]:
-    """The visible text of a page, blank pieces included. Never fails: what is no HTML is text."""
+    """The visible text of a page, blank pieces included. What is no HTML at all is text.
+
+    Raises:
+        OddPage: a declaration in it cannot be read.
+    """
     reader = _NodeReader()
-    reader.feed(html)
-    reader.close()
+    try:
+        reader.feed(html)
+        reader.close()
+    except AssertionError as error:  # what the parser of Python 3.11 makes of "<![x"
+        raise OddPage(f"it is broken HTML: {error}") from None
     return tuple(reader.finish())
 
 
