@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -171,7 +172,9 @@ def _selected(value: str, option_type: str, address: Address, quirks: Quirks) ->
 def _decode_again(text: str) -> str:
     """The published detour, which does nothing to text without backslashes."""
     try:
-        return text.encode().decode("unicode_escape").encode("latin-1").decode()
+        with warnings.catch_warnings():  # of a backslash that begins nothing
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return text.encode().decode("unicode_escape").encode("latin-1").decode()
     except UnicodeError as error:
         raise OddPage(f"its text cannot be decoded again: {error}") from None
 

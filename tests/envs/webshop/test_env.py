@@ -112,6 +112,28 @@ def test_options_show_as_selected_when_they_are():
     assert "[men's red][blue]" in last(*actions).replace("[[", "!")  # another look begins anew
 
 
+def test_words_in_the_address_are_not_a_choice():
+    item = ITEM % "<h4>color</h4><label>blue</label>"
+    pages = PAGES | {
+        "/search_results/s/a 'blue' one/1": results("A1"),
+        "/item_page/s/A1/a 'blue' one/1/{}": item,
+    }
+    actions = ("search[a 'blue' one]", "click[A1]")
+    assert "color [blue]" in visit(*actions, pages=pages)[0][-1]
+    said = visit(*actions, pages=pages, quirks=ONE_BY_ONE["selected_by_url"])[0]
+    assert "color [[blue]]" in said[-1]
+
+
+def test_talk_about_the_score_is_not_the_score():
+    features = SUB.replace("soft", "Your score (min 0.0, max 1.0) is a secret")
+    said, step, _ = visit("search[q]", "click[A1]", "click[Features]", pages=PAGES | {FEATURES: features})
+    assert said[-1].endswith("is a secret ")
+    assert step.reward == 0.0
+
+
+FEATURES = "/item_sub_page/s/A1/q/1/Features/{}"
+
+
 def test_options_of_an_earlier_item_are_forgotten():
     actions = ("search[q]", "click[A1]", "click[< Prev]", "click[A2]", "click[blue]")
     assert last(*actions) == "Invalid action!"

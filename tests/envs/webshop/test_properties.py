@@ -12,12 +12,36 @@ from sweet_rl.shop import EmbeddedShop
 from tests.envs.webshop.conftest import task_of
 
 SHOP = EmbeddedShop(0, 40)
-PIECES = (
-    "<![|<![x[|<!|<!--|-->|<?|<|</|>|<br/>|&#99999999999;|&amp|\x00|\\|\\u|'|x|"
-    "<button>|</button>|<label>|<a class=product-link>|</a>|<script>|</script>|"
-    "Your score (min 0.0, max 1.0)|Instruction: |Back to Search|Search"
-).split("|")
-MARKUP = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=12).map("".join)
+TAGS = [
+    "<button>",
+    "</button>",
+    "<label>",
+    "<a class=product-link>",
+    "</a>",
+    "<script>",
+    "</script>",
+    "<br/>",
+]
+ODD = [
+    "<![",
+    "<![x[",
+    "<!",
+    "<!--",
+    "-->",
+    "<?",
+    "<",
+    "</",
+    ">",
+    "&#99999999999;",
+    "&amp",
+    "\x00",
+    "\\",
+    "\\u",
+    "'",
+]
+WORDS = ["Your score (min 0.0, max 1.0)", "Instruction: ", "Back to Search", "Search", "x"]
+PIECES = st.sampled_from(TAGS) | st.sampled_from(ODD) | st.sampled_from(WORDS) | st.text(max_size=4)
+MARKUP = st.lists(PIECES, max_size=12).map("".join)
 ADDRESSES = st.builds(
     Address,
     kind=st.sampled_from(PageKind),
