@@ -22,7 +22,7 @@ from sweet_rl.commands.games import (
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tasks import load_tasks
-from sweet_rl.types import Json, Task
+from sweet_rl.types import Task
 
 TINY = "tiny"
 """Name of models that are made here, from the seed."""

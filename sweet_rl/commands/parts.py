@@ -64,6 +64,8 @@ class AgentFlags:
     request_attempts: int
     unsafe_no_sandbox: bool
     task_type: str = "code"
+    skill: float = 1.0
+    game_place: str | None = None
 
     def system_prompt(self) -> str:
         """What the agent is told before everything else."""
@@ -79,6 +81,8 @@ class AgentFlags:
             return settings | {"temperature": self.temperature, "max_tokens": self.max_tokens}
         if self.model == "questioner":
             settings["num_questions"] = self.num_questions
+        if self.model == "asker":
+            settings["skill"] = self.skill
         return settings
 
     def resolved_engine(self) -> str:
@@ -121,7 +125,7 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
         if flags.task_type != "code":
             from sweet_rl.commands.players import scripted_player
 
-            return scripted_player(flags, tasks, system_prompt)
+            return await scripted_player(flags, tasks, system_prompt)
         return _scripted_policy(flags, tasks, system_prompt)
     from sweet_rl.chat import TokenizerChat
 

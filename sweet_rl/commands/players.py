@@ -3,31 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl.contracts import Policy
+from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Task
 
 if TYPE_CHECKING:
     from sweet_rl.commands.parts import AgentFlags
 
 
-def scripted_player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
-    """The agent that the flags name; they were checked."""
+async def scripted_player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
+    """The agent that the flags name; they were checked.
+
+    Raises:
+        UsageError: the game file or its package is missing.
+    """
+    player = await _player(flags, tasks, system_prompt)
+    if flags.tokenizer:
+        from sweet_rl.chat import TokenizerChat
+
+        player.chat_format = TokenizerChat.from_pretrained(flags.tokenizer)
+    return player
+
+
+async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> ScriptedPolicy:
     if flags.task_type == "webshop":
         from sweet_rl.policies.shopper import ShopperPolicy
 
         return ShopperPolicy(flags.model, max_steps=flags.max_steps, system_prompt=system_prompt)
     if flags.task_type in {"detective", "lantern"}:
-        from sweet_rl.policies import adventurer
+        from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
 
         if flags.model == "random":
-            return adventurer.RandomAdventurer(system_prompt=system_prompt)
-        return adventurer.WalkthroughAdventurer(system_prompt=system_prompt)
+            return RandomAdventurer(system_prompt=system_prompt)
+        return WalkthroughPolicy(await _routes(flags, tasks), system_prompt=system_prompt)
+    words = [task.hidden_information for task in tasks]
+    more: dict[str, Any] = {
+        "skill": flags.skill,
+        "max_turns": flags.max_steps,
+        "system_prompt": system_prompt,
+    }
     if flags.task_type == "guess_my_city":
         from sweet_rl.policies.city_asker import CityAsker
+        from sweet_rl.users.oracles.cities import CityOracle
 
-        return CityAsker()
+        return CityAsker(CityOracle().answer, words, **more)
     from sweet_rl.policies.object_asker import ObjectAsker
+    from sweet_rl.users.oracles.objects import answer
 
-    return ObjectAsker(words=[task.hidden_information for task in tasks], system_prompt=system_prompt)
+    return ObjectAsker(answer, words, **more)
+
+
+async def _routes(flags: AgentFlags, tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:
+    """The way through every task."""
+    if flags.task_type == "lantern":
+        from sweet_rl.envs.adventure.lantern_solver import solve
+
+        return {task.task_id: solve(int(task.row.get("variant", 0))) for task in tasks}
+    from sweet_rl.envs.adventure.detective import open_detective
+
+    interpreters = open_detective(flags.game_place)
+    try:
+        route = await interpreters.walkthrough()
+    finally:
+        interpreters.close()
+    return {task.task_id: route for task in tasks}

@@ -46,6 +46,7 @@ def simulate_interactions(
     seed: int = 0,
     task_type: str = "code",
     game_place: str | None = None,
+    skill: float = 1.0,
     image_url: str = "png",
     compat: str = "fixed",
     browser: str = "chromium",
@@ -74,8 +75,8 @@ def simulate_interactions(
     Args:
         input_path: tasks: twenty-questions, guess-my-city, webshop, lantern or detective (each with :train or :test behind it) for games; a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
-        agent_model: oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
-        env_model: who plays the human: auto (the first model that the server offers), the server's name for a model (for html one with eyes), or scripted: no model, in process unless a server is named (for html always in process).
+        agent_model: in games asker, careful, buyer, walkthrough or random; oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
+        env_model: in question games who answers: the embedded oracle, unless a server is named; else who plays the human: auto (the first model that the server offers), the server's name for a model (for html one with eyes), or scripted: no model, in process unless a server is named (for html always in process).
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.
         max_steps: agent turns at most, and in code and html the last one counts as the answer; default 10 (20 in question games, 50 in adventures).
@@ -111,6 +112,7 @@ def simulate_interactions(
         seed: every episode's seed is derived from it.
         task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective.
         game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the address of a shop's server (default: the embedded shop).
+        skill: of the asker: how often it asks one of the best questions, 0 to 1; else any, or a wild guess.
         image_url: for html: how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).
         compat: for html: fixed, or published: a draft that cannot be rendered takes away an earlier answer. For games: the published rules with their oddities.
         browser: for html: what renders pages: chromium or firefox.
@@ -146,6 +148,8 @@ def simulate_interactions(
     }.items():
         if value < 1:
             raise UsageError(f"--{flag} must be at least 1, got {value}.")
+    if not 0 <= skill <= 1:
+        raise UsageError(f"--skill must be from 0 to 1, got {skill}.")
     if temperature < 0:
         raise UsageError(f"--temperature must not be negative, got {temperature}.")
 
@@ -205,6 +209,8 @@ def simulate_interactions(
                 request_timeout_s=request_timeout_s,
                 request_attempts=request_attempts,
                 unsafe_no_sandbox=unsafe_no_sandbox,
+                skill=skill,
+                game_place=game_place,
             ),
             UserFlags(
                 model=env_model,

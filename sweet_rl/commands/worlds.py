@@ -68,7 +68,7 @@ class WorldFlags:
             raise UsageError(f"{source!r} holds tasks of a game: add --task_type {games.pop()}.")
         if self.task_type in GAMES and not games:
             raise UsageError(
-                f"{source!r} holds no tasks of {self.task_type}; use {TASKS[self.task_type][0]!r}, for example."
+                f"{source!r} holds no tasks of {self.task_type}; use {TASKS[self.task_type][0]!r}, say."
             )
         pages = sum(task.ground_truth.lstrip().startswith("<") for task in tasks)
         if self.task_type == "code" and pages == len(tasks):

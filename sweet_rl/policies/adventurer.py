@@ -29,7 +29,7 @@ class RandomAdventurer(ScriptedPolicy):
 
     def __init__(self, *, system_prompt: str = "", chat_format: ChatFormat | None = None) -> None:
         super().__init__(system_prompt)
-        self._format = chat_format or PlainChat()
+        self.chat_format = chat_format or PlainChat()
 
     def _say(self, observation: Observation) -> str:
         actions = listed_actions(observation.messages[-1].content) or (NOTHING_LISTED,)
@@ -55,7 +55,7 @@ class WalkthroughPolicy(ScriptedPolicy):
         chat_format: ChatFormat | None = None,
     ) -> None:
         super().__init__(system_prompt)
-        self._format = chat_format or PlainChat()
+        self.chat_format = chat_format or PlainChat()
         self._routes = routes
 
     def _say(self, observation: Observation) -> str:

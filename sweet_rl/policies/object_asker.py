@@ -58,7 +58,7 @@ class ObjectAsker(ScriptedPolicy):
                 "An asker needs words to tell apart and a skill from 0 to 1, got "
                 f"{len(words)} words and {skill=}."
             )
-        self._format = QuestionTranscript()
+        self.chat_format = QuestionTranscript()
         self._words = tuple(dict.fromkeys(words))
         self._skill, self._max_turns = skill, max_turns
         self._answer = answer

@@ -14,17 +14,21 @@ from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, 
 
 
 class ScriptedPolicy:
-    """Writes what `_say` returns; records the prompt that a model would have been given."""
+    """Writes what `_say` returns; records the prompt that a model would have been given.
+
+    `chat_format` writes that prompt. Set it to a model's, and its dialogues can be imitated by that model.
+    """
 
     name: str
+    chat_format: ChatFormat
 
     def __init__(self, system_prompt: str = "") -> None:
         self._system_prompt = system_prompt
-        self._format: ChatFormat = PlainChat()
+        self.chat_format = PlainChat()
 
     async def act(self, observation: Observation) -> Generation:
         """One turn."""
-        prompt = self._format.render(with_system(self._system_prompt, observation.messages))
+        prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
         return Generation(prompt, Completion(self._say(observation), finish_reason=FinishReason.STOP))
 
     async def close(self) -> None:

@@ -61,7 +61,7 @@ class ShopperPolicy(ScriptedPolicy):
         if strategy not in STRATEGIES:
             raise UsageError(f"A shopper's strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}.")
         self.name = f"{strategy} shopper"
-        self._format = chat_format or PlainChat()
+        self.chat_format = chat_format or PlainChat()
         self._strategy = strategy
         self._max_steps = max_steps
 
