@@ -142,9 +142,8 @@ class ActionFinder:
                 yield command
 
 
-def _how_usual(command: str) -> tuple[int, bool, int]:
-    """Orders commands that do the same: short ones, ones that name a thing, ones that people type."""
+def _how_usual(command: str) -> tuple[int, int]:
+    """Orders commands that do the same: short ones, ones that people type."""
     from jericho.util import verb_usage_count  # noqa: PLC0415 - an optional package
 
-    words = command.split()
-    return -len(words), "all" not in words, verb_usage_count(command)
+    return -len(command.split()), verb_usage_count(command)

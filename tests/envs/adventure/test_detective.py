@@ -127,6 +127,11 @@ def test_the_dazed_man(pool):
     assert "shoot man with pistol" in listed_actions(steps[-2][0])
     assert "east" not in listed_actions(steps[-2][0])
     assert "east" in listed_actions(steps[-1][0])
+    _, steps = play(DetectiveEnv(pool), [*way, *["look"] * 5])
+    assert "north" not in listed_actions(steps[-3][0])
+    assert "north" in listed_actions(steps[-2][0])  # the same place, but now any turn that passes is the last
+    assert steps[-1][1].terminated
+    assert not steps[-1][1].info["game"]["won"]
 
 
 def test_remembered_actions_are_those_of_the_place(shared):
@@ -168,6 +173,12 @@ def test_parts_are_kept_apart(pool):
     assert listed_actions(first) == ("north", "west", "take paper")
 
 
+def test_walls_are_no_ways(pool):
+    _, steps = play(DetectiveEnv(pool), ["take paper", "read paper", "drop paper", "east"])
+    assert "You can't go east" in steps[-1][0]
+    assert [listed_actions(text) for text, _ in steps[-2:]] == [("north", "west", "take paper")] * 2
+
+
 def test_most_commands_of_the_walkthrough_are_listed(pool):
     names = {"n": "north", "e": "east", "s": "south", "w": "west"}
     text, steps = play(DetectiveEnv(pool, max_steps=12), asyncio.run(pool.walkthrough())[:12])
@@ -182,7 +193,19 @@ def test_most_commands_of_the_walkthrough_are_listed(pool):
 
 @pytest.mark.parametrize("compat", ["fixed", "published"])
 def test_odd_actions_are_turns_without_effect(pool, compat):
-    odd = ["", "   ", "\n\n", "é ☃ 😀 \ud800", "x" * 10_000, "é" * 5_000, "\\", "~", "a\tb\r", ";;;"]
+    odd = [
+        "",
+        "   ",
+        "\n\n",
+        "é ☃ 😀 \ud800",
+        "x" * 10_000,
+        "é" * 5_000,
+        "x" + "é" * 5_000,
+        "\\",
+        "~",
+        "a\tb\r",
+        ";;;",
+    ]
     first, steps = play(DetectiveEnv(pool, compat=compat), [*odd, "take paper"])
     assert [step.reward for _, step in steps] == [0.0] * len(odd) + [10.0]
     assert not any(step.over for _, step in steps)

@@ -97,8 +97,8 @@ def test_first_observation():
 @pytest.mark.parametrize(
     ("commands", "words"),
     [
-        (["n", "e", "d"], "rocks are a long way down"),
-        (["n", "n", "w", "d", "n"], "open hatch"),
+        (["n", "e", "down"], "rocks are a long way down"),
+        (["n", "n", "w", "d", "north"], "open hatch"),
         (["take lamp", "n", "n", "e", "take matches", "w", "w", "d", "light lamp"], "fumes"),
         (["n", "w", "take rope", "e", "e", "tie rope", "d", *["wait"] * 5], "fills the cave"),
     ],
@@ -111,6 +111,9 @@ def test_four_deaths(commands, words):
     assert (last.terminated, last.stop_reason) == (True, StopReason.ENDED)
     assert last.info["game"]["won"] is False
     assert not any(step.over for step in steps[:-2])
+    lists = [listed_actions(text(step)) for step in steps[:-2]]
+    assert commands[-1] in lists[-1] or commands[-1] == "wait"
+    assert all(len(set(actions)) == len(actions) for actions in lists)
     assert (steps[-1].observation, steps[-1].reward) == (None, None)
 
 
@@ -127,6 +130,8 @@ def test_dark_cellar_hides_and_the_lamp_shows():
     assert "A hatch gapes" in text(steps[-6])
     assert "Oil Store" in text(steps[-5])
     assert "A hatch gapes" in text(steps[-1])  # the lamp on the ground shines, too
+    _, steps = play([*commands, "light lamp", "d", "light lamp"])
+    assert "can't be done" in text(steps[-1])  # it burns already: no match is struck
 
 
 def test_locked_door_is_no_way():
@@ -151,6 +156,14 @@ def test_listed_actions_change_something_and_only_they_do():
                 assert (again.scene().look, again.scene().inventory, again.actions(), again.score) != seen, (
                     command
                 )
+
+
+def test_the_lantern_needs_everything():
+    route = solve(0)
+    for missing in ("fit lens", "fit wick", "pour oil"):
+        _, steps = play([command for command in route if command != missing])
+        assert "can't be done here and now" in text(steps[-1])
+        assert not steps[-1].over
 
 
 def test_variants_differ_and_repeat():
