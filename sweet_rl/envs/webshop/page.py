@@ -136,7 +136,7 @@ def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page
             continue
         match node.kind:
             case NodeKind.BUTTON:
-                buttons.add(text)
+                buttons.add(text.strip())
                 pieces.append(f"\n[{text}] ")
             case NodeKind.LABEL:
                 options[text] = option_type
