@@ -14,6 +14,7 @@ from sweet_rl.envs.guessing import (
     ends_with_name,
     ends_with_name_published,
     guesses_city,
+    words_of,
     yes_or_no,
     yes_or_no_published,
 )
@@ -176,6 +177,12 @@ def test_every_object_can_be_won_and_by_the_published_rule_all_but_seven():
     ]
 
 
+def test_words():
+    assert words_of("São Paulo's café, «it's» a motor-cycle_2!") == [
+        *("sao", "paulos", "cafe", "its", "a", "motor", "cycle", "2")
+    ]
+
+
 @pytest.mark.parametrize(
     ("question", "names", "right"),
     [
@@ -198,6 +205,7 @@ def test_every_object_can_be_won_and_by_the_published_rule_all_but_seven():
         ("Is it a diary?", ["diary"], True),
         ("Are they diaries?", ["diary"], True),
         ("Are they knives?", ["knife"], True),
+        ("Are they keys?", ["key"], True),
         ("Are they peaches?", ["peach"], True),
         ("???", ["dog"], False),
         ("", ["dog"], False),
