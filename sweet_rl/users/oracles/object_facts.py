@@ -148,14 +148,15 @@ def _measures(thing: Thing) -> set[str]:
     """What follows from an object's size alone, by the conventions of docs/twenty_questions.md."""
     size = thing.size
     follows = {
-        "size:big": size.bulk_l >= 70 or size.weight_kg >= 60,
+        "size:big": size.bulk_l >= 70 or size.weight_kg >= 100,
         "size:small": size.bulk_l <= 3 and size.length_cm <= 45,
         "size:tall": size.length_cm >= 170 and "tall" in thing.attributes,
-        "size:hand": size.length_cm <= 40 and size.bulk_l <= 1.2 and size.weight_kg <= 2,
-        "size:pocket": size.length_cm <= 19 and size.bulk_l <= 0.3,
+        "size:hand": size.length_cm <= 25 and size.bulk_l <= 0.6,
+        "size:grasp": size.length_cm <= 120 and size.bulk_l <= 8 and size.weight_kg <= 2.5,
+        "size:pocket": size.length_cm <= 18 and size.bulk_l <= 0.2,
         "size:bag": size.length_cm <= 50 and size.bulk_l <= 12 and size.weight_kg <= 5,
         "size:carry": size.weight_kg <= 20 and size.bulk_l <= 200,
-        "size:heavy": size.weight_kg >= 15,
+        "size:heavy": size.weight_kg >= 25,
         "size:huge": size.bulk_l >= 1e6,
     }
     worn = any(word.startswith("on:") for word in thing.attributes)

@@ -27,7 +27,7 @@ _PLACES = set_of(
 _PREDICATES = {
     **dict.fromkeys(set_of("be is are was were being been"), "be"),
     **dict.fromkeys(set_of("do does did can could would will able should may might"), "do"),
-    **dict.fromkeys(set_of("use used uses useful using for help helps"), "use"),
+    **dict.fromkeys(set_of("use used uses useful using for help helps"), "for"),
 }
 _HAVING = set_of("hav with contain includ featur full fill cover")
 _MAKING = set_of("mak consist compos")
@@ -48,6 +48,7 @@ _WHERE = {
     "be": ("be", "any", "names", "of", "use"),
     "do": ("do", "any", "use", "be"),
     "use": ("use", "any"),
+    "for": ("for", "use", "any"),
     "have": ("have",),
     "of": ("of", "any"),
 }
@@ -172,6 +173,8 @@ class _Reading:
             where = ["names", "be", "any"]
         if self.after_preposition and self.voice != "of":
             where = ["on", "in", *where]
+        if word.text == "made" and "use" in where:
+            where.remove("use")
         if self.voice == "have" and word.stem == "hav":
             where.append("any")
         found = longest([books[name] for name in where], self.words, place)
@@ -184,6 +187,9 @@ class _Reading:
         if found is None or found[0] < least:
             return None
         _, meaning, behind = found
+        named = books["names"].match(self.words, place) if self.voice == "be" else None
+        if named is not None and not self.after_article and named[2] == behind == len(self.words):
+            meaning |= named[1]  # "Is it orange?": the fruit, too
         self._say(meaning)
         self.after_preposition = self.words[behind - 1].text in _PLACES
         return behind
@@ -204,12 +210,12 @@ class _Reading:
         """A word that says nothing itself but changes what comes next."""
         text = word.text
         if text in _PEOPLE:
-            if self.voice != "have":
+            if self.voice not in ("have", "for"):
                 self.voice = "use"
         elif text in ("that", "which", "who", "able") and self._next(place) not in ("is", "are"):
             self.voice = "do"
         elif text in _PREDICATES:
-            if not (self.voice == "use" and _PREDICATES[text] != "be") or text in ("does", "do"):
+            if not (self.voice in ("use", "for") and _PREDICATES[text] == "do") or text in ("does", "do"):
                 self.voice = _PREDICATES[text]
         elif word.stem in _HAVING or text == "there":
             self.voice = "have"
@@ -231,7 +237,7 @@ class _Reading:
         if head in _MORE and "than" in texts:
             measure, holds = _MORE[head]
             start = place + texts.index("than") + 1
-        elif texts[0] == "fit" or texts[0] == "fits":
+        elif texts[0] in ("fit", "fits") and _dictionaries()["any"].match(self.words, place) is None:
             measure, holds = "bulk_l", operator.lt
             start = place + 1
         else:
@@ -318,7 +324,10 @@ def _lexicon() -> list[tuple[str, str, tuple[str, ...]]]:
 @cache
 def _dictionaries() -> dict[str, Phrases]:
     table = facts()
-    books = {name: Phrases() for name in ("any", "be", "of", "in", "on", "have", "do", "use", "who", "names")}
+    books = {
+        name: Phrases()
+        for name in ("any", "be", "of", "in", "on", "have", "do", "use", "for", "who", "names")
+    }
     for heading, left, phrases in _lexicon():
         if heading == "names":
             continue
@@ -327,5 +336,5 @@ def _dictionaries() -> dict[str, Phrases]:
             books[heading].add(phrase, meaning)
     for place, thing in enumerate(table.things):
         for alias in (*thing.aliases, *_nicknames().get(thing.name, ())):
-            books["names"].add(alias, 1 << place)
+            books["names"].add(alias, 1 << place, whole=True)
     return books

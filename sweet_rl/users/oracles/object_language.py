@@ -47,7 +47,8 @@ _FORMS = {
     "sat": "sit", "slept": "sleep", "swum": "swim", "shaken": "shake", "broken": "break", "hung": "hang",
     "caught": "catch", "played": "play", "lying": "lie", "laid": "lay", "ridable": "ride", "paintings":
     "painting", "earrings": "earring", "strings": "string", "buildings": "building", "beds": "bed", "buses":
-    "bus", "glasses": "glass", "gloves": "glove", "hooves": "hoof", "smoothies": "smoothie", "shoes": "shoe", "colour": "color", "colours": "color",
+    "bus", "glasses": "glass", "gloves": "glove", "hooves": "hoof",
+    "smoothies": "smoothie", "shoes": "shoe", "colour": "color", "colours": "color",
     "coloured": "colored", "colors": "color", "grey": "gray", "wooden": "wood", "metallic": "metal",
     "woollen": "wool", "organisation": "organization", "2": "two", "3": "three", "4": "four", "6": "six",
     "8": "eight", "10": "ten", "seas": "sea", "sees": "see", "tv": "television", "tvs": "television",
@@ -113,6 +114,8 @@ _CONTRACTIONS = (
     (re.compile(r"\b(what|who|where|that|there|he|she)'s\b"), r"\1 is"),
     (re.compile(r"'(?:s|d|ll|re|ve|m)\b|'"), ""),
     (re.compile(r"\bt[ -]shirt"), "tshirt"),
+    (re.compile(r"\b(?:put|place|set|keep|store) (?:things?|stuff|objects|items|something) on\b"), "load on"),
+    (re.compile(r"\b(?:put|place|keep|store) (?:things?|stuff|objects|items|something) in"), "store in"),
     (re.compile(r"\bin (?:colou?r|shape|size|appearance)\b"), " "),
     (re.compile(r"\b(?:types?|kinds?|sorts?|forms?|examples?) of\b"), " "),
 )
@@ -207,10 +210,17 @@ class Phrases:
 
     entries: dict[str, list[tuple[tuple[str, ...], int]]] = field(default_factory=dict)
 
-    def add(self, phrase: str, value: int) -> None:
-        """Let a phrase mean a value, or that one too when it means another already."""
+    def add(self, phrase: str, value: int, *, whole: bool = False) -> None:
+        """Let a phrase mean a value, or that one too when it means another already.
+
+        Args:
+            phrase: its soft words do not count.
+            value: what it means.
+            whole: soft words count, too, as in a name.
+        """
         words = _WORDS.findall(re.sub(r"\b(?:type|kind|sort|form) of\b|'s", "", phrase.lower()))
-        stems = tuple(stem(word) for word in words if word not in SOFT) or tuple(stem(word) for word in words)
+        hard = words if whole else [word for word in words if word not in SOFT] or words
+        stems = tuple(stem(word) for word in hard)
         found = self.entries.setdefault(stems[0], [])
         for place, (known, meaning) in enumerate(found):
             if known == stems:
