@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from sweet_rl.policies.decoding import Decoder, Request, choose
+from sweet_rl.policies.decoding import Decoder, Request, choose, keep_likeliest
 
 PROMPTS = [(0, 5, 6, 7), (0, 9), tuple(range(40, 70)), (0, 9), (0, 11, 300, 12, 13, 14, 15, 200)]
 """Unequal lengths; one of them twice."""
@@ -103,3 +103,34 @@ def test_choose_follows_the_distribution():
     draws_B = torch.tensor([0.0216, 0.0219, 0.8042, 0.8045, 0.9999], dtype=torch.float64)
     assert choose(logps_BV, torch.full((5,), 0.5), draws_B).tolist() == [0, 2, 2, 3, 3]
     assert choose(logps_BV, torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0]), draws_B).tolist() == [2, 0, 2, 3, 3]
+
+
+def test_only_the_likeliest_tokens_are_drawn(model):
+    asked = [Request((0, 9), 12, 1.0, seed, top_k) for seed, top_k in enumerate((1, 3, 0, 1000))]
+    rows = decode(model, asked)
+    for request, row in zip(asked, rows, strict=True):
+        with torch.inference_mode():
+            logits_TV = model(torch.tensor([[0, 9, *row.token_ids]]), use_cache=False).logits[0, 1:-1]
+        ranks = (logits_TV > logits_TV.gather(1, torch.tensor(row.token_ids)[:, None])).sum(1)
+        assert int(ranks.max()) < (request.top_k or 400)
+        assert row.logprobs == pytest.approx(plain_logprobs(model, (0, 9), row.token_ids).tolist(), abs=1e-4)
+    assert rows[2].token_ids == decode(model, [Request((0, 9), 12, 1.0, 2)])[0].token_ids
+    assert rows[0].token_ids == decode(model, [Request((0, 9), 12, 0.0, 0)])[0].token_ids
+
+
+def test_keep_likeliest_row_by_row():
+    logps_BV = torch.tensor([[0.1, 0.4, 0.3, 0.3]]).log().expand(3, 4)
+    kept = keep_likeliest(logps_BV, torch.tensor([1, 2, 0])).isfinite().tolist()
+    assert kept == [[False, True, False, False], [False, True, True, True], [True] * 4]  # ties stay
+    assert keep_likeliest(logps_BV, torch.tensor([0, 4, 9])) is logps_BV
+
+
+def test_rows_end_where_their_tokens_say_so(model):
+    free = decode(model, requests(1.0, length=20))
+    written = {}
+    for finished in Decoder(model, (), ends=lambda ids: len(ids) == 3)(requests(1.0, length=20)):
+        written.update(finished)
+    assert all(
+        written[place].token_ids == row.token_ids[:3] and written[place].ended
+        for place, row in enumerate(free)
+    )

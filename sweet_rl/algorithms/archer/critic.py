@@ -248,8 +248,8 @@ def _positions(config: Any) -> int | None:
     """Tokens that the model has positions for; RoBERTa's begin behind the padding's id."""
     text = config.get_text_config()
     positions: int | None = getattr(text, "max_position_embeddings", None)
-    if positions and getattr(text, "relative_attention", False):
-        return None  # DeBERTa counts distances
+    if not getattr(text, "position_biased_input", True):
+        return None  # DeBERTa counts distances only
     if positions and "roberta" in text.model_type and "deberta" not in text.model_type:
         positions -= text.pad_token_id + 1
     return positions

@@ -15,6 +15,7 @@ from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.training.adapters import add_adapter
+from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import derive_seed
 
@@ -116,7 +117,7 @@ def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]
 def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:
     """A policy of a model that is at hand, with what the settings say about utterances."""
     if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        recompute_activations(model, ModelSettings(settings.policy_lm))
     return TokenPolicy(
         model,
         tokenizer,

@@ -81,7 +81,7 @@ def transitions(trajectory: Trajectory, chat_format: ChatFormat) -> list[Transit
     places = [place for place, entry in enumerate(history) if isinstance(entry, AgentTurn)]
     turns = [entry for entry in history if isinstance(entry, AgentTurn)]
     rewards = [_reward_of(turn, trajectory, number) for number, turn in enumerate(turns)]
-    ends = [*places[1:], len(history)]
+    ends = [*places[1:], len(history)][: len(places)]
     truncated = trajectory.stop_reason is None or trajectory.stop_reason.truncated
     total, returns = float(sum(rewards)), mc_returns(rewards)
     made = []

@@ -44,7 +44,7 @@ def main(kind, folder):
             status = 0
             try:
                 work(rank, kind, folder)
-            except BaseException:
+            except Exception:  # noqa: BLE001 - shown by the parent
                 traceback.print_exc()
                 status = 1
             sys.stderr.flush()

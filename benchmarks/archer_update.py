@@ -1,0 +1,347 @@
+"""One iteration's ArCHer updates on the published sizes, against the published arithmetic written plainly.
+
+A GPT-2-shaped policy and a RoBERTa-shaped critic with random weights learn from transcripts of 20 questions.
+Each side runs in a process of its own and makes the same steps from the same buffer: critic steps, then
+policy steps, of G x B rows. The plain side does what the published code does: micro-batches of B in the order they
+were drawn, padded to their longest row; a `generate` of all new tokens in each of them; every text encoded
+whenever it is needed; anomaly detection on. Ours samples everything for the critic first and encodes each
+distinct text once a step.
+
+A whole iteration (50 critic and 3 policy steps of 256 rows) takes hours on a small CPU. So fewer steps and
+rows are timed, and the iteration's time is what those add up to; more rows a step only help ours. Beside the
+clock's seconds are the processor's, which a busy machine changes less.
+
+Run: python benchmarks/archer_update.py [--rows 32] [--critic_steps 1] [--actor_steps 1] [--size small|tiny]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from _machine import machine_line
+
+CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
+"""Of a published iteration (ArCHer spec §8)."""
+
+B, NEW_TOKENS, TURNS = 8, 32, 20
+WORDS = """is it alive big small made of wood metal soft a tool toy an animal can you eat wear drive does have
+wheels legs keys found in the kitchen garden ocean used for music sports larger than car heavier person""".split()
+
+
+def main() -> None:
+    """Run both sides in turn, print the table."""
+    arguments = _arguments()
+    if arguments.side:
+        print(json.dumps(measure(arguments)))
+        return
+    found = {side: _in_a_process(side, arguments) for side in ("ours", "plain")}
+    for row in found.values():
+        scale = ROWS / arguments.rows
+        for kind in ("", "cpu_"):
+            steps = CRITIC_STEPS * row[f"critic_{kind}s"] + ACTOR_STEPS * row[f"actor_{kind}s"]
+            row[f"iteration_{kind}s"] = scale * steps
+    print(machine_line())
+    print(json.dumps(vars(arguments)))
+    print(f"| side | s a critic step of {arguments.rows} | s a policy step | h an iteration | peak GiB |")
+    print("|---|---|---|---|---|")
+    for side, row in found.items():
+        steps = [f"{row[f'{kind}_s']:.1f} ({row[f'{kind}_cpu_s']:.1f})" for kind in ("critic", "actor")]
+        print(f"| {side} | {' | '.join(steps)} | {row['iteration_s'] / 3600:.2f} | {row['peak_gib']:.1f} |")
+    ratio, cpu_ratio = (_ratio(found, f"iteration_{kind}s") for kind in ("", "cpu_"))
+    parts = ", ".join(f"{kind} steps by {_ratio(found, f'{kind}_s'):.2f}" for kind in ("critic", "actor"))
+    print(f"ours is faster by {ratio:.2f} ({parts}), in the processor's seconds by {cpu_ratio:.2f}")
+    if arguments.output:
+        rows = {"machine": machine_line(), "arguments": vars(arguments), "sides": found, "ratio": ratio}
+        Path(arguments.output).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _ratio(found: dict[str, dict[str, float]], key: str) -> float:
+    return found["plain"][key] / found["ours"][key]
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a step of each kind on one side, and the process's peak memory."""
+    import torch
+
+    torch.manual_seed(0)
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    policy, critic, tokenizer = make_models(arguments)
+    rows = transcripts(random.Random(0))
+    rng = random.Random(1)
+
+    def draw(count: int) -> list[Any]:
+        return [rng.choice(rows) for _ in range(count)]
+
+    work = {"ours": ours, "plain": plain}[arguments.side](policy, critic, tokenizer, arguments)
+    work(draw, 0, 0)  # what is set up on first use
+    critic_s, critic_cpu_s = _timed(lambda: work(draw, arguments.critic_steps, 0), arguments.critic_steps)
+    actor_s, actor_cpu_s = _timed(lambda: work(draw, 0, arguments.actor_steps), arguments.actor_steps)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    if torch.cuda.is_available():
+        peak = torch.cuda.max_memory_allocated() / 2**30
+    return {
+        "critic_s": critic_s,
+        "actor_s": actor_s,
+        "critic_cpu_s": critic_cpu_s,
+        "actor_cpu_s": actor_cpu_s,
+        "peak_gib": peak,
+    }
+
+
+def _timed(work: Any, steps: int) -> tuple[float, float]:
+    """Seconds of a step by the clock, and of the processor."""
+    import torch
+
+    began, cpu_began = time.perf_counter(), time.process_time()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return (time.perf_counter() - began) / max(1, steps), (time.process_time() - cpu_began) / max(1, steps)
+
+
+def ours(policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> Any:
+    """The library's learner."""
+    from dataclasses import replace
+
+    from sweet_rl.algorithms.archer.actor import TokenPolicy
+    from sweet_rl.algorithms.archer.learners import ArcherLearner
+    from sweet_rl.algorithms.archer.settings import ArcherSettings
+    from sweet_rl.chat import PlainChat
+
+    settings = ArcherSettings(
+        batch_size=B,
+        grad_accum_steps=arguments.rows // B,
+        max_new_tokens=NEW_TOKENS,
+        max_tokens_per_batch=arguments.max_tokens_per_batch,
+    )
+    actor = TokenPolicy(
+        policy, tokenizer, max_new_tokens=NEW_TOKENS, max_tokens_per_batch=settings.max_tokens_per_batch
+    )
+    learner = ArcherLearner(settings, actor, critic, PlainChat())
+
+    def work(draw: Any, critic_steps: int, actor_steps: int) -> None:
+        learner.settings = replace(settings, epochs=critic_steps, actor_epochs=actor_steps)
+        learner.update(draw, update_actor=actor_steps > 0)
+
+    return work
+
+
+def plain(policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> Any:  # noqa: PLR0915
+    """The published arithmetic, step by step (ArCHer spec §4), without an attempt to save anything."""
+    import copy
+
+    import torch
+
+    policy.eval()
+    encoder = critic.encoder
+    critic.encoder = None
+    target = copy.deepcopy(critic)
+    critic.encoder = encoder
+    device = next(policy.parameters()).device
+    optimizers = {
+        "critic": torch.optim.Adam(critic.parameters(), 1e-5),
+        "actor": torch.optim.Adam(policy.parameters(), 1e-5),
+    }
+    everything = [*policy.parameters(), *critic.parameters(), *target.parameters()]
+
+    def encode(owner: Any, texts: Any) -> Any:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt").to(
+            device
+        )
+        return owner.base_lm(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).pooler_output
+
+    def act(texts: Any) -> Any:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt").to(
+            device
+        )
+        ids, mask = batch["input_ids"], batch["attention_mask"]
+        with torch.no_grad():
+            written = policy.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                max_new_tokens=NEW_TOKENS,
+                do_sample=True,
+                pad_token_id=tokenizer.eos_token_id,
+            )
+        said = tokenizer.batch_decode(written[:, ids.shape[1] :], skip_special_tokens=True)
+        return [text.split("\n")[0] for text in said]
+
+    def critic_loss(rows: Any) -> Any:
+        seen, nexts = [row.observation for row in rows], [row.next_observation for row in rows]
+        values = critic(encode(critic, seen), encode(critic, [row.action for row in rows]))
+        with torch.no_grad():
+            said = act(seen)
+            tq1, tq2 = target.q(encode(target, seen), encode(target, said))
+            tv1, tv2 = target.v(encode(target, nexts))
+            encode(target, seen)  # the published call encodes its unused argument, too
+            rewards = torch.tensor([row.reward for row in rows], device=device)
+            goes_on = torch.tensor([float(not row.done) for row in rows], device=device)
+        wanted = (rewards + goes_on * 0.95 * tv1, rewards + goes_on * 0.95 * tv2, tq1, tq2)
+        return sum(((value - to) ** 2).mean() for value, to in zip(values, wanted, strict=True))
+
+    def actor_loss(rows: Any) -> Any:
+        seen = [row.observation for row in rows]
+        with torch.no_grad():
+            said = act(seen)
+            q1, q2, v1, v2 = critic(encode(critic, seen), encode(critic, said))
+            advantages = torch.minimum(q1, q2) - torch.minimum(v1, v2)
+        o = tokenizer(seen, padding=True, truncation=True, max_length=512, return_tensors="pt").to(device)
+        a = tokenizer(said, padding=True, truncation=True, max_length=512, return_tensors="pt").to(device)
+        ids = torch.cat([o["input_ids"], a["input_ids"]], 1).long()
+        mask = torch.cat([o["attention_mask"], a["attention_mask"]], 1)
+        width = o["input_ids"].shape[1]
+        likely = policy(input_ids=ids, attention_mask=mask).logits.softmax(-1)[:, width - 1 : -1]
+        picked = likely.gather(2, ids[:, width:, None])[..., 0]
+        return -((picked.log() * a["attention_mask"]).sum(1) * advantages).mean()
+
+    def epoch(draw: Any, which: str, loss_of: Any) -> None:
+        rows = draw(arguments.rows)
+        optimizers[which].zero_grad()
+        for start in range(0, len(rows), B):
+            loss_of(rows[start : start + B]).backward()
+        torch.nn.utils.clip_grad_norm_(everything, 1.0)
+        optimizers[which].step()
+
+    def work(draw: Any, critic_steps: int, actor_steps: int) -> None:
+        with torch.autograd.set_detect_anomaly(True):
+            for _ in range(critic_steps):
+                epoch(draw, "critic", critic_loss)
+                with torch.no_grad():
+                    for theirs, mine in zip(target.parameters(), critic.parameters(), strict=True):
+                        theirs.copy_(0.9 * theirs + 0.1 * mine)
+            for _ in range(actor_steps):
+                epoch(draw, "actor", actor_loss)
+
+    return work
+
+
+def transcripts(rng: random.Random) -> list[Any]:
+    """The transitions of 128 games of 20 questions that nobody won."""
+    from sweet_rl.algorithms.archer.replay import Transition
+
+    found = []
+    for _ in range(128):
+        observation = "Questions:\n"
+        for turn in range(TURNS):
+            question = " ".join(rng.choices(WORDS, k=rng.randint(4, 8))) + "?"
+            following = f"{observation}{question} {rng.choice(['Yes', 'No'])}.\n"
+            last = turn == TURNS - 1
+            found.append(Transition(observation, question, -1.0, following, False, last, -20.0, 0.0))
+            observation = following
+    return found
+
+
+def make_models(arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """A policy and a critic of published sizes, and one tokenizer for both: a token for each common word.
+
+    The policy's random weights would write rare tokens. So its last bias points to the common ones, and to a
+    newline as often as `--utterance` says; published sampling goes on behind it. The head is not tied.
+    """
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, RobertaConfig, RobertaModel
+
+    from sweet_rl.algorithms.archer.critic import DoubleCritic
+
+    tokenizer = make_tokenizer()
+    small = (
+        {"n_layer": 12, "n_head": 12, "n_embd": 768},
+        {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768, "intermediate_size": 3072},
+    )
+    tiny = (
+        {"n_layer": 2, "n_head": 4, "n_embd": 128},
+        {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 128, "intermediate_size": 512},
+    )
+    gpt2, roberta = tiny if arguments.size == "tiny" else small
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    end = tokenizer.eos_token_id
+    policy = GPT2LMHeadModel(
+        GPT2Config(vocab_size=50257, eos_token_id=end, bos_token_id=end, tie_word_embeddings=False, **gpt2)
+    )
+    direction = torch.randn(gpt2["n_embd"])
+    direction /= direction.norm()
+    common = list(range(len(tokenizer)))
+    newline = tokenizer("\n")["input_ids"][0]
+    head = policy.lm_head.weight
+    policy.eval()
+    with torch.no_grad():
+        policy.transformer.ln_f.bias.copy_(20 * direction)
+        head[common] += 0.6 * direction
+        head[end] -= 0.6 * direction
+        head[newline] -= (head[newline] @ direction) * direction
+        others = torch.cat([policy(some[None]).logits[0] for some in torch.tensor(common).split(64)])
+        odds = (others.logsumexp(-1) - others[:, newline]).mean() - math.log(arguments.utterance - 1)
+        head[newline] += direction * odds / 20
+    base = RobertaModel(
+        RobertaConfig(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, **roberta)
+    )
+    return policy.eval().to(device), DoubleCritic(base, tokenizer).to(device), tokenizer
+
+
+def make_tokenizer() -> Any:
+    """Byte-level BPE in which every word of the game is a token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000,
+        special_tokens=["<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    rng = random.Random(2)
+    bpe.train_from_iterator((row.observation for row in transcripts(rng)), trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token="<end>",
+        pad_token="<end>",
+        padding_side="right",
+        truncation_side="left",
+    )
+
+
+def _in_a_process(side: str, arguments: argparse.Namespace) -> dict[str, float]:
+    flags = [f"--{name}={value}" for name, value in vars(arguments).items() if name not in {"side", "output"}]
+    command = [sys.executable, __file__, f"--side={side}", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(side, result, flush=True)
+    return result
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=32, help="rows of a step (published: 256)")
+    parser.add_argument("--critic_steps", type=int, default=1)
+    parser.add_argument("--actor_steps", type=int, default=1)
+    parser.add_argument("--size", choices=("small", "tiny"), default="small")
+    parser.add_argument(
+        "--utterance", type=float, default=8.0, help="mean tokens of an utterance, its end included"
+    )
+    parser.add_argument("--threads", type=int, default=0, help="of torch; 0: as many as it takes")
+    parser.add_argument("--max_tokens_per_batch", type=int, default=4096)
+    parser.add_argument("--side", choices=("ours", "plain"), default=None)
+    parser.add_argument("--output", default=None, help="JSON file for the figures")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

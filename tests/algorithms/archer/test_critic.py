@@ -1,0 +1,141 @@
+"""Encoders of any kind, texts encoded once, targets and gradients by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model, GPT2Config, GPT2Model
+
+from sweet_rl.algorithms.archer.critic import DoubleCritic, TextEncoder, length_batches, load_critic
+from sweet_rl.algorithms.archer.learners import copied
+from sweet_rl.algorithms.archer.updates import (
+    HeldFeatures,
+    StepSettings,
+    best_places,
+    critic_targets,
+    row_batches,
+)
+from sweet_rl.errors import UsageError
+from tests.algorithms.archer.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+TEXTS = ["Questions:\n", "Is it alive?", "Questions:\nIs it alive? No.\nIs it big? Yes.\n", "x"]
+
+
+def encoders():
+    torch.manual_seed(0)
+    gpt2 = GPT2Config(vocab_size=257, n_positions=64, n_embd=32, n_layer=1, n_head=2)
+    deberta = DebertaV2Config(
+        vocab_size=261,
+        max_position_embeddings=64,
+        relative_attention=True,
+        position_biased_input=False,
+        **SIZES,
+    )
+    bert = BertConfig(vocab_size=261, max_position_embeddings=64, **SIZES)
+    return {
+        "gpt2": (GPT2Model(gpt2), policy_tokenizer(), "mean", 64),
+        "deberta": (DebertaV2Model(deberta), critic_tokenizer(), "first", 512),
+        "bert": (BertModel(bert), critic_tokenizer(), "pooler", 64),
+        "bert without pooler": (BertModel(bert, add_pooling_layer=False), critic_tokenizer(), "first", 64),
+    }
+
+
+@pytest.mark.parametrize("name", encoders())
+def test_any_encoder_serves_whatever_its_width_and_pooling(name):
+    model, tokenizer, pooling, longest = encoders()[name]
+    critic = DoubleCritic(model, tokenizer)
+    assert (critic.encoder.pooling, critic.encoder.max_length, critic.critic1[0].in_features) == (
+        pooling,
+        longest,
+        64,
+    )
+    features = critic.encode([*TEXTS, "a" * 2000, "", TEXTS[0]])
+    assert features.shape == (7, 32)
+    assert critic.encoder.encoded == 6
+    for text, together in zip([*TEXTS, "a" * 2000, ""], features, strict=False):
+        assert torch.allclose(critic.encode([text])[0], together, atol=1e-5)
+    values = critic(features, features)
+    assert [tensor.shape for tensor in values] == [(7,)] * 4
+    torch.stack(values).sum().backward()
+
+
+def test_the_oldest_of_a_long_text_is_dropped():
+    encoder = TextEncoder(critic_model().base_lm, critic_tokenizer(), max_length=12)
+    assert torch.equal(encoder(["x" * 50 + "0123456789"], 100), encoder(["0123456789"], 100))
+
+
+def test_texts_of_similar_lengths_share_a_batch():
+    assert list(length_batches([3, 9, 4, 1, 9], 18)) == [[1, 4], [2, 0, 3]]
+    assert list(length_batches([50, 2], 18)) == [[0], [1]]
+
+
+@pytest.mark.parametrize("max_tokens", [10, 10_000])
+def test_held_vectors_pass_on_the_gradients_of_all_their_uses(max_tokens):
+    plain, held = critic_model(), critic_model()
+    weights = torch.randn(2, len(TEXTS), 16, dtype=torch.float64)
+    (plain.encode(TEXTS) * weights.sum(0)).sum().backward()
+    features = HeldFeatures(held.encoder, TEXTS, max_tokens)
+    for part in weights:
+        (features.features * part).sum().backward()
+    features.backward()
+    for one, other in zip(plain.base_lm.parameters(), held.base_lm.parameters(), strict=True):
+        assert (one.grad is None and other.grad is None) or torch.allclose(one.grad, other.grad, atol=1e-9)
+
+
+def test_rows_with_one_observation_stay_together():
+    rows = [ROWS[0], ROWS[1], ROWS[3], ROWS[2], ROWS[5]]  # 0, 3 and 5 begin a game
+    batches = list(row_batches(critic_model().encoder, rows, 30))
+    assert sorted(number for batch in batches for number in batch) == list(range(5))
+    assert [0, 2, 4] in batches
+
+
+def test_a_time_limit_does_not_end_the_world():
+    target, settings = critic_model(), StepSettings(batch_size=1, gamma=0.5)
+    ended, limit = ROWS[2], ROWS[4]
+    assert (ended.terminated, limit.truncated, limit.reward) == (True, True, -1.0)
+    unknown = replace(limit, next_observation="")
+    found = critic_targets(target, [ended, limit, unknown], [["a"], ["b"], ["c"]], settings)
+    with torch.no_grad():
+        v1, v2 = target.v(target.encode([limit.next_observation]))
+        q1, _ = target.q(target.encode([limit.observation]), target.encode(["b"]))
+    assert found.y1_B.tolist() == pytest.approx([0.0, -1 + 0.5 * v1.item(), -1.0])
+    assert found.y2_B[1].item() == pytest.approx(-1 + 0.5 * v2.item())
+    assert found.tq1_B[1].item() == pytest.approx(q1.item())
+
+
+def test_of_several_proposals_the_target_takes_the_best():
+    target = critic_model()
+    names = ["a", "bb", "ccc", "dd"]
+    found = critic_targets(target, ROWS[:2], [names, names[:1]], StepSettings(1))
+    with torch.no_grad():
+        values = target.read([ROWS[0].observation] * 4, names)
+    best = torch.minimum(values.q1_B, values.q2_B).argmax()
+    assert found.tq1_B[0].item() == pytest.approx(values.q1_B[best].item())
+    assert best_places(torch.tensor([1.0, 3.0, 3.0, 0.0]), [0, 0, 0, 1]) == [1, 3]
+
+
+def test_a_copy_has_weights_of_its_own():
+    critic = critic_model()
+    target = copied(critic)
+    assert not any(p.requires_grad for p in target.parameters())
+    assert target.encoder.model is target.base_lm
+    before = target.encode(TEXTS)
+    with torch.no_grad():
+        for p in critic.parameters():
+            p.add_(1.0)
+    assert torch.equal(target.encode(TEXTS), before)
+    assert critic.encoder is not target.encoder
+
+
+def test_an_encoder_comes_from_a_folder_and_its_heads_from_the_seed(tmp_path):
+    model = critic_model().base_lm.float()
+    model.save_pretrained(tmp_path)
+    critic_tokenizer().save_pretrained(tmp_path)
+    one, other, third = (load_critic(str(tmp_path), seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(one.critic1[0].weight, other.critic1[0].weight)
+    assert not torch.equal(one.critic1[0].weight, third.critic1[0].weight)
+    assert torch.equal(one.encode(TEXTS), third.encode(TEXTS))
+    assert one.encoder.max_length == 160  # RoBERTa's positions begin behind the padding's id
+    with pytest.raises(UsageError, match="critic_lm"):
+        load_critic(str(tmp_path / "nothing"))

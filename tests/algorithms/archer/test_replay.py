@@ -1,0 +1,100 @@
+"""Episodes as transitions, written out by hand."""
+
+import numpy as np
+import pytest
+
+from sweet_rl.algorithms.archer.actor import TokenPolicy
+from sweet_rl.algorithms.archer.bc import Demonstration, demonstrations_of, question_demonstrations, train_bc
+from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, transitions
+from sweet_rl.errors import DataError
+from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory
+from tests.algorithms.archer.models import ROWS, Joined, policy_model, policy_tokenizer
+
+TASK = Task("t", "Begin\n", "dog", "dog", {}, {})
+
+
+def turn(text, reward, *, raw=None, ids=None):
+    return AgentTurn("assistant", text, output=raw or text, reward=reward, token_ids=ids)
+
+
+def trajectory(*entries, stop=StopReason.ENDED, **more):
+    return Trajectory(TASK, (Message("user", "Begin\n"), *entries), None, stop_reason=stop, **more)
+
+
+def test_an_episode_becomes_its_transitions():
+    played = trajectory(
+        turn("A?", -1.0, raw='{"A?"}', ids=(1, 2)),
+        Message("user", " No.\n"),
+        turn("B?", 0.5),
+        Message("user", " Yes.\n"),
+    )
+    first, last = transitions(played, Joined())
+    assert first == Transition(
+        "Begin\n", '{"A?"}', -1.0, "Begin\nA? No.\n", False, False, -0.5, -1 + 0.95 * 0.5, (1, 2)
+    )
+    assert last == Transition(
+        "Begin\nA? No.\n", "B?", 0.5, "Begin\nA? No.\nB? Yes.\n", True, False, -0.5, 0.5
+    )
+    assert (first.done, last.done, first.bootstraps, last.bootstraps) == (False, True, True, False)
+
+
+def test_a_time_limit_is_no_end_and_unknown_last_words_are_not_invented():
+    (known,) = transitions(
+        trajectory(turn("A?", -1.0), Message("user", " No.\n"), stop=StopReason.TURN_LIMIT), Joined()
+    )
+    assert (known.terminated, known.truncated, known.done, known.bootstraps) == (False, True, True, True)
+    (unknown,) = transitions(trajectory(turn("A?", -1.0), stop=StopReason.TURN_LIMIT), Joined())
+    assert (unknown.next_observation, unknown.bootstraps) == ("", False)
+
+
+def test_an_episode_that_failed_has_none_and_one_without_rewards_is_an_error():
+    assert transitions(trajectory(turn("A?", -1.0), error=Failure("timeout")), Joined()) == []
+    assert transitions(trajectory(), Joined()) == []
+    with pytest.raises(DataError, match="reward of turn 1 of task 't'"):
+        transitions(trajectory(turn("A?", -1.0), Message("user", "No"), turn("B?", None)), Joined())
+
+
+def test_rows_on_disk():
+    for row in (ROWS[0], Transition("o", "a", 1.0, "", True, False, 1.0, 1.0, (3, 4))):
+        assert Transition.from_row(row.to_row()) == row
+
+
+def test_every_slot_of_a_full_buffer_is_drawn_alike():
+    buffer = ReplayBuffer(4)
+    with pytest.raises(ValueError, match="empty"):
+        buffer.sample(1, np.random.default_rng(0))
+    for number in range(6):
+        buffer.insert(Transition(f"o{number}", "", 0.0, "", False, False, 0.0, 0.0))
+    drawn = [one.observation for one in buffer.sample(8000, np.random.default_rng(0))]
+    assert {name: drawn.count(name) for name in set(drawn)} == pytest.approx(
+        dict.fromkeys(("o2", "o3", "o4", "o5"), 2000), abs=150
+    )
+    assert buffer.sample(5, np.random.default_rng(1)) == buffer.sample(5, np.random.default_rng(1))
+
+
+def test_dialogues_become_demonstrations():
+    assert question_demonstrations(["Is it red? Yes.", "What? no"]) == [
+        Demonstration("Questions:\n", "Is it red?"),
+        Demonstration("Questions:\nIs it red? Yes.\n", "What?"),
+    ]
+    assert demonstrations_of(ROWS[:1]) == [Demonstration("Questions:\n", "Is it alive?")]
+
+
+def test_cloning_learns_what_it_is_shown():
+    policy, told = TokenPolicy(policy_model(), policy_tokenizer()), []
+    shown = [Demonstration("Questions:\n", "No?"), Demonstration("Questions:\nNo? Yes.\n", "Is it?")] * 5
+    found = train_bc(
+        policy,
+        shown,
+        learning_rate=2e-2,
+        iterations=25,
+        batch_size=2,
+        grad_accum_steps=2,
+        say=lambda *one: told.append(one),
+    )
+    assert len(found) == 25 * 3  # the last step of a pass is smaller
+    assert found[-1] < 0.1 < found[0]
+    assert told[-1] == ("imitate", 75, 75)
+    assert [
+        one.text for one in policy.sample(["Questions:\n", "Questions:\nNo? Yes.\n"], [0, 0], greedy=True)
+    ] == ["No?", "Is it?"]
