@@ -1,40 +1,45 @@
 """The embedded oracle of Guess My City: answers free questions about the hidden home town from a table.
 
-It needs no model and keeps no state. It says what is true of the city, admits what it does not know, and names the
-city only when it is asked for the name (which the world then hides; ArCHer spec §9.3).
+It needs no model and keeps no state. It says what is true of the city, admits what it does not know, and
+names the city only when it is asked for the name (which the world then hides; ArCHer spec §9.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import UserContext, UserReply
-from sweet_rl.users.oracles import city_what, city_where, city_yes
+from sweet_rl.users.oracles import city_rank, city_what, city_where, city_yes
 from sweet_rl.users.oracles.city_table import City, cities
+from sweet_rl.users.oracles.city_where import Rule
 from sweet_rl.users.oracles.city_words import Question, plain, read_question
 
 NOT_SURE: Final = "I am not sure."
 """What is said to a question that is not understood, or to which the table has no answer."""
 
-_YES_NO: Final[Sequence[Callable[[City, Question], bool | None]]] = (
-    city_where.is_state_of_its_own,
-    city_where.is_guess_of,
-    city_where.is_capital,
-    city_where.is_size,
+_YES_NO: Final[Sequence[Rule]] = (
+    city_rank.is_spelled,
+    city_rank.is_state_of_its_own,
+    city_rank.is_guess,
+    city_rank.is_capital,
+    city_rank.is_population,
+    city_rank.is_largest,
+    city_rank.is_big_or_old,
     city_yes.is_about_people,
     city_yes.is_about_country,
     city_yes.is_sight,
     city_yes.is_known_for,
-    city_where.is_border,
+    city_where.is_near,
     city_where.is_where,
     city_yes.is_weather,
-    city_where.is_in_its_country,
+    city_where.is_of_country,
     city_yes.is_general,
-    city_where.unknown_place,
-    city_yes.unknown_name,
+    city_yes.is_own_word,
+    city_where.is_unknown_place,
+    city_yes.is_unknown_name,
 )
 """In this order; the first that knows decides."""
 
@@ -42,7 +47,8 @@ _YES_NO: Final[Sequence[Callable[[City, Question], bool | None]]] = (
 class CityOracle:
     """Who answers in Guess My City without a model (contract: `sweet_rl.contracts.User`).
 
-    The hidden information of the task is the published "City, Country". One object serves any number of games.
+    The hidden information of the task is the published "City, Country". One object serves any number of
+    games.
     """
 
     name = "cities"
@@ -98,18 +104,14 @@ def _answer(city: City, said: str) -> str:
     if not question.words:
         return NOT_SURE
     if question.open:
-        return _kept(city, question, city_what.what(city, question) or NOT_SURE)
-    if (either := city_yes.either_or(city, question)) is not None:
-        return either
+        return city_what.what(city, question) or (
+            _yes_or_no(city, question) if question.about_any else NOT_SURE
+        )
+    return city_yes.either_or(city, question) or _yes_or_no(city, question)
+
+
+def _yes_or_no(city: City, question: Question) -> str:
     for knows in _YES_NO:
         if (answer := knows(city, question)) is not None:
             return "Yes." if answer is not question.negated else "No."
     return NOT_SURE
-
-
-def _kept(city: City, question: Question, text: str) -> str:
-    """The text, unless it names the city without having been asked for the name."""
-    if city.name.lower() in text.lower() and text != city_what.called(city):
-        return NOT_SURE
-    del question
-    return text

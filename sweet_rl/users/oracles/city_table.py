@@ -150,6 +150,7 @@ class Country:
     flag: tuple[str, ...]
     food: tuple[str, ...]
     dress: str
+    music: str
     sports: tuple[str, ...]
     hosted: tuple[str, ...]
     rich: bool
@@ -207,7 +208,7 @@ class City:
     @cached_property
     def positions(self) -> Mapping[str, str]:
         """Where it lies in the places it lies in, as far as the table says."""
-        land = {name: self.part for name in (self.land.name, *self.land.also)}
+        land = dict.fromkeys((self.land.name, *self.land.also), self.part)
         return {**self.land.parts, **self.parts, **land}
 
     @cached_property
@@ -274,6 +275,18 @@ def topics() -> Mapping[str, Topic]:
         }
         found[name] = Topic(name, tuple(row["words"]), frozenset(owners), general)
     return found
+
+
+@lru_cache(maxsize=1)
+def elsewhere() -> Mapping[str, tuple[str, ...]]:
+    """Names of places, cities ("elsewhere"), waters and mountains that none of the 91 answers to, by kind."""
+    found = {kind: tuple(row["names"]) for kind, row in _read("city_elsewhere").items()}
+    found["mountain"] += tuple(f"{name} {kind}" for name in found["mountain"] for kind in MOUNTAIN_WORDS)
+    return found
+
+
+MOUNTAIN_WORDS: Final = ("mountains", "mountain range")
+"""What may follow the name of mountains."""
 
 
 def _read(name: str) -> dict[str, dict[str, Json]]:

@@ -1,16 +1,16 @@
-"""What a city answers to "What ...?", "Which ...?" and "Tell me ...": one template sentence from the table."""
+"""What a city answers to "What ...?" and "Tell me ...": one template sentence from the table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sweet_rl.users.oracles.city_table import WEATHER, City
+from sweet_rl.users.oracles.city_table import WEATHER, City, topics
 from sweet_rl.users.oracles.city_words import Question, words_of
 
 
 def listed(names: Sequence[str]) -> str:
-    """ "a, b and c"."""
+    """Names as people list them: "a, b and c"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -82,7 +82,7 @@ def country(city: City) -> str:
 
 def continent(city: City) -> str:
     """Which continent."""
-    if city.land.name in ("Turkey",):
+    if city.land.name == "Turkey":
         return "It is in Europe and in Asia." if "Europe" in city.within else "It is in Asia."
     found = [
         place
@@ -100,9 +100,13 @@ def place(city: City) -> str:
     return f"It is in the {part} of its country, away from the coast."
 
 
+_LARGE: Final = ("Europe", "Asia")
+
+
 def province(city: City) -> str:
     """The province, state or region it lies in."""
-    return f"It is in {city.within[0]}."
+    told = [name for name in city.within if city.name not in name and name not in _LARGE]
+    return f"It is in {told[0]}." if told else place(city)
 
 
 def rivers(city: City) -> str:
@@ -110,15 +114,23 @@ def rivers(city: City) -> str:
     found = [water for water in city.water if "River" in water]
     if not found:
         return "No large river runs through it."
+    if city.name in found[0]:
+        return "A river of the same name runs through it."
     return f"The {found[0].removesuffix(' delta')} runs through it."
 
 
 def waters(city: City) -> str:
     """The sea, lake or river it lies on."""
-    found = [*city.coast, *city.water]
+    found = [water for water in (*city.coast, *city.water) if city.name not in water]
     if not found:
         return "There is no large body of water."
     return f"It lies on the {found[0]}."
+
+
+def seas(city: City) -> str:
+    """The sea it lies on."""
+    told = [sea for sea in city.coast if city.name not in sea]
+    return f"It lies on the {told[0]}." if told else "It does not lie on the sea."
 
 
 def mountains(city: City) -> str:
@@ -136,8 +148,6 @@ def lakes(city: City) -> str:
 
 def transport(city: City) -> str:
     """How people get about."""
-    from sweet_rl.users.oracles.city_table import topics
-
     if city.name in topics()["metro"].cities:
         return "People take the metro, buses, taxis and cars."
     return "People take buses, minibuses, motorcycles and cars."
@@ -175,6 +185,11 @@ def sports(city: City) -> str:
 def dress(city: City) -> str:
     """What people wear on special days."""
     return f"The traditional dress is {city.land.dress}."
+
+
+def music(city: City) -> str:
+    """What people sing, play and dance."""
+    return f"People love {city.land.music}."
 
 
 def history(city: City) -> str:
@@ -244,7 +259,7 @@ _ANSWERS: Final[Sequence[tuple[tuple[str, ...], Callable[[City], str]]]] = (
         ("population", "how many people", "how big", "inhabitant", "how large", "how many inhabitant"),
         population,
     ),
-    (("religion", "faith", "religiou practice", "believe"), religion),
+    (("religion", "faith", "religious practice", "believe"), religion),
     (("climate", "weather", "temperature", "season", "rainfall", "how hot", "how cold", "degree"), weather),
     (("currency", "money"), money),
     (("cuisine", "food", "dish", "eat", "drink", "culinary", "dessert", "specialty", "delicacy"), cuisine),
@@ -252,7 +267,7 @@ _ANSWERS: Final[Sequence[tuple[tuple[str, ...], Callable[[City], str]]]] = (
     (("flag",), flag),
     (("side of the road", "drive"), drive),
     (("elevation", "altitude", "above sea level", "how high"), height),
-    (("nickname",), fame),
+    (("nickname", "hint"), fame),
     (
         (
             "name of home",
@@ -274,11 +289,13 @@ _ANSWERS: Final[Sequence[tuple[tuple[str, ...], Callable[[City], str]]]] = (
     (("industry", "economy", "economic", "economic activity", "business", "work", "product", "export"), work),
     (("festival", "celebration", "celebrate", "celebrated", "holiday", "event", "carnival"), festivals),
     (("sport", "team", "play"), sports),
+    (("music", "dance", "song", "instrument"), music),
     (("clothing", "attire", "wear", "dress", "worn", "costume", "fashion", "garment"), dress),
     (("river",), rivers),
     (("lake",), lakes),
     (("mountain", "mountain range", "hill"), mountains),
-    (("sea", "ocean", "body of water", "bodie of water", "coast", "water"), waters),
+    (("sea", "ocean", "coast"), seas),
+    (("body of water", "bodies of water", "water"), waters),
     (("government", "political", "ruler", "king"), government),
     (("geographical location", "location", "located", "where", "geography", "part of the country"), place),
     (("known for", "famous for", "significance", "special", "nickname", "called", "unique", "proud"), fame),
@@ -297,38 +314,31 @@ _ANSWERS: Final[Sequence[tuple[tuple[str, ...], Callable[[City], str]]]] = (
         sights,
     ),
     (("history", "historical", "founded", "how old", "age", "ancient"), history),
-    (("architecture", "architectural", "building", "famou", "cultural", "culture", "natural"), sights),
+    (("architecture", "architectural", "building", "famous", "cultural", "culture", "natural"), sights),
     (("like", "describe", "more about"), fame),
 )
 """Words of a question, the more telling first, and what answers it."""
 
-_KINDS: Final = tuple(
-    words_of(kind)
-    for kind in (
-        "temple|museum|bridge|market|palace|tower|mosque|park|square|cathedral|church|street|garden|castle|beach|statue|shrine"
-        "|stadium|opera house|fort|wall|island|tomb|mausoleum|monastery|zoo|theatre|pagoda|gate|bazaar|hotel|library|fountain"
-        "|monument|pyramid|volcano|mall|avenue|pier|promenade|harbour|pillar|ruin|cave|festival"
-    ).split("|")
+_KIND_WORDS: Final = (
+    "temple|museum|bridge|market|palace|tower|mosque|park|square|cathedral|church|street|garden|castle|beach|"
+    "statue|shrine|stadium|opera house|fort|wall|island|tomb|mausoleum|monastery|zoo|theatre|pagoda|"
+    "gate|bazaar|"
+    "hotel|library|fountain|monument|pyramid|volcano|mall|avenue|pier|promenade|harbour|pillar|ruin|"
+    "cave|festival"
 )
+_KINDS: Final = tuple(" ".join(words_of(kind)) for kind in _KIND_WORDS.split("|"))
 
 
 def what(city: City, question: Question) -> str | None:
     """The sentence that answers, or None where the table has nothing about it."""
     if question.has("name of home", "home called", "is home s name"):
         return called(city)
-    for kind in _KINDS:
-        word = " ".join(kind)
-        if question.has(word) and (
-            found := [sight for sight in city.sights if f" {word} " in f" {' '.join(words_of(sight))} "]
-        ):
+    kinds = [kind for kind in _KINDS if question.has(kind)]
+    for kind in kinds:
+        if found := [sight for sight in city.sights if f" {kind} " in f" {' '.join(words_of(sight))} "]:
             return f"There is {listed(found[:2])}."
-    if only := [" ".join(kind) for kind in _KINDS if question.has(" ".join(kind))]:
-        if (
-            not question.has("landmark", "attraction", "site", *_GENERAL)
-            and "festival" not in only
-            and "island" not in only
-        ):
-            return None
+    if kinds and not {"festival", "island"} & set(kinds) and not question.has(*_GENERAL):
+        return None
     for words, answer in _ANSWERS:
         if question.has(*words):
             return answer(city)
@@ -336,6 +346,9 @@ def what(city: City, question: Question) -> str | None:
 
 
 _GENERAL: Final = (
+    "landmark",
+    "attraction",
+    "site",
     "climate",
     "language",
     "population",

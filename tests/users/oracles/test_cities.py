@@ -1,0 +1,167 @@
+"""The city oracle: true answers to free questions, no guesses where it does not know, no leaks."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Message, UserContext
+from sweet_rl.users.oracles.cities import NOT_SURE, CityOracle
+from sweet_rl.users.oracles.city_table import WEATHER, cities, countries, topics
+
+ORACLE = CityOracle()
+QUESTIONS = Path(__file__).with_name("city_questions.tsv")
+FULL = {city.name: key for key, city in cities().items()}
+
+
+def rows():
+    for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield tuple(line.split("\t"))
+
+
+@pytest.mark.parametrize(("city", "question", "answer"), list(rows()))
+def test_answers_that_a_person_would_expect(city, question, answer):
+    assert ORACLE.answer(FULL[city], question) == answer
+
+
+def test_every_city_of_the_published_list_and_no_other(shared):
+    words = json.loads((shared / "goldens" / "archer" / "word_lists.json").read_text())
+    assert set(cities()) == set(words["guess_my_city"])
+    assert len(cities()) == 91
+
+
+def test_the_table_fits_together():
+    names = {city.name for city in cities().values()}
+    for city in cities().values():
+        assert city.weather in WEATHER
+        assert -90 <= city.at[0] <= 90
+        assert -180 <= city.at[1] <= 180
+        assert min(len(city.sights), len(city.food), len(city.famous)) >= 2
+        assert set(city.near).isdisjoint(city.coast)
+        assert city.land.coasts or not city.coast  # no coast in a landlocked country
+    for topic in topics().values():
+        assert topic.cities <= names, topic.name
+    for land in countries().values():
+        assert not set(land.neighbours) & {land.name, *land.also}
+
+
+def test_neighbours_are_neighbours_both_ways():
+    for land in countries().values():
+        for other in land.neighbours:
+            if other in countries():
+                back = countries()[other].neighbours
+                assert {land.name, *land.also} & set(back), (land.name, other)
+
+
+def test_a_city_has_one_capital_at_most_and_it_is_true():
+    capitals = {city.name for city in cities().values() if city.capital}
+    assert {"Tokyo", "Paris", "Brasilia", "Delhi", "Havanna", "Kinshaha"} <= capitals
+    assert not {"Sydney", "Istanbul", "Shanghai", "Toronto", "Karachi", "Sao Paulo", "Yangon"} & capitals
+
+
+OPEN_QUESTIONS = (
+    "What language do people speak?",
+    "What is the weather like?",
+    "What is the climate like?",
+    "How many people live there?",
+    "What is the main religion?",
+    "What do people eat?",
+    "What is it famous for?",
+    "What can tourists see?",
+    "What are the main industries?",
+    "Which continent is it in?",
+    "Which country is it in?",
+    "What province is it in?",
+    "Where is it located?",
+    "Which river runs through it?",
+    "Which sea is it on?",
+    "Are there lakes? Which lake is it?",
+    "What mountains are near?",
+    "How do people get around, what transport is there?",
+    "What festivals are celebrated?",
+    "What sports do people like?",
+    "What is the traditional clothing?",
+    "What music do people like?",
+    "What is its history?",
+    "What currency is used?",
+    "What kind of government is there?",
+    "What is the flag like?",
+    "Which time zone is it in?",
+    "What side of the road do people drive on?",
+    "Which countries border it?",
+    "What is the elevation?",
+    "What famous temple is there?",
+    "What is the name of the famous museum?",
+    "What bridge is there?",
+)
+
+
+@pytest.mark.parametrize("key", cities())
+def test_no_answer_holds_the_name_unless_asked_for_it(key):
+    """Letters count: "climate" holds "lima", and the world would hide the whole answer (ArCHer spec 9.3)."""
+    name = cities()[key].name.lower()
+    for question in OPEN_QUESTIONS:
+        answer = ORACLE.answer(key, question)
+        assert name not in answer.lower(), (question, answer)
+        assert answer.endswith(".")
+        assert len(answer) <= 160, answer
+    assert ORACLE.answer(key, "Which country is it in?").startswith("It is ")
+
+
+@pytest.mark.parametrize("question", ["What is your city called?", "What is the name of your hometown?"])
+def test_asked_for_its_name_it_says_it_and_the_world_hides_it(question):
+    for key, city in cities().items():
+        assert ORACLE.answer(key, question) == f"My city is called {city.name}."
+
+
+def test_each_city_says_yes_to_its_own_name_and_no_to_others():
+    for key, city in cities().items():
+        for name in city.names:
+            assert ORACLE.answer(key, f"Is your home town {name}?") == "Yes.", name
+        for other in cities().values():
+            if other is not city:
+                assert ORACLE.answer(key, f"Is your city {other.name}?") == "No.", (key, other.name)
+
+
+def test_cities_differ_in_what_they_answer():
+    places = [f"Is it in {place}?" for city in cities().values() for place in city.within]
+    asked = [*OPEN_QUESTIONS, *places]
+    told = {tuple(ORACLE.answer(key, question) for question in asked) for key in cities()}
+    assert len(told) == 91
+
+
+@pytest.mark.parametrize(
+    "said", ["", " ", "\n", "?", "???", "🙂", "a" * 10_000, "Is " * 3000 + "?", "\udc80", "1,2.3.4?"]
+)
+def test_odd_input_is_answered_honestly(said):
+    assert ORACLE.answer("Paris, France", said) in {NOT_SURE, "No."}
+
+
+def test_it_does_not_answer_what_it_does_not_know():
+    for question in ("Is the mayor left-handed?", "Who is the mayor?", "Do you like it?", "Is it haunted?"):
+        assert ORACLE.answer("Paris, France", question) == NOT_SURE, question
+
+
+def test_it_is_a_user_that_reads_the_last_message():
+    context = UserContext(
+        "Questions:\n",
+        "Tokyo, Japan",
+        (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n")),
+    )
+    assert asyncio.run(ORACLE.reply(context)).text == "Yes."
+    assert asyncio.run(ORACLE.reply(context)).failure is None
+    asyncio.run(ORACLE.close())
+
+
+def test_a_city_outside_the_list_is_refused_by_name():
+    with pytest.raises(UsageError, match=r"91 cities.*'Atlantis, Sea'"):
+        ORACLE.answer("Atlantis, Sea", "Is it in Asia?")
+    assert ORACLE.answer("tokyo,japan", "Is it in Asia?") == "Yes."
+
+
+def test_negated_questions_are_turned_around():
+    assert ORACLE.answer("Paris, France", "Is it not in Europe?") == "No."
+    assert ORACLE.answer("Paris, France", "Isn't it in Asia?") == "Yes."
