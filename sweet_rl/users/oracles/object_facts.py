@@ -156,6 +156,7 @@ def _measures(thing: Thing) -> set[str]:
         "size:pocket": size.length_cm <= 18 and size.bulk_l <= 0.2,
         "size:bag": size.length_cm <= 50 and size.bulk_l <= 12 and size.weight_kg <= 5,
         "size:carry": size.weight_kg <= 20 and size.bulk_l <= 200,
+        "size:light": size.weight_kg <= 3,
         "size:heavy": size.weight_kg >= 25,
         "size:huge": size.bulk_l >= 1e6,
     }

@@ -106,6 +106,7 @@ def _without_ending(word: str) -> str:
 
 
 _WORDS = re.compile(r"[^\W_]+")
+_MOSTLY = "(?:mostly|mainly|primarily|usually|only|typically)"
 _CONTRACTIONS = (
     (re.compile(r"\b(?:can't|cannot)\b"), "can not"),
     (re.compile(r"\bwon't\b"), "will not"),
@@ -116,6 +117,9 @@ _CONTRACTIONS = (
     (re.compile(r"\bt[ -]shirt"), "tshirt"),
     (re.compile(r"\b(?:put|place|set|keep|store) (?:things?|stuff|objects|items|something) on\b"), "load on"),
     (re.compile(r"\b(?:put|place|keep|store) (?:things?|stuff|objects|items|something) in"), "store in"),
+    (re.compile(rf"\b{_MOSTLY}( worn| used)? by (?:women|girls)\b"), r"\1 feminine"),
+    (re.compile(rf"\b(worn|used) {_MOSTLY} by (?:women|girls)\b"), r"\1 feminine"),
+    (re.compile(r"\ban? (?:object|thing|item)$"), "tangible"),
     (re.compile(r"\bin (?:colou?r|shape|size|appearance)\b"), " "),
     (re.compile(r"\b(?:types?|kinds?|sorts?|forms?|examples?) of\b"), " "),
 )
