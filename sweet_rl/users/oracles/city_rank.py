@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sweet_rl.users.oracles.city_table import City
+from sweet_rl.users.oracles.city_table import City, cities
 from sweet_rl.users.oracles.city_words import Question
+
+NEAR_KM: Final = 150
+"""Two cities within this distance are near each other."""
 
 _NEAR: Final = ("near", "close to", "distance", "neighbor", "neighbour", "proximity", "next to")
 _CONTINENTS: Final = frozenset(
@@ -41,6 +44,8 @@ _PROVINCE: Final = (
 )
 _SCALES: Final = {"million": 1.0, "m": 1.0, "thousand": 1e-3, "k": 1e-3, "billion": 1e3}
 _NUMBER: Final = re.compile(r"\b(an? (?=[mb]illion)|\d[\d,]*(?:\.\d+)?) ?(million|thousand|billion|m\b|k\b)?")
+_NUMBER_WORDS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBER_WORD: Final = re.compile(rf"\b({'|'.join(_NUMBER_WORDS)})(?= million| billion)")
 _LETTER: Final = re.compile(r"\b(start|begin|end)s? with (?:an? |the )?(?:letter )?[\"'(]*([a-z])\b")
 _LESS: Final = ("less than", "under", "below", "fewer than", "smaller than")
 _MORE: Final = (
@@ -114,8 +119,16 @@ def is_capital(city: City, question: Question) -> bool | None:
     if not question.has("capital") or question.has(*_OTHER_CAPITALS):
         return None
     if question.has(*_NEAR):
-        return False if city.capital else None
+        return _near_capital(city)
     return _heads_named(city, question) if question.names("place") else _heads_any(city, question)
+
+
+def _near_capital(city: City) -> bool | None:
+    """Near the capital; None where that is not in the list, and a capital is not near itself."""
+    heads = [other for other in cities().values() if other.capital and other.land is city.land]
+    if city.capital or not heads:
+        return False if city.capital else None
+    return city.distance_km(heads[0]) < NEAR_KM
 
 
 def _heads_any(city: City, question: Question) -> bool:
@@ -148,7 +161,8 @@ def is_population(city: City, question: Question) -> bool | None:
     if not question.has("people", "population", "inhabitant", "resident", "million", "populated", "populous"):
         return None
     people = city.land.people if question.has("country") else city.people
-    if number := _NUMBER.search(question.text):
+    text = _NUMBER_WORD.sub(lambda word: str(_NUMBER_WORDS.index(word[1]) + 1), question.text)
+    if number := _NUMBER.search(text):
         value = float(number[1].replace(",", "") if number[1][0] != "a" else 1) * _SCALES.get(
             number[2] or "", 1e-6
         )

@@ -9,14 +9,12 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sweet_rl.users.oracles.city_rank import NEAR_KM
 from sweet_rl.users.oracles.city_table import City, cities
 from sweet_rl.users.oracles.city_words import Question, plain
 
 Rule = Callable[[City, Question], bool | None]
 """What the city is asked, and whether it is so."""
-
-NEAR_KM: Final = 150
-"""Two cities within this distance are near each other."""
 
 _NEAR: Final = (
     "near",
@@ -122,6 +120,8 @@ def _in_places(city: City, question: Question) -> bool | None:
     if not named or question.has(*_TIES):
         return None
     inside = [place in city.places for place in named]
+    if question.has("was", "once", "former", "formerly", "used to") and not all(inside):
+        return None  # the table knows nothing of the past
     return any(inside) if question.has("or") else all(inside)
 
 
@@ -178,7 +178,14 @@ def _at_water(city: City, question: Question) -> bool | None:
 
 def _of_country(question: Question) -> bool:
     return question.has(
-        "in a country", "your country", "country that", "country with", "country have", "country has"
+        "is the country",
+        "does the country",
+        "in a country",
+        "your country",
+        "country that",
+        "country with",
+        "country have",
+        "country has",
     )
 
 

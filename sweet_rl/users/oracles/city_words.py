@@ -93,6 +93,7 @@ class Question:
         return f" {' '.join(self.words)} "
 
 
+@lru_cache(maxsize=16384)
 def read_question(said: str) -> Question:
     """The question in what the agent said: its last sentence with a question mark, or all of it."""
     said = said.strip()[-LONGEST_QUESTION:]

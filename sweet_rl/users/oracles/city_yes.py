@@ -104,6 +104,9 @@ def either_or(city: City, question: Question) -> str | None:
     ):
         by_sea = city.land.coasts if question.has("in a country", "your country") else city.coast
         return "It is on the coast." if by_sea else "It is inland."
+    ways = sum(question.has(way, f"{way}ern") for way in ("north", "south", "east", "west"))
+    if ways > 1 and not question.has("hemisphere") and not question.names("city"):
+        return f"It is in the {city.part.replace(' central', '').replace('central ', '')} of its country."
     if question.has("hemisphere") and question.has("northern") and question.has("southern"):
         return f"It is in the {'northern' if city.at[0] > 0 else 'southern'} hemisphere."
     return None

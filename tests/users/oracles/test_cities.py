@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.envs.question_games import GuessMyCityEnv
 from sweet_rl.errors import UsageError
+from sweet_rl.records import task_from_row
+from sweet_rl.tasks.games import guess_my_city_tasks
 from sweet_rl.types import Message, UserContext
 from sweet_rl.users.oracles.cities import NOT_SURE, CityOracle
 from sweet_rl.users.oracles.city_table import WEATHER, cities, countries, topics
@@ -115,6 +118,21 @@ def test_no_answer_holds_the_name_unless_asked_for_it(key):
 def test_asked_for_its_name_it_says_it_and_the_world_hides_it(question):
     for key, city in cities().items():
         assert ORACLE.answer(key, question) == f"My city is called {city.name}."
+
+
+def test_through_the_world_the_name_stays_hidden_and_the_guess_wins():
+    async def play(*questions):
+        env = GuessMyCityEnv(ORACLE)
+        task = next(row for row in guess_my_city_tasks() if row["hidden_information"] == "Lima, Peru")
+        await env.reset(task_from_row(task), seed=0)
+        return [await env.step(question) for question in questions]
+
+    named, told, won = asyncio.run(
+        play("What is the name of your city?", "What is the climate like?", "Is your home town Lima?")
+    )
+    assert named.observation.messages[-1].content == "I can't answer that question."
+    assert told.observation.messages[-1].content == "It is mild and often cloudy, and it hardly ever rains."
+    assert (named.reward, won.reward, won.terminated) == (-1, 0, True)
 
 
 def test_each_city_says_yes_to_its_own_name_and_no_to_others():
