@@ -262,9 +262,8 @@ class _Reading:
             count = float(text) if text.isdigit() else count * _NUMBERS.get(text, 1.0)
             start += 1
         if start >= len(self.words):
-            return (
-                (75.0, start) if self.words[-1].text in ("me", "you", "i") and measure == "bulk_l" else None
-            )
+            person = self.words[-1].text in ("me", "you", "i")
+            return (float(getattr(_yardsticks()["people"], measure)), start) if person else None
         for length in (3, 2, 1):
             chosen = self.words[start : start + length]
             if len(chosen) < length:

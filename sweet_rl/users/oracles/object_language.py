@@ -116,7 +116,10 @@ _CONTRACTIONS = (
     (re.compile(r"'(?:s|d|ll|re|ve|m)\b|'"), ""),
     (re.compile(r"\bt[ -]shirt"), "tshirt"),
     (re.compile(r"\b(?:put|place|set|keep|store) (?:things?|stuff|objects|items|something) on\b"), "load on"),
-    (re.compile(r"\b(?:put|place|keep|store) (?:things?|stuff|objects|items|something) in"), "store in"),
+    (
+        re.compile(r"\b(?:put|place|keep|store|carry|hold) (?:things?|stuff|objects|items|something) in"),
+        "store in",
+    ),
     (re.compile(rf"\b{_MOSTLY}( worn| used)? by (?:women|girls)\b"), r"\1 feminine"),
     (re.compile(rf"\b(worn|used) {_MOSTLY} by (?:women|girls)\b"), r"\1 feminine"),
     (re.compile(r"\ban? (?:object|thing|item)$"), "tangible"),

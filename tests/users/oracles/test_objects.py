@@ -135,6 +135,20 @@ def test_negations():
     assert who("Is it a living thing other than an animal?") == alive - who("Is it an animal?")
 
 
+def test_what_is_done_with_a_thing_is_not_done_to_it():
+    assert not who("Do you cut with it?") & who("Do you cut it?")
+    assert not who("Do you eat with it?") & who("Do you eat it?")
+    assert (
+        who("Is it used for writing?")
+        == who("Do you write with it?")
+        == {"pen", "pencil", "sharpie", "marker"}
+    )
+    assert who("Do you write on it?") == {"paper", "diary"}
+    assert who("Does it eat meat?") == {"cat", "dog", "lion", "tiger", "bear"}
+    assert who("Is it worn mostly by women?") < who("Do women wear it?")
+    assert "pants" in who("Do women wear it?")
+
+
 def test_sizes_are_compared():
     assert "truck" in who("Is it bigger than a car?")
     assert "car" not in who("Is it bigger than a car?")
@@ -145,6 +159,7 @@ def test_sizes_are_compared():
     assert "pencil" in who("Is it shorter than a foot?")
     assert "pen" in who("Does it fit in your pocket?")
     assert "football" in who("Would it fit in a backpack?")
+    assert who("Is it taller than me?") == who("Is it taller than a person?") != set()
     assert who("Is it bigger than a frobnicator?") is None
 
 
