@@ -2,10 +2,10 @@
 
 A GPT-2-shaped policy and a RoBERTa-shaped critic with random weights learn from transcripts of 20 questions.
 Each side runs in a process of its own and makes the same steps from the same buffer: critic steps, then
-policy steps, of G x B rows. The plain side does what the published code does: micro-batches of B in the order they
-were drawn, padded to their longest row; a `generate` of all new tokens in each of them; every text encoded
-whenever it is needed; anomaly detection on. Ours samples everything for the critic first and encodes each
-distinct text once a step.
+policy steps, of G x B rows. The plain side does what the published code does: micro-batches of B in the
+order they were drawn, padded to their longest row; a `generate` of all new tokens in each of them; every text
+encoded whenever it is needed; anomaly detection on. Ours samples everything for the critic first and encodes
+each distinct text once a step.
 
 A whole iteration (50 critic and 3 policy steps of 256 rows) takes hours on a small CPU. So fewer steps and
 rows are timed, and the iteration's time is what those add up to; more rows a step only help ours. Beside the
@@ -33,8 +33,25 @@ CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
 """Of a published iteration (ArCHer spec §8)."""
 
 B, NEW_TOKENS, TURNS = 8, 32, 20
-WORDS = """is it alive big small made of wood metal soft a tool toy an animal can you eat wear drive does have
-wheels legs keys found in the kitchen garden ocean used for music sports larger than car heavier person""".split()
+WORDS = [
+    *("is", "it", "alive", "big", "small", "made", "of", "wood", "metal", "soft", "a", "tool", "toy", "an"),
+    *(
+        "animal",
+        "can",
+        "you",
+        "eat",
+        "wear",
+        "drive",
+        "does",
+        "have",
+        "wheels",
+        "legs",
+        "keys",
+        "found",
+        "in",
+    ),
+    *("the", "kitchen", "garden", "ocean", "used", "for", "music", "sports", "larger", "than", "car"),
+]
 
 
 def main() -> None:
@@ -185,7 +202,7 @@ def plain(policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespac
             said = act(seen)
             tq1, tq2 = target.q(encode(target, seen), encode(target, said))
             tv1, tv2 = target.v(encode(target, nexts))
-            encode(target, seen)  # the published call encodes its unused argument, too
+            encode(target, [row.action for row in rows])  # the published call encodes an argument in vain
             rewards = torch.tensor([row.reward for row in rows], device=device)
             goes_on = torch.tensor([float(not row.done) for row in rows], device=device)
         wanted = (rewards + goes_on * 0.95 * tv1, rewards + goes_on * 0.95 * tv2, tq1, tq2)

@@ -244,7 +244,8 @@ class TokenPolicy:
             for observation, seed in zip(observations, seeds, strict=True)
         ]
         places = {request: place for place, request in reversed(list(enumerate(requests)))}
-        distinct = sorted(places.values())  # the same observation with the same seed is written once
+        # The same observation with the same seed is written once; neighbours with the same prompt share it.
+        distinct = sorted(places.values(), key=lambda place: requests[place].prompt_ids)
         found: dict[Request, Utterance] = {}
         for finished in self.write([requests[place] for place in distinct]):
             found |= {requests[distinct[number]]: utterance for number, utterance in finished}

@@ -12,6 +12,7 @@ Axes: N texts, B rows, T tokens, H hidden.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -29,6 +30,8 @@ first token), the first token's output as it is, or the mean over tokens."""
 
 _HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
 _CACHED_TEXTS = 65_536
+_WORTH = {"cpu": 256, "cuda": 4096}
+"""Tokens from which on a device is busy with a batch: padding then costs more than another batch."""
 
 
 class Distinct(NamedTuple):
@@ -45,14 +48,24 @@ class Distinct(NamedTuple):
         return cls(list(numbers), places)
 
 
-def length_batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+def length_batches(
+    lengths: Sequence[int], max_tokens: int, worth_tokens: float = math.inf
+) -> Iterator[list[int]]:
     """Numbers of texts in batches of similar lengths, the longest first, each of `max_tokens` padded at most.
 
     A text that is longer than that is a batch of its own.
+
+    Args:
+        lengths: of the texts, in tokens.
+        max_tokens: of a batch at most.
+        worth_tokens: a batch that has as many does not wait for texts that would be padded by a tenth.
     """
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > max_tokens:
+        longest = lengths[batch[0]] if batch else 0
+        full = (len(batch) + 1) * longest > max_tokens
+        enough = len(batch) * longest >= worth_tokens and lengths[number] < 0.9 * longest
+        if batch and (full or enough):
             yield batch
             batch = []
         batch.append(number)
@@ -103,7 +116,17 @@ class TextEncoder:
 
     def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Numbers of texts that are encoded together."""
-        return list(length_batches([len(self._ids(text)) for text in texts], max_tokens))
+        lengths = [len(self._ids(text)) for text in texts]
+        return list(length_batches(lengths, max_tokens, _WORTH.get(self.device.type, math.inf)))
+
+    def tokens(self, texts: Sequence[str]) -> int:
+        """Tokens of all the texts, without padding."""
+        return sum(len(self._ids(text)) for text in texts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder is."""
+        return next(self.model.parameters()).device
 
     def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:
         """Vectors of the texts, as [N, H]; with gradients where they are on.
@@ -122,8 +145,7 @@ class TextEncoder:
     def _encode(self, rows: Sequence[tuple[int, ...]]) -> Tensor:
         """One batch, padded on the right."""
         self.encoded += len(rows)
-        first = next(self.model.parameters())
-        device, dtype = first.device, first.dtype
+        device, dtype = self.device, next(self.model.parameters()).dtype
         width = max(map(len, rows))
         ids_BT = torch.tensor([[*row, *[self._pad_id] * (width - len(row))] for row in rows], device=device)
         lengths_B = torch.tensor([len(row) for row in rows], device=device)

@@ -20,6 +20,7 @@ Axes: B rows, T tokens, O tokens of the padded observations.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ class PublishedPolicy:
         sampling: dict[str, Any] = {"do_sample": False}
         if self.settings.do_sample and not greedy:
             sampling = {"do_sample": True, "temperature": self.settings.temperature, "top_k": TOP_K}
+        logging.getLogger("transformers.generation.utils").setLevel(logging.ERROR)  # it warns of the padding
         written = self.model.generate(
             **context,
             max_new_tokens=self.settings.max_new_tokens,
@@ -277,8 +279,13 @@ class PublishedLearner:
         return Player(self.settings.policy_lm, engine, self._format, lambda text: text, self.settings.seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The published five (ArCHer spec §4.4) where there is a critic, and the counter."""
+        """The published five (ArCHer spec §4.4) where there is a critic, the counter, and gradients.
+
+        Those of the policy's last step count in the norm of the critic's next one.
+        """
+        left = {n: p.grad for n, p in self.policy.model.named_parameters() if p.grad is not None}
         state: dict[str, Any] = {
+            "gradients_left": left,
             "model_state_dict": dict(self.policy.model.state_dict()),
             "lm_optimizer_state_dict": self.lm_optimizer.state_dict(),
             "updates": self._updates,
@@ -292,8 +299,11 @@ class PublishedLearner:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`. Gradients that one phase leaves to the next are not part of it."""
+        """Go on from `state_dict`."""
         self.policy.model.load_state_dict(state["model_state_dict"])
+        for name, parameter in self.policy.model.named_parameters():
+            left = state["gradients_left"].get(name)
+            parameter.grad = None if left is None else left.to(parameter, copy=True)
         self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
         self._updates = state["updates"]
         if self.critic is not None and self.target is not None and self.critic_optimizer is not None:

@@ -188,7 +188,7 @@ def _critic_backward(
 class HeldFeatures:
     """Vectors of texts that several micro-batches use: encoded once, gradients gathered, passed back once.
 
-    Where the texts do not fit into one batch, their activations are not kept but computed again.
+    Where the texts have more tokens than one batch may, activations are not kept but computed again.
 
     Args:
         encoder: of the critic that is trained.
@@ -198,8 +198,8 @@ class HeldFeatures:
 
     def __init__(self, encoder: TextEncoder, texts: Sequence[str], max_tokens: int) -> None:
         self._encoder, self._texts, self._max_tokens = encoder, texts, max_tokens
-        self._batches = encoder.batches(texts, max_tokens)
-        with torch.set_grad_enabled(len(self._batches) == 1):
+        self._keeps = encoder.tokens(texts) <= max_tokens
+        with torch.set_grad_enabled(self._keeps):
             self._made = encoder(texts, max_tokens)
         self.features = self._made.detach().requires_grad_()
 
@@ -208,10 +208,10 @@ class HeldFeatures:
         gradient = self.features.grad
         if gradient is None:
             return
-        if len(self._batches) == 1:
+        if self._keeps:
             torch.autograd.backward(self._made, gradient)
             return
-        for batch in self._batches:
+        for batch in self._encoder.batches(self._texts, self._max_tokens):
             made = self._encoder([self._texts[n] for n in batch], self._max_tokens)
             torch.autograd.backward(made, gradient[batch])
 

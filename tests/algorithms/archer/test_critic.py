@@ -68,6 +68,7 @@ def test_the_oldest_of_a_long_text_is_dropped():
 def test_texts_of_similar_lengths_share_a_batch():
     assert list(length_batches([3, 9, 4, 1, 9], 18)) == [[1, 4], [2, 0, 3]]
     assert list(length_batches([50, 2], 18)) == [[0], [1]]
+    assert list(length_batches([10, 10, 9, 8, 1], 1000, worth_tokens=20)) == [[0, 1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("max_tokens", [10, 10_000])
