@@ -29,7 +29,7 @@ SOFT = set_of(
     "quite usually typically often commonly generally normally mostly mainly primarily sometimes ever "
     "maybe perhaps probably likely considered either known just actually also too all typical regular "
     "normal particular certain so such like which that who whom where when while if per general purpose "
-    "frequently only even both able own most about get got go specific average ordinary standard another "
+    "frequently only even both able most about get got go specific average ordinary standard another "
     "way located same especially enough next "
 )
 """Words that a phrase may have between its own, and that say nothing alone."""
