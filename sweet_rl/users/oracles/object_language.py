@@ -123,6 +123,7 @@ _CONTRACTIONS = (
     (re.compile(rf"\b{_MOSTLY}( worn| used)? by (?:women|girls)\b"), r"\1 feminine"),
     (re.compile(rf"\b(worn|used) {_MOSTLY} by (?:women|girls)\b"), r"\1 feminine"),
     (re.compile(r"\ban? (?:object|thing|item)$"), "tangible"),
+    (re.compile(r"\beat (?:dinner |food |meals? )?at\b"), "dine"),
     (re.compile(r"\bin (?:colou?r|shape|size|appearance)\b"), " "),
     (re.compile(r"\b(?:types?|kinds?|sorts?|forms?|examples?) of\b"), " "),
 )
