@@ -31,7 +31,8 @@ first token), the first token's output as it is, or the mean over tokens."""
 _HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
 _CACHED_TEXTS = 65_536
 _WORTH = {"cpu": 256, "cuda": 4096}
-"""Tokens from which on a device is busy with a batch: padding then costs more than another batch."""
+"""Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
+256 wide or wider; narrower ones need more."""
 
 
 class Distinct(NamedTuple):
@@ -117,7 +118,8 @@ class TextEncoder:
     def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Numbers of texts that are encoded together."""
         lengths = [len(self._ids(text)) for text in texts]
-        return list(length_batches(lengths, max_tokens, _WORTH.get(self.device.type, math.inf)))
+        worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self.width) ** 2)
+        return list(length_batches(lengths, max_tokens, worth))
 
     def tokens(self, texts: Sequence[str]) -> int:
         """Tokens of all the texts, without padding."""
