@@ -7,11 +7,13 @@ order they were drawn, padded to their longest row; a `generate` of all new toke
 encoded whenever it is needed; anomaly detection on. Ours samples everything for the critic first and encodes
 each distinct text once a step.
 
-A whole iteration (50 critic and 3 policy steps of 256 rows) takes hours on a small CPU. So fewer steps and
-rows are timed, and the iteration's time is what those add up to; more rows a step only help ours. Beside the
+A whole iteration (50 critic and 3 policy steps of 256 rows) takes hours on a small CPU. So one step of each
+kind is timed, of fewer rows, and the iteration's time is what those add up to; more rows a step only help
+ours. Ours samples for all critic steps at once, so that is timed on some episodes whose transitions come as
+often as in the first iteration (`--draws`), and counted by rows. Beside the
 clock's seconds are the processor's, which a busy machine changes less.
 
-Run: python benchmarks/archer_update.py [--rows 32] [--critic_steps 1] [--actor_steps 1] [--size small|tiny]
+Run: python benchmarks/archer_update.py [--rows 32] [--draws 5] [--size small|tiny] [--threads 2]
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ from _machine import machine_line
 CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
 """Of a published iteration (ArCHer spec §8)."""
 
-B, NEW_TOKENS, TURNS = 8, 32, 20
+B, NEW_TOKENS, TURNS, EPISODES = 8, 32, 20, 128
 WORDS = [
     *("is", "it", "alive", "big", "small", "made", "of", "wood", "metal", "soft", "a", "tool", "toy", "an"),
     *(
@@ -99,18 +102,20 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     def draw(count: int) -> list[Any]:
         return [rng.choice(rows) for _ in range(count)]
 
-    work = {"ours": ours, "plain": plain}[arguments.side](policy, critic, tokenizer, arguments)
-    work(draw, 0, 0)  # what is set up on first use
-    critic_s, critic_cpu_s = _timed(lambda: work(draw, arguments.critic_steps, 0), arguments.critic_steps)
-    actor_s, actor_cpu_s = _timed(lambda: work(draw, 0, arguments.actor_steps), arguments.actor_steps)
+    side = {"ours": Ours, "plain": Plain}[arguments.side](policy, critic, tokenizer, arguments)
+    sampled = side.sampling_rows(rows, rng)
+    sampling_s, sampling_cpu_s = _timed(lambda: side.sample(sampled), max(1, len(sampled)))
+    critic_s, critic_cpu_s = _timed(lambda: side.critic_step(draw(arguments.rows)), 1)
+    actor_s, actor_cpu_s = _timed(lambda: side.actor_step(draw(arguments.rows)), 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if torch.cuda.is_available():
         peak = torch.cuda.max_memory_allocated() / 2**30
     return {
-        "critic_s": critic_s,
+        "critic_s": critic_s + sampling_s * arguments.rows,
         "actor_s": actor_s,
-        "critic_cpu_s": critic_cpu_s,
+        "critic_cpu_s": critic_cpu_s + sampling_cpu_s * arguments.rows,
         "actor_cpu_s": actor_cpu_s,
+        "of_which_sampling_s": sampling_s * arguments.rows,
         "peak_gib": peak,
     }
 
@@ -126,122 +131,148 @@ def _timed(work: Any, steps: int) -> tuple[float, float]:
     return (time.perf_counter() - began) / max(1, steps), (time.process_time() - cpu_began) / max(1, steps)
 
 
-def ours(policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> Any:
-    """The library's learner."""
-    from dataclasses import replace
+class Ours:
+    """The library's learner, step by step."""
 
-    from sweet_rl.algorithms.archer.actor import TokenPolicy
-    from sweet_rl.algorithms.archer.learners import ArcherLearner
-    from sweet_rl.algorithms.archer.settings import ArcherSettings
-    from sweet_rl.chat import PlainChat
+    def __init__(self, policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> None:
+        from sweet_rl.algorithms.archer.actor import TokenPolicy
+        from sweet_rl.algorithms.archer.learners import ArcherLearner
+        from sweet_rl.algorithms.archer.settings import ArcherSettings
+        from sweet_rl.chat import PlainChat
 
-    settings = ArcherSettings(
-        batch_size=B,
-        grad_accum_steps=arguments.rows // B,
-        max_new_tokens=NEW_TOKENS,
-        max_tokens_per_batch=arguments.max_tokens_per_batch,
-    )
-    actor = TokenPolicy(
-        policy, tokenizer, max_new_tokens=NEW_TOKENS, max_tokens_per_batch=settings.max_tokens_per_batch
-    )
-    learner = ArcherLearner(settings, actor, critic, PlainChat())
+        settings = ArcherSettings(
+            batch_size=B,
+            grad_accum_steps=arguments.rows // B,
+            actor_epochs=1,
+            max_new_tokens=NEW_TOKENS,
+            max_tokens_per_batch=arguments.max_tokens_per_batch,
+        )
+        self.draws = arguments.draws
+        self.episodes = max(2, arguments.rows // TURNS)
+        self.policy = TokenPolicy(
+            policy, tokenizer, max_new_tokens=NEW_TOKENS, max_tokens_per_batch=settings.max_tokens_per_batch
+        )
+        self.learner = ArcherLearner(settings, self.policy, critic, PlainChat())
 
-    def work(draw: Any, critic_steps: int, actor_steps: int) -> None:
-        learner.settings = replace(settings, epochs=critic_steps, actor_epochs=actor_steps)
-        learner.update(draw, update_actor=actor_steps > 0)
+    def sampling_rows(self, rows: Sequence[Any], rng: random.Random) -> list[Any]:
+        """Some whole episodes, each transition as often as a critic phase draws it on average."""
+        some = rows[: self.episodes * TURNS]
+        return [rng.choice(some) for _ in range(round(len(some) * self.draws))]
 
-    return work
+    def sample(self, rows: Sequence[Any]) -> None:
+        """The policy says everything before the first critic step."""
+        self.policy.sample([row.observation for row in rows], range(len(rows)))
+
+    def critic_step(self, rows: Sequence[Any]) -> None:
+        """One step on utterances that are there; they are like those of the rows."""
+        from sweet_rl.algorithms.archer.updates import critic_step
+
+        said = [[row.action] for row in reversed(rows)]
+        learner = self.learner
+        critic_step(learner.critic, learner.target, learner.critic_optimizer, rows, said, learner.steps)
+
+    def actor_step(self, rows: Sequence[Any]) -> None:
+        """One step, sampling included."""
+        self.learner._train_actor(lambda _: rows)  # noqa: SLF001 - `update` would train the critic, too
 
 
-def plain(policy: Any, critic: Any, tokenizer: Any, arguments: argparse.Namespace) -> Any:  # noqa: PLR0915
+class Plain:
     """The published arithmetic, step by step (ArCHer spec §4), without an attempt to save anything."""
-    import copy
 
-    import torch
+    def __init__(self, policy: Any, critic: Any, tokenizer: Any, _arguments: argparse.Namespace) -> None:
+        import torch
 
-    policy.eval()
-    encoder = critic.encoder
-    critic.encoder = None
-    target = copy.deepcopy(critic)
-    critic.encoder = encoder
-    device = next(policy.parameters()).device
-    optimizers = {
-        "critic": torch.optim.Adam(critic.parameters(), 1e-5),
-        "actor": torch.optim.Adam(policy.parameters(), 1e-5),
-    }
-    everything = [*policy.parameters(), *critic.parameters(), *target.parameters()]
+        from sweet_rl.algorithms.archer.learners import copied
 
-    def encode(owner: Any, texts: Any) -> Any:
-        batch = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt").to(
-            device
-        )
-        return owner.base_lm(
-            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
-        ).pooler_output
+        torch.autograd.set_detect_anomaly(True)
+        self.policy, self.critic, self.target = policy.eval(), critic, copied(critic)
+        self.tokenizer, self.device = tokenizer, next(policy.parameters()).device
+        self.critic_optimizer = torch.optim.Adam(critic.parameters(), 1e-5)
+        self.lm_optimizer = torch.optim.Adam(policy.parameters(), 1e-5)
+        self.everything = [*policy.parameters(), *critic.parameters(), *self.target.parameters()]
 
-    def act(texts: Any) -> Any:
-        batch = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt").to(
-            device
-        )
-        ids, mask = batch["input_ids"], batch["attention_mask"]
+    def sampling_rows(self, _rows: Sequence[Any], _rng: random.Random) -> list[Any]:
+        """None: every micro-batch samples for itself."""
+        return []
+
+    def sample(self, rows: Sequence[Any]) -> None:
+        """Nothing."""
+
+    def critic_step(self, rows: Sequence[Any]) -> None:
+        """One step, sampling included."""
+        import torch
+
+        self._step(rows, self.critic_optimizer, self._critic_loss)
         with torch.no_grad():
-            written = policy.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                max_new_tokens=NEW_TOKENS,
-                do_sample=True,
-                pad_token_id=tokenizer.eos_token_id,
-            )
-        said = tokenizer.batch_decode(written[:, ids.shape[1] :], skip_special_tokens=True)
-        return [text.split("\n")[0] for text in said]
+            for theirs, mine in zip(self.target.parameters(), self.critic.parameters(), strict=True):
+                theirs.copy_(0.9 * theirs + 0.1 * mine)
 
-    def critic_loss(rows: Any) -> Any:
+    def actor_step(self, rows: Sequence[Any]) -> None:
+        """One step, sampling included."""
+        self._step(rows, self.lm_optimizer, self._actor_loss)
+
+    def _step(self, rows: Sequence[Any], optimizer: Any, loss_of: Any) -> None:
+        import torch
+
+        optimizer.zero_grad()
+        for start in range(0, len(rows), B):
+            loss_of(rows[start : start + B]).backward()
+        torch.nn.utils.clip_grad_norm_(self.everything, 1.0)
+        optimizer.step()
+
+    def _tokens(self, texts: Sequence[str]) -> Any:
+        options = {"padding": True, "truncation": True, "max_length": 512, "return_tensors": "pt"}
+        return self.tokenizer(list(texts), **options).to(self.device)
+
+    def _encode(self, owner: Any, texts: Sequence[str]) -> Any:
+        batch = self._tokens(texts)
+        output = owner.base_lm(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+        return output.pooler_output
+
+    def _act(self, texts: Sequence[str]) -> list[str]:
+        batch = self._tokens(texts)
+        written = self.policy.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            max_new_tokens=NEW_TOKENS,
+            do_sample=True,
+            pad_token_id=self.tokenizer.eos_token_id,
+        )
+        new = written[:, batch["input_ids"].shape[1] :]
+        return [text.split("\n")[0] for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
+
+    def _critic_loss(self, rows: Sequence[Any]) -> Any:
+        import torch
+
+        critic, target, encode = self.critic, self.target, self._encode
         seen, nexts = [row.observation for row in rows], [row.next_observation for row in rows]
-        values = critic(encode(critic, seen), encode(critic, [row.action for row in rows]))
+        done = [row.action for row in rows]
+        values = critic(encode(critic, seen), encode(critic, done))
         with torch.no_grad():
-            said = act(seen)
+            said = self._act(seen)
             tq1, tq2 = target.q(encode(target, seen), encode(target, said))
             tv1, tv2 = target.v(encode(target, nexts))
-            encode(target, [row.action for row in rows])  # the published call encodes an argument in vain
-            rewards = torch.tensor([row.reward for row in rows], device=device)
-            goes_on = torch.tensor([float(not row.done) for row in rows], device=device)
+            encode(target, done)  # the published call encodes an argument in vain
+            rewards = torch.tensor([row.reward for row in rows], device=self.device)
+            goes_on = torch.tensor([float(not row.done) for row in rows], device=self.device)
         wanted = (rewards + goes_on * 0.95 * tv1, rewards + goes_on * 0.95 * tv2, tq1, tq2)
         return sum(((value - to) ** 2).mean() for value, to in zip(values, wanted, strict=True))
 
-    def actor_loss(rows: Any) -> Any:
+    def _actor_loss(self, rows: Sequence[Any]) -> Any:
+        import torch
+
         seen = [row.observation for row in rows]
         with torch.no_grad():
-            said = act(seen)
-            q1, q2, v1, v2 = critic(encode(critic, seen), encode(critic, said))
+            said = self._act(seen)
+            q1, q2, v1, v2 = self.critic(self._encode(self.critic, seen), self._encode(self.critic, said))
             advantages = torch.minimum(q1, q2) - torch.minimum(v1, v2)
-        o = tokenizer(seen, padding=True, truncation=True, max_length=512, return_tensors="pt").to(device)
-        a = tokenizer(said, padding=True, truncation=True, max_length=512, return_tensors="pt").to(device)
+        o, a = self._tokens(seen), self._tokens(said)
         ids = torch.cat([o["input_ids"], a["input_ids"]], 1).long()
         mask = torch.cat([o["attention_mask"], a["attention_mask"]], 1)
         width = o["input_ids"].shape[1]
-        likely = policy(input_ids=ids, attention_mask=mask).logits.softmax(-1)[:, width - 1 : -1]
+        likely = self.policy(input_ids=ids, attention_mask=mask).logits.softmax(-1)[:, width - 1 : -1]
         picked = likely.gather(2, ids[:, width:, None])[..., 0]
         return -((picked.log() * a["attention_mask"]).sum(1) * advantages).mean()
-
-    def epoch(draw: Any, which: str, loss_of: Any) -> None:
-        rows = draw(arguments.rows)
-        optimizers[which].zero_grad()
-        for start in range(0, len(rows), B):
-            loss_of(rows[start : start + B]).backward()
-        torch.nn.utils.clip_grad_norm_(everything, 1.0)
-        optimizers[which].step()
-
-    def work(draw: Any, critic_steps: int, actor_steps: int) -> None:
-        with torch.autograd.set_detect_anomaly(True):
-            for _ in range(critic_steps):
-                epoch(draw, "critic", critic_loss)
-                with torch.no_grad():
-                    for theirs, mine in zip(target.parameters(), critic.parameters(), strict=True):
-                        theirs.copy_(0.9 * theirs + 0.1 * mine)
-            for _ in range(actor_steps):
-                epoch(draw, "actor", actor_loss)
-
-    return work
 
 
 def transcripts(rng: random.Random) -> list[Any]:
@@ -249,7 +280,7 @@ def transcripts(rng: random.Random) -> list[Any]:
     from sweet_rl.algorithms.archer.replay import Transition
 
     found = []
-    for _ in range(128):
+    for _ in range(EPISODES):
         observation = "Questions:\n"
         for turn in range(TURNS):
             question = " ".join(rng.choices(WORDS, k=rng.randint(4, 8))) + "?"
@@ -347,8 +378,12 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=32, help="rows of a step (published: 256)")
-    parser.add_argument("--critic_steps", type=int, default=1)
-    parser.add_argument("--actor_steps", type=int, default=1)
+    parser.add_argument(
+        "--draws",
+        type=float,
+        default=CRITIC_STEPS * ROWS / (EPISODES * TURNS),
+        help="how often a critic phase draws a transition; in a first iteration 5 times",
+    )
     parser.add_argument("--size", choices=("small", "tiny"), default="small")
     parser.add_argument(
         "--utterance", type=float, default=8.0, help="mean tokens of an utterance, its end included"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -43,6 +43,11 @@ class Written:
     ended: bool
 
 
+Prefill: TypeAlias = tuple[Tensor, Tensor, Any]
+"""Prompts that were read: logits behind each [P, V], the mask of their tokens [P, T], padded on the left, and
+the cache."""
+
+
 class Decoder:
     """Writes batches with one model.
 
@@ -57,6 +62,7 @@ class Decoder:
         model: a transformers causal language model in evaluation mode.
         end_ids: tokens that end a row.
         ends: whether the tokens of a row, looked at after each one, end it for another reason.
+        prefill: reads prompts in a better way, or returns None where it knows none.
     """
 
     def __init__(
@@ -64,10 +70,12 @@ class Decoder:
         model: Any,
         end_ids: Collection[int],
         ends: Callable[[Sequence[int]], bool] = lambda _: False,
+        prefill: Callable[[Sequence[tuple[int, ...]]], Prefill | None] = lambda _: None,
     ) -> None:
         self._model = model
         self._end_ids = frozenset(end_ids)
         self._ends = ends
+        self._prefill = prefill
         parameters = inspect.signature(model.forward).parameters
         self._takes_positions = "position_ids" in parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
@@ -84,15 +92,20 @@ class Decoder:
     @torch.inference_mode()
     def _start(self, requests: Sequence[Request]) -> _Batch:
         """Read the distinct prompts and lay out one row for each request."""
-        prompts = list(dict.fromkeys(request.prompt_ids for request in requests))
+        places = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
+        logits_PV, mask_PT, cache = self._prefill(list(places)) or self._read(list(places))
+        rows_B = torch.tensor([places[request.prompt_ids] for request in requests], device=mask_PT.device)
+        cache.batch_select_indices(rows_B)
+        return _Batch(requests, logits_PV[rows_B], mask_PT[rows_B], cache)
+
+    def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
+        """Read prompts beside each other."""
         width = max(map(len, prompts))
         device = self._model.device
         ids_PT = torch.tensor([[0] * (width - len(ids)) + list(ids) for ids in prompts], device=device)
         mask_PT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts], device=device)
         logits_PV, cache = self._forward(ids_PT, mask_PT, None)
-        rows_B = torch.tensor([prompts.index(request.prompt_ids) for request in requests], device=device)
-        cache.batch_select_indices(rows_B)
-        return _Batch(requests, logits_PV[rows_B], mask_PT[rows_B], cache)
+        return logits_PV, mask_PT, cache
 
     @torch.inference_mode()
     def _read_on(self, batch: _Batch) -> None:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.archer.critic import length_batches
+from sweet_rl.algorithms.archer.prefill import TreePrefill
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, Written, keep_likeliest
 from sweet_rl.training.attention import attention_span, inputs_of
@@ -118,7 +119,8 @@ class TokenPolicy:
             self.max_context = min(max_context, self._positions - max_new_tokens)
         self.end_ids = end_tokens(model, tokenizer)
         self._stop_ids = self.end_ids | tokens_with(tokenizer, eos_str)
-        self._decoder = Decoder(model, self._stop_ids, self._spells_end)
+        self._prefill = TreePrefill(model)
+        self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
         self._head = ResponseHead(model, self._logprobs_of)
         self._reader = Reader(pad_id=0, attention_span=attention_span(model))
         self.prompt = lru_cache(maxsize=_CACHED_TEXTS)(self._make_prompt)
@@ -229,9 +231,18 @@ class TokenPolicy:
         return Request(ids, self.max_new_tokens, temperature, seed, self.top_k)
 
     def write(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Utterance]], None, None]:
-        """Utterances as they end, by their places among the requests; batches of similar lengths."""
+        """Utterances as they end, by their places among the requests.
+
+        Prompts that begin alike are neighbours where they can be read once; else those of similar lengths.
+        """
         lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
-        for batch in length_batches(lengths, 4 * self.max_tokens_per_batch):
+        most = 4 * self.max_tokens_per_batch
+        if self._prefill.serves:
+            order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
+            batches = neighbours(order, lengths, most)
+        else:
+            batches = length_batches(lengths, most)
+        for batch in batches:
             for finished in self._decoder([requests[number] for number in batch]):
                 yield [(batch[place], self._spoken(written)) for place, written in finished]
 
@@ -264,16 +275,7 @@ class TokenPolicy:
         ]
         shares = self._reader.attention_span > 0
         order = in_order(rows) if shares else sorted(range(len(rows)), key=lambda n: -len(rows[n]))
-        batch: list[int] = []
-        longest = 0
-        for number in order:
-            longest = max(longest, len(rows[number]))
-            if batch and (len(batch) + 1) * longest > self.max_tokens_per_batch:
-                yield batch
-                batch, longest = [], len(rows[number])
-            batch.append(number)
-        if batch:
-            yield batch
+        yield from neighbours(order, [len(row) for row in rows], self.max_tokens_per_batch)
 
     def scores(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> TokenScores:
         """Log-probabilities of the utterances' tokens under what they are sampled from, ends included.
@@ -349,6 +351,20 @@ class TokenPolicy:
             yield seen
         finally:
             hook.remove()
+
+
+def neighbours(order: Sequence[int], lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Numbers in the given order, cut into batches that have at most so many tokens, padding included."""
+    batch: list[int] = []
+    longest = 0
+    for number in order:
+        longest = max(longest, lengths[number])
+        if batch and (len(batch) + 1) * longest > max_tokens:
+            yield batch
+            batch, longest = [], lengths[number]
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

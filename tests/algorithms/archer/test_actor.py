@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from sweet_rl.algorithms.archer import prefill
 from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.loading import actor_of, with_adapter
 from sweet_rl.algorithms.archer.settings import ArcherSettings
@@ -234,3 +235,26 @@ def test_recomputed_activations_give_the_same_gradients(monkeypatch):
     for one, other in zip(plain.parameters(), saving.parameters(), strict=True):
         assert torch.allclose(one.grad, other.grad)
     assert saving.sample(OBSERVATIONS, range(4)) == said
+
+
+@pytest.mark.parametrize("make", [policy_of, lambda **more: llama(tiny_tokenizer(), **more)])
+def test_observations_of_one_episode_are_read_once(make, monkeypatch):
+    plain = make(max_new_tokens=6)
+    monkeypatch.setattr(prefill, "WIDE", 0)
+    shared = make(max_new_tokens=6)
+    assert shared._prefill.serves and not plain._prefill.serves
+    episode = "Questions:\n" + "".join(f"Is it number {n}? No.\n" for n in range(4))
+    observations = [episode, "Other:\n", episode[:50], "Questions:\n", episode, episode[:29] + "red? Yes.\n"]
+    read, forward = [], type(shared.model).forward
+
+    def spy(self, input_ids, **others):
+        read.append(input_ids.numel())
+        return forward(self, input_ids=input_ids, **others)
+
+    monkeypatch.setattr(type(shared.model), "forward", spy)
+    one, other = (policy.sample(observations, range(6)) for policy in (shared, plain))
+    assert [said.token_ids for said in one] == [said.token_ids for said in other]
+    for mine, theirs in zip(one, other, strict=True):
+        assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+    longest = len(shared.prompt(episode).ids)
+    assert read[0] < 3 * longest < max(read)
