@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# SWEET-RL on Backend Programming, from offline dialogues to a measured policy, stage by stage.
+# SWEET-RL on Backend Programming or on a game, from offline dialogues to a measured policy, stage by stage.
 #
 #   scripts/sweet_backend.sh configs/sweet/embedded.sh     the embedded agent: a CPU, minutes
 #   scripts/sweet_backend.sh configs/sweet/llama8b.sh      the published setting: 8 GPUs
+#   scripts/sweet_backend.sh configs/sweet/twenty_questions.sh    another world: a CPU, minutes
 #
 # A configuration sets what is below; a variable of the environment wins over it: OUTPUT_PATH=run2 scripts/...
 # What is done is skipped, what was interrupted goes on: run the same command again. A stage whose command is
@@ -14,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # What a configuration may set. Flags of a stage are an array, to be added to what the chain itself needs.
 SIMULATE_FLAGS=() EVALUATE_FLAGS=() TRAIN_FLAGS=() CRITIC_FLAGS=() SAMPLE_FLAGS=() RANK_FLAGS=() PAIR_FLAGS=()
-POLICY_FLAGS=() LAUNCHER=()
+POLICY_FLAGS=() LAUNCHER=() PREFERENCE_FLAGS=()
 # shellcheck source=/dev/null
 source "$config"
 
@@ -23,11 +24,13 @@ source "$config"
 : "${TEST_TASKS:?tasks to measure on}"
 : "${OFFLINE:=}"         # trajectories to learn from; empty: simulate them on TRAIN_TASKS
 : "${TRAIN_TASKS:=}"
-: "${NUM_TRAIN_TASKS:=1000}" "${NUM_TEST_TASKS:=1000}"
+: "${NUM_TRAIN_TASKS:=1000}" "${NUM_TEST_TASKS:=1000}" "${NUM_TEST_REPEATS:=1}"
 : "${K:=3}"              # repeats of each task in the offline data
 : "${DATA_FRACTION:=0.1}" "${NUM_PAIRS:=4}"
 : "${COMPAT:=fixed}"     # published: its defects too, to compare numbers
 : "${PYTHON:=python}"
+: "${EVALUATE:=evaluate_code}"  # evaluate_games for worlds that reward turns
+: "${EMBEDDED:=}"        # make MODEL first: an embedded agent for this world
 [[ ${#LAUNCHER[@]} -gt 0 ]] || LAUNCHER=("$PYTHON")
 [[ -n $OFFLINE || -n $TRAIN_TASKS ]] || { echo "error: set OFFLINE (trajectories) or TRAIN_TASKS." >&2; exit 2; }
 
@@ -58,7 +61,7 @@ esac
 
 marks=$OUTPUT_PATH/.done
 mkdir -p "$marks"
-number=0 stages=9
+number=0 stages=12
 
 # stage OUTPUT COMMAND...: run the command unless a mark says that it has made OUTPUT, a file or a model's folder.
 # A mark holds the command; beside it a file remembers, from the command's beginning on, what it makes.
@@ -101,6 +104,12 @@ simulate() { # MODEL TASKS OUTPUT NUMBER REPEATS
     --output_path "$3" --num_tasks "$4" --best_of_n "$5" --to_continue "${SIMULATE_FLAGS[@]}"
 }
 
+measure() { # MODEL OUTPUT
+  simulate "$1" "$TEST_TASKS" "$2" "$NUM_TEST_TASKS" "$NUM_TEST_REPEATS"
+  stage "${2%.jsonl}.report.json" "$PYTHON" "$root/scripts/$EVALUATE.py" "$2" --k "$NUM_TEST_REPEATS" \
+    "${GRADING[@]}" "${EVALUATE_FLAGS[@]}"
+}
+
 train() { # DATA OUTPUT FLAGS...
   local data=$1 output=$2
   shift 2
@@ -109,14 +118,21 @@ train() { # DATA OUTPUT FLAGS...
     "${TRAIN_FLAGS[@]}" "$@" "${COMPAT_FLAGS[@]}"
 }
 
+# Before all, where it is asked for: a model that can play a little, and what it can do
+if [[ -n $EMBEDDED ]]; then
+  stage "$MODEL" "$PYTHON" "$root/scripts/make_embedded_agent.py" "$MODEL" --world "$EMBEDDED" --overwrite --quiet
+  measure "$MODEL" "$OUTPUT_PATH/start.jsonl"
+fi
+
 # 1 to 2: dialogues, graded, with pairs of whole ones that know the hidden solution
 if [[ -n $OFFLINE ]]; then
   stage "$TRAJECTORIES_PATH" cp "$OFFLINE" "$TRAJECTORIES_PATH"
 else
   simulate "$MODEL" "$TRAIN_TASKS" "$TRAJECTORIES_PATH" "$NUM_TRAIN_TASKS" "$K"
 fi
-stage "$GROUND_TRUTH_PREFERENCES_PATH" "$PYTHON" "$root/scripts/evaluate_code.py" "$TRAJECTORIES_PATH" --k "$K" \
-  --ground_truth_preference_path "$GROUND_TRUTH_PREFERENCES_PATH" "${GRADING[@]}" "${EVALUATE_FLAGS[@]}"
+stage "$GROUND_TRUTH_PREFERENCES_PATH" "$PYTHON" "$root/scripts/$EVALUATE.py" "$TRAJECTORIES_PATH" --k "$K" \
+  --ground_truth_preference_path "$GROUND_TRUTH_PREFERENCES_PATH" "${GRADING[@]}" "${EVALUATE_FLAGS[@]}" \
+  "${PREFERENCE_FLAGS[@]}"
 
 # 3: the critic, which is told the hidden solution
 train "$GROUND_TRUTH_PREFERENCES_PATH" "$REWARD_PATH" --mean_log_prob "${CRITIC_FORM[@]}" "${CRITIC_FLAGS[@]}"
@@ -133,6 +149,4 @@ stage "$RANDOM_PAIRS_PATH" "$PYTHON" "$root/scripts/generate_random_pairs_from_r
 train "$RANDOM_PAIRS_PATH" "$SAVE_PATH" "${POLICY_FORM[@]}" "${POLICY_FLAGS[@]}"
 
 # 8 to 9: what it can do
-simulate "$SAVE_PATH" "$TEST_TASKS" "$EVALUATION_PATH" "$NUM_TEST_TASKS" 1
-stage "${EVALUATION_PATH%.jsonl}.report.json" "$PYTHON" "$root/scripts/evaluate_code.py" "$EVALUATION_PATH" \
-  "${GRADING[@]}" "${EVALUATE_FLAGS[@]}"
+measure "$SAVE_PATH" "$EVALUATION_PATH"

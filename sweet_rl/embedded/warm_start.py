@@ -1,9 +1,9 @@
-"""Makes the embedded agent from nothing: a tiny Llama that reads the curriculum. Imports torch."""
+"""Makes the embedded agents from nothing: tiny Llamas that read what a world can teach. Imports torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnFormat, with_system
-from sweet_rl.embedded import curriculum
+from sweet_rl.embedded import curriculum, question_games
 from sweet_rl.embedded.curriculum import Text
 from sweet_rl.embedded.tokenizer import END_OF_TURN, train_tokenizer
 from sweet_rl.preferences.trajectory_pairs import with_solution
@@ -41,15 +41,22 @@ class Phase:
     all_tokens: bool
 
 
-PHASES = (
-    Phase("drills", curriculum.drills, 500, 32, 3e-3, all_tokens=False),
-    Phase("reading", curriculum.reading, 300, 64, 2e-3, all_tokens=True),
-    Phase("teaching", curriculum.teaching, 150, 64, 1.5e-3, all_tokens=False),
-)
+@dataclass(frozen=True, slots=True)
+class School:
+    """What an agent reads: `corpus` makes the messages that its tokenizer is learnt from, given the rules."""
+
+    corpus: Callable[[str], Iterator[str]]
+    phases: tuple[Phase, ...]
 
 
 def make_agent(
-    folder: Path, system_prompt: str, *, seed: int, steps: float = 1.0, quiet: bool = False
+    folder: Path,
+    system_prompt: str,
+    *,
+    seed: int,
+    school: str = "mini",
+    steps: float = 1.0,
+    quiet: bool = False,
 ) -> None:
     """Train the agent and save it as a folder that transformers and vLLM load.
 
@@ -57,14 +64,15 @@ def make_agent(
         folder: where to.
         system_prompt: the agent's rules, as they will stand before every dialogue.
         seed: of weights and texts; the tokenizer is the same for all seeds.
+        school: what it reads, one of `SCHOOLS`.
         steps: a factor on the steps of every phase, for tests.
         quiet: no progress bar.
     """
-    tokenizer = train_tokenizer(_contents(system_prompt))
+    tokenizer = train_tokenizer(SCHOOLS[school].corpus(system_prompt))
     torch.manual_seed(seed)
     model = LlamaForCausalLM(_config(tokenizer))
     reader = _Reader(tokenizer, system_prompt)
-    for phase in PHASES:
+    for phase in SCHOOLS[school].phases:
         rng = Random(derive_seed("curriculum", phase.name, seed))
         count = max(1, round(phase.steps * steps))
         batches = _batches(map(reader.read, phase.texts(rng)), phase.batch_size)
@@ -139,8 +147,8 @@ def _batches(texts: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield list(islice(texts, size))
 
 
-def _contents(system_prompt: str) -> Iterator[str]:
-    """What the tokenizer is learnt from: the same for every agent."""
+def _mini_corpus(system_prompt: str) -> Iterator[str]:
+    """What the tokenizer of the mini worlds is learnt from: the same for every agent."""
     rng = Random(0)
     drills, dialogues = _CORPUS
     texts = [curriculum.copying(rng) for _ in range(drills)]
@@ -150,6 +158,28 @@ def _contents(system_prompt: str) -> Iterator[str]:
         yield from ("system", "user", "assistant", "\n\n", system_prompt)
         final = text.messages[-1].content.partition("\n")[2]
         yield with_solution("", final)
+
+
+def _games_corpus(system_prompt: str) -> Iterator[str]:
+    """Likewise of the question games."""
+    for text in question_games.asked_games(Random(0), games=100, skill=0.0):
+        yield from (message.content for message in text.messages)
+        yield from ("system", "user", "assistant", "\n\n", system_prompt)
+
+
+SCHOOLS = {
+    "mini": School(
+        _mini_corpus,
+        (
+            Phase("drills", curriculum.drills, 500, 32, 3e-3, all_tokens=False),
+            Phase("reading", curriculum.reading, 300, 64, 2e-3, all_tokens=True),
+            Phase("teaching", curriculum.teaching, 150, 64, 1.5e-3, all_tokens=False),
+        ),
+    ),
+    "twenty_questions": School(
+        _games_corpus, (Phase("games", question_games.games, 200, 32, 2e-3, all_tokens=False),)
+    ),
+}
 
 
 def _config(tokenizer: Any) -> LlamaConfig:
