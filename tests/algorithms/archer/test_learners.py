@@ -200,3 +200,15 @@ def test_models_that_are_not_there_are_named(tmp_path):
     settings = ArcherSettings(policy_lm=str(tmp_path / "nothing"), critic_lm=str(tmp_path / "neither"))
     with pytest.raises(UsageError, match="nothing"):
         make_learner(settings, chat_format=Joined())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_update_step_and_row_has_draws_of_its_own(kind):
+    learner, seeds = make(kind), set()
+    for update in range(2):
+        assert learner.state_dict()["updates"] == update
+        seeds |= {
+            ask.seed for phase in ("critic-0", "critic-1", "actor-0") for ask in learner._asks(phase, ROWS)
+        }
+        learner.update(drawing(), update_actor=False)
+    assert len(seeds) == 2 * 3 * len(ROWS)
