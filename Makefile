@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 OUT ?= outputs/demo
+ARCHER_OUT ?= outputs/demo_archer
 PIP := pip install --quiet --disable-pip-version-check
 
-.PHONY: help install demo test check format test-vllm bench bench-training clean
+.PHONY: help install demo demo-archer test check format test-vllm bench bench-training clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +29,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: install  ## tasks, dialogues, grades and a report to look at, from nothing
 	$(BIN)/python scripts/demo.py --output_dir $(OUT)
+
+demo-archer: install  ## ArCHer and its rivals learn online from nothing; a report to look at
+	$(BIN)/python scripts/demo_archer.py --output_dir $(ARCHER_OUT)
 
 test: install  ## all tests that need neither network nor GPU
 	$(BIN)/pytest -n auto --dist loadgroup

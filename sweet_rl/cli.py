@@ -47,6 +47,7 @@ COMMANDS = {
     "filter_websites": "Keep the frontend tasks whose page renders; say why the others do not.",
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
+    "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`."""
 

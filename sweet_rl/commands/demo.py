@@ -80,7 +80,9 @@ def demo(
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
         run_study(study, jobs=jobs)
-    found = results(study) | describe(study) | {"pages": page_results(study), "seconds": seconds_of(study)}
+    found = (
+        results(study) | describe(study) | {"pages": page_results(study), "seconds": seconds_of(study.folder)}
+    )
     replace_file(folder / "study.json", [json.dumps(found).encode()])
     replace_file(folder / "report.html", [study_page(found).encode()])
     print(f"\n{table(found)}\n")

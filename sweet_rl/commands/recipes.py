@@ -22,12 +22,17 @@ ADDRESSES = frozenset({"env_base_url"})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One stage with its arguments; `output` is what it makes."""
+    """One stage with its arguments; `output` is what it makes.
+
+    `stage` is a command, or `module:function` for a step that is none. `resumes`: it goes on by itself with
+    an output that was not finished; others begin again.
+    """
 
     stage: str
     output: Path
     positional: tuple[str, ...] = ()
     flags: Flags = field(default_factory=dict)
+    resumes: bool = False
 
     @property
     def command(self) -> str:
@@ -40,7 +45,7 @@ class Call:
         return self._line({name: value for name, value in self.flags.items() if name not in ADDRESSES})
 
     def _line(self, flags: Flags) -> str:
-        words = ["sweet-rl", self.stage, *self.positional]
+        words = [*([] if ":" in self.stage else ["sweet-rl"]), self.stage, *self.positional]
         for name, value in flags.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         return shlex.join(words)

@@ -55,9 +55,9 @@ def run_rounds(rounds: Sequence[Sequence[Chain]], folder: Path, *, jobs: int) ->
                 finished.result()
 
 
-def seconds_of(study: Study) -> dict[str, float]:
-    """Wall-clock seconds of every stage that is done, by what it made."""
-    marks = sorted((study.folder / "done").glob("*.json"), key=lambda path: path.stat().st_mtime)
+def seconds_of(folder: Path) -> dict[str, float]:
+    """Wall-clock seconds of every stage that is done in the folder of a study, by what it made."""
+    marks = sorted((folder / "done").glob("*.json"), key=lambda path: path.stat().st_mtime)
     return {mark.stem: json.loads(mark.read_text())["seconds"] for mark in marks}
 
 
@@ -104,9 +104,10 @@ def _run_chain(chain: Chain, folder: Path) -> None:
 
 
 def _run_call(call: Call, log: Path) -> None:
-    stage = getattr(importlib.import_module(f"sweet_rl.commands.{call.stage}"), call.stage)
+    module, _, function = call.stage.partition(":")
+    stage = getattr(importlib.import_module(f"sweet_rl.commands.{module}"), function or module)
     flags = {name: str(value) if isinstance(value, Path) else value for name, value in call.flags.items()}
-    if call.output.is_dir():  # a model that was not finished
+    if call.output.is_dir() and not call.resumes:  # a model that was not finished
         shutil.rmtree(call.output)
     with log.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         stage(*call.positional, **flags)

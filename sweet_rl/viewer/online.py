@@ -119,8 +119,6 @@ def _rival(own: OnlineMethod, other: OnlineMethod) -> str:
     it = "" if lead.mean > 0 else " it"
     if lead.low is None or lead.high is None:
         return f"{other.name}{told} is {number(abs(lead.mean))} {side}{it}; one seed does not settle it."
-    settled = {
-        True: "which may be chance: that interval includes 0",
-        False: "more than chance over seeds",
-    }[bool(lead.includes_zero)]
-    return f"{other.name}{told} is {number(abs(lead.mean))} {side}{it}, {settled}."
+    what = "includes 0: this may be chance" if lead.includes_zero else "excludes 0"
+    span = f"95 % interval of the difference {signed(lead.low)} to {signed(lead.high)}, which {what}"
+    return f"{other.name}{told} is {number(abs(lead.mean))} {side}{it} ({span})."

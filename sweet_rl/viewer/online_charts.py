@@ -93,6 +93,10 @@ def _thousands(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
+def _tenths(value: float) -> str:
+    return f"{value:.1f}".replace("-", "\u2212")
+
+
 def _drawn(
     frame: _Frame, methods: Sequence[Learning], level: float | None, *, name: str, named: bool
 ) -> Markup:
@@ -176,13 +180,13 @@ def _ends(frame: _Frame, methods: Sequence[Learning], level: float | None, *, na
     heights = spread(wanted, _LABEL_HEIGHT, frame.top, frame.floor)
     drawn = []
     for (_, method), y in zip(labels, heights, strict=False):
-        value = charts.plain(round(method.band.mean[-1][1], 1))
+        value = _tenths(method.band.mean[-1][1])
         end_x, end_y = frame.place(method.band.mean[-1])
         drawn.append(tag("circle", class_=f"dot {method.colour}", cx=end_x, cy=end_y, r=4))
         name = [tag("tspan", f"{method.title} ", class_="name"), value] if named else value
         drawn.append(tag("text", name, class_=f"end toned {method.colour}", x=frame.edge + 10, y=y + 4))
     if level is not None:
-        written = charts.plain(round(level, 1))
+        written = _tenths(level)
         said = f"the start {written}" if named else written
         drawn.append(tag("text", said, class_="tick", x=frame.edge + 10, y=heights[-1] + 4))
     return drawn

@@ -186,7 +186,7 @@ def _row(label: str, colour: str, found: Difference, along: charts.Axis) -> Mark
         *seeds,
         label=f"{label}: {interval(found)}",
     )
-    says = {True: "may be chance", False: "not chance", None: ""}[found.includes_zero]
+    says = {True: "includes 0", False: "excludes 0", None: ""}[found.includes_zero]
     value = [tag("span", signed(found.mean), class_="value"), " ", tag("span", says, class_="interval")]
     return _cells(label, drawing, value)
 

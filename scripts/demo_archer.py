@@ -1,0 +1,6 @@
+"""Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("demo_archer")
