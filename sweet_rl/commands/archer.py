@@ -170,7 +170,6 @@ def _settings(config: Mapping[str, Any], models: Mapping[str, str], template: st
     from sweet_rl.algorithms.archer.settings import SETTING_NAMES, ArcherSettings
 
     values: dict[str, Any] = {key: config[key] for key in SETTING_NAMES if key in config} | dict(models)
-    values["compat"] = {"fixed": "repaired"}.get(values["compat"], values["compat"])
     values["template"] = template
     return ArcherSettings(**values)
 

@@ -79,11 +79,6 @@ class GameFlags:
         """Agent turns at most."""
         return TURNS[self.name] if self.max_steps is None else self.max_steps
 
-    @property
-    def rules(self) -> str:
-        """`compat` as the question games call it."""
-        return "published" if self.compat == "published" else "repaired"
-
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
         return {"task_type": self.name, "max_steps": self.turns, "compat": self.compat, "place": self.place}
@@ -140,7 +135,7 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
             else:
                 shop = HttpShop(flags.place)
             stack.push_async_callback(shop.close)
-            quirks = quirks_of(flags.rules)
+            quirks = quirks_of(flags.compat)
             yield lambda: WebShopEnv(shop, max_steps=flags.turns, quirks=quirks)
         elif flags.name == "detective":
             from sweet_rl.envs.adventure.detective import DetectiveEnv, open_detective
@@ -162,7 +157,7 @@ def _question_game(flags: GameFlags, oracle: User | None) -> Callable[[], Env]:
     if oracle is None:
         raise UsageError(f"{flags.name} needs somebody who answers.")
     more = {"read_action": decode_question} if flags.reads_json else {}
-    rules = flags.rules
+    rules = "published" if flags.compat == "published" else "fixed"
     if flags.name == "twenty_questions":
         return lambda: TwentyQuestionsEnv(oracle, max_turns=flags.turns, rules=rules, **more)  # type: ignore[arg-type]
     cities = city_names()

@@ -33,7 +33,7 @@ MAX_ANSWER_CHARACTERS: Final = 500
 
 TURN_REWARD, SOLVED_REWARD = -1.0, 0.0
 
-Rules = Literal["repaired", "published"]
+Rules = Literal["fixed", "published"]
 """Which rules a game is played by: ours, or the published ones with their oddities."""
 
 
@@ -47,7 +47,7 @@ class QuestionGameEnv:
     Args:
         oracle: who knows the answer; shared by many games. It is told `hidden_information` and the dialogue.
         max_turns: questions at most. The last one is still answered.
-        rules: "repaired" or "published".
+        rules: "fixed" or "published".
         read_action: the agent's raw text to its question, for agents that write more than the question
             (`sweet_rl.envs.asking.decode_question`). The dialogue shows the question; the record keeps both.
         stop_on_user_failure: end a game whose oracle cannot be asked with an error. False goes on with the
@@ -64,14 +64,14 @@ class QuestionGameEnv:
         oracle: User,
         *,
         max_turns: int = MAX_TURNS,
-        rules: Rules = "repaired",
+        rules: Rules = "fixed",
         read_action: Callable[[str], str] = _as_it_is,
         stop_on_user_failure: bool = True,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
-        if rules not in {"repaired", "published"}:
-            raise UsageError(f"rules must be 'repaired' or 'published', got {rules!r}.")
+        if rules not in {"fixed", "published"}:
+            raise UsageError(f"rules must be 'fixed' or 'published', got {rules!r}.")
         self._oracle = oracle
         self._max_turns = max_turns
         self._published = rules == "published"
@@ -210,7 +210,7 @@ class GuessMyCityEnv(QuestionGameEnv):
         *,
         cities: Collection[Sequence[str]] = (),
         max_turns: int = MAX_TURNS,
-        rules: Rules = "repaired",
+        rules: Rules = "fixed",
         read_action: Callable[[str], str] = _as_it_is,
         stop_on_user_failure: bool = True,
     ) -> None:

@@ -363,7 +363,7 @@ def make_learner(
         if world_size() > 1:
             raise UsageError(
                 "compat=published computes in one process only: its gradients depend on their number. Start "
-                "one, or take compat=repaired."
+                "one, or take compat=fixed."
             )
         from sweet_rl.algorithms.archer.published import published_learner  # noqa: PLC0415 - a rare choice
 

@@ -200,7 +200,7 @@ class PublishedLearner:
             loss, info = loss_of(drawn[start : start + rows])
             if not bool(loss.isfinite()):
                 raise NonFiniteLoss(
-                    f"A loss is {loss.item()}; no step was made. compat=repaired has no log(softmax)."
+                    f"A loss is {loss.item()}; no step was made. compat=fixed has no log(softmax)."
                 )
             loss.backward()
             infos.append(info)

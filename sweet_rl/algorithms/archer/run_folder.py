@@ -138,7 +138,6 @@ class RunFolder:
                 "same values to go on with it, name another save_path, or pass overwrite=true to begin again."
             )
 
-
     def _played_before(self) -> bool:
         """Whether there is anything that the configuration decided about."""
         played = self.path / "trajectories.jsonl"

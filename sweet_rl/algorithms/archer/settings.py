@@ -12,7 +12,7 @@ from sweet_rl.errors import UsageError
 AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc"]
 """Which learner: `archer` and `archer_llm` are the same one under the two published names."""
 
-Compat = Literal["repaired", "published"]
+Compat = Literal["fixed", "published"]
 """Which arithmetic: right (ArCHer spec §15), or that of the published code (`published` module)."""
 
 DTypeName = Literal["auto", "float32", "bfloat16", "float64"]
@@ -46,7 +46,7 @@ class ArcherSettings:
         tau: how far the target critic moves to the critic after each step.
         max_grad_norm: gradients are clipped to this norm.
         eos_str: what ends an utterance and is no part of it; None: only the end token does.
-        compat: repaired or published arithmetic.
+        compat: fixed or published arithmetic.
         top_k: sample among so many tokens only; 0: among all. The score of a token obeys it, too.
         template: text around the observation, which stands at `{obs}`, for the policy only; None for none.
         max_context: tokens of an observation that policy and critic read at most; the oldest are dropped.
@@ -89,7 +89,7 @@ class ArcherSettings:
     tau: float = 0.1
     max_grad_norm: float = 1.0
     eos_str: str | None = "\n"
-    compat: Compat = "repaired"
+    compat: Compat = "fixed"
     top_k: int = 0
     template: str | None = None
     max_context: int = 512

@@ -3,14 +3,14 @@
 from sweet_rl.envs.webshop.address import Address, PageKind
 from sweet_rl.envs.webshop.env import INVALID_ACTION, MAX_STEPS, WebShopEnv
 from sweet_rl.envs.webshop.page import Page, read_page
-from sweet_rl.envs.webshop.quirks import PUBLISHED, REPAIRED, Quirks, quirks_of
+from sweet_rl.envs.webshop.quirks import FIXED, PUBLISHED, Quirks, quirks_of
 from sweet_rl.envs.webshop.shops import HttpShop, LocalShop, Shop
 
 __all__ = [
+    "FIXED",
     "INVALID_ACTION",
     "MAX_STEPS",
     "PUBLISHED",
-    "REPAIRED",
     "Address",
     "HttpShop",
     "LocalShop",

@@ -11,7 +11,7 @@ from functools import partial
 from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.envs.webshop.address import Address, PageKind
 from sweet_rl.envs.webshop.page import Page, read_page
-from sweet_rl.envs.webshop.quirks import REPAIRED, Quirks
+from sweet_rl.envs.webshop.quirks import FIXED, Quirks
 from sweet_rl.envs.webshop.shops import Shop
 from sweet_rl.envs.webshop.visit import Visit
 from sweet_rl.errors import DataError, EpisodeError
@@ -34,7 +34,7 @@ class WebShopEnv:
         quirks: published oddities; none by default.
     """
 
-    def __init__(self, shop: Shop, *, max_steps: int = MAX_STEPS, quirks: Quirks = REPAIRED) -> None:
+    def __init__(self, shop: Shop, *, max_steps: int = MAX_STEPS, quirks: Quirks = FIXED) -> None:
         self._shop = shop
         self._max_steps = max_steps
         self._quirks = quirks

@@ -13,7 +13,7 @@ from typing import Final
 
 from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.envs.webshop.address import Address, PageKind
-from sweet_rl.envs.webshop.quirks import REPAIRED, Quirks
+from sweet_rl.envs.webshop.quirks import FIXED, Quirks
 
 SCORE_PHRASE: Final = "Your score (min 0.0, max 1.0)"
 SHOWN_PRODUCTS: Final = 3
@@ -76,7 +76,7 @@ class Page:
     score: float | None = None
 
 
-def read_page(html: str, address: Address, quirks: Quirks = REPAIRED) -> Page:
+def read_page(html: str, address: Address, quirks: Quirks = FIXED) -> Page:
     """Read a page that was fetched from `address`.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
 
-Compat = Literal["repaired", "published"]
+Compat = Literal["fixed", "published"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Quirks:
     late_limit: bool = False
 
 
-REPAIRED: Final = Quirks()
+FIXED: Final = Quirks()
 PUBLISHED: Final = Quirks(
     any_page=True,
     redecode=True,
@@ -68,9 +68,9 @@ def quirks_of(compat: str) -> Quirks:
     """The set of a `compat` setting.
 
     Raises:
-        UsageError: neither "repaired" nor "published".
+        UsageError: neither "fixed" nor "published".
     """
-    sets = {"repaired": REPAIRED, "published": PUBLISHED}
+    sets = {"fixed": FIXED, "published": PUBLISHED}
     if compat not in sets:
-        raise UsageError(f"compat is 'repaired' or 'published', got {compat!r}.")
+        raise UsageError(f"compat is 'fixed' or 'published', got {compat!r}.")
     return sets[compat]

@@ -54,7 +54,7 @@ def turn_of(learner):
     return asyncio.run(turn())
 
 
-@pytest.mark.parametrize("compat", ["repaired", "published"])
+@pytest.mark.parametrize("compat", ["fixed", "published"])
 @pytest.mark.parametrize("kind", AGENT_TYPES)
 def test_every_learner_plays_learns_and_goes_on(folders, tmp_path, kind, compat):
     settings = settings_of(folders, agent_type=kind, compat=compat)

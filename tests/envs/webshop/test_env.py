@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from sweet_rl.envs.webshop import PUBLISHED, REPAIRED, LocalShop, Quirks, WebShopEnv, quirks_of
+from sweet_rl.envs.webshop import FIXED, PUBLISHED, LocalShop, Quirks, WebShopEnv, quirks_of
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.shop import EmbeddedShop
@@ -38,10 +38,10 @@ PAGES = {
     "/item_sub_page/s/A1/q/1/Features/{}": SUB,
     "/done/s/A1/{}": DONE,
 }
-ONE_BY_ONE = {field.name: replace(REPAIRED, **{field.name: True}) for field in fields(Quirks)}
+ONE_BY_ONE = {field.name: replace(FIXED, **{field.name: True}) for field in fields(Quirks)}
 
 
-def visit(*actions, quirks=REPAIRED, pages=PAGES, max_steps=10):
+def visit(*actions, quirks=FIXED, pages=PAGES, max_steps=10):
     """All that the world said, the last step, and the paths asked for by the last action."""
     shop = GivenPages(pages)
 
@@ -60,7 +60,7 @@ def visit(*actions, quirks=REPAIRED, pages=PAGES, max_steps=10):
     return said, step, shop.asked
 
 
-def last(*actions, quirks=REPAIRED):
+def last(*actions, quirks=FIXED):
     return visit(*actions, quirks=quirks)[0][-1]
 
 
@@ -253,7 +253,7 @@ def test_a_page_that_no_shop_returns_ends_the_episode(page, what):
 @pytest.mark.parametrize("score", ["none", "", "nan", "<b></b>"])
 def test_a_score_must_be_a_number(score):
     pages = PAGES | {"/done/s/A1/{}": DONE.replace("0.5", score)}
-    for quirks in (REPAIRED, PUBLISHED):
+    for quirks in (FIXED, PUBLISHED):
         with pytest.raises(EpisodeError, match=r"odd_page.*the score is no"):
             visit("search[q]", "click[A1]", "click[Buy Now]", pages=pages, quirks=quirks)
 
@@ -268,10 +268,10 @@ def test_backslashes_stay():
 
 
 def test_the_set_of_quirks_goes_by_its_name():
-    assert quirks_of("repaired") is REPAIRED
+    assert quirks_of("fixed") is FIXED
     assert quirks_of("published") is PUBLISHED
     assert all(getattr(PUBLISHED, field.name) for field in fields(Quirks))
-    with pytest.raises(UsageError, match="'repaired' or 'published', got 'both'"):
+    with pytest.raises(UsageError, match="'fixed' or 'published', got 'both'"):
         quirks_of("both")
 
 

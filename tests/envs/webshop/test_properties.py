@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweet_rl.envs.webshop import PUBLISHED, REPAIRED, Address, LocalShop, PageKind, WebShopEnv, read_page
+from sweet_rl.envs.webshop import FIXED, PUBLISHED, Address, LocalShop, PageKind, WebShopEnv, read_page
 from sweet_rl.envs.webshop.page import OddPage
 from sweet_rl.shop import EmbeddedShop
 from tests.envs.webshop.conftest import task_of
@@ -63,7 +63,7 @@ ACTIONS = (
 )
 
 
-@given(html=MARKUP, address=ADDRESSES, quirks=st.sampled_from([REPAIRED, PUBLISHED]))
+@given(html=MARKUP, address=ADDRESSES, quirks=st.sampled_from([FIXED, PUBLISHED]))
 def test_any_page_is_read_or_refused(html, address, quirks):
     try:
         page = read_page(html, address, quirks)
@@ -80,7 +80,7 @@ def test_a_path_has_as_many_parts_as_its_address_and_they_come_back(address):
 
 
 @settings(max_examples=60, deadline=None)
-@given(actions=st.lists(ACTIONS, max_size=14), quirks=st.sampled_from([REPAIRED, PUBLISHED]))
+@given(actions=st.lists(ACTIONS, max_size=14), quirks=st.sampled_from([FIXED, PUBLISHED]))
 def test_any_visit_ends_in_time_and_is_told_in_full(actions, quirks):
     async def main():
         env = WebShopEnv(LocalShop(SHOP.get), quirks=quirks)
