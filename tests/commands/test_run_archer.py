@@ -174,3 +174,30 @@ def test_settings_are_listed_with_their_meaning(capsys):
 def test_every_setting_is_explained():
     for line in Path(CONFIGS / "default.yaml").read_text().splitlines():
         assert not line or line.startswith("#") or " # " in line, line
+
+
+def test_two_processes_learn_what_one_does(tmp_path):
+    more = ["dtype=float64", "iterations=2"]
+    archer.run("archer_debug", [*options("archer_debug", tmp_path / "one"), *more], None)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(ROOT / "scripts/run_archer.py"), "--config-name", "archer_debug"]
+    done = subprocess.run(
+        [*command, *script, *options("archer_debug", tmp_path / "two"), *more],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    one, two = (load_state(tmp_path / name / "checkpoint-2") for name in ("one", "two"))
+    for part in ("model_state_dict", "critic_state_dict", "target_critic_state_dict"):
+        for name, weights in one[part].items():
+            assert (weights - two[part][name]).abs().max() < 1e-6, name
+    games = [
+        [row["dialogue_history"] for _, row in read_rows(tmp_path / name / "trajectories.jsonl")]
+        for name in ("one", "two")
+    ]
+    assert [[turn["content"] for turn in game] for game in games[0]] == [
+        [turn["content"] for turn in game] for game in games[1]
+    ]
