@@ -22,15 +22,15 @@ TASKS = "twenty-questions:ten"
 SKILL = 0.3
 """Of the teacher: most of its questions are any question, so that something is left to learn."""
 
-TEACHER_GAMES, TEST_GAMES = 40, 20
+TEACHER_GAMES, TEST_GAMES = 50, 20
 """Games for each word: to imitate, and to measure every policy on."""
 
 WIDTH, LAYERS = 64, 2
 """Of both models."""
 
 IMITATION = {
-    "learning_rate": 1e-3,
-    "iterations": 6,
+    "learning_rate": 2e-3,
+    "iterations": 3,
     "batch_size": 64,
     "grad_accum_steps": 1,
     "max_grad_norm": 1.0,

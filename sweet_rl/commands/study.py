@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -22,6 +23,9 @@ from sweet_rl.commands.study_pages import page_chains
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.types import Json
+
+_WATCH_S = 0.5
+"""How often a worker looks whether its study still runs."""
 
 
 def run_study(study: Study, *, jobs: int) -> None:
@@ -67,7 +71,12 @@ def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     saved = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")}
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     try:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            jobs,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_leave_with,
+            initargs=(os.getpid(),),
+        ) as pool:
             try:
                 yield pool
             except BaseException:
@@ -79,6 +88,17 @@ def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _leave_with(parent: int) -> None:
+    """In a worker: end when the process that wanted it is gone; a killed study must not go on by itself."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_chain(chain: Chain, folder: Path) -> None:

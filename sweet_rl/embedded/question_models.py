@@ -22,7 +22,13 @@ _END, _PAD, _BEGIN = "<|end|>", "<|pad|>", "<|begin|>"
 
 
 def make_models(
-    folder: Path, *, seed: int, texts: Sequence[str] = (), hidden_size: int = 64, layers: int = 2
+    folder: Path,
+    *,
+    seed: int,
+    texts: Sequence[str] = (),
+    hidden_size: int = 64,
+    layers: int = 2,
+    critic_layers: int = 1,
 ) -> tuple[Path, Path]:
     """Write the two models with their tokenizers, unless they are there; returns their folders.
 
@@ -31,7 +37,8 @@ def make_models(
         seed: of the weights.
         texts: what the tokenizer is learnt from; none: bytes.
         hidden_size: width of both.
-        layers: depth of both.
+        layers: depth of the policy.
+        critic_layers: depth of the critic, which reads each text whole and many times a step.
     """
     import torch  # noqa: PLC0415 - seconds; only for those who make models
     from transformers import DistilBertConfig, DistilBertModel, GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
@@ -66,7 +73,7 @@ def make_models(
                 **ends,
                 dim=hidden_size,
                 hidden_dim=4 * hidden_size,
-                n_layers=layers,
+                n_layers=critic_layers,
                 n_heads=heads,
                 max_position_embeddings=CONTEXT,
                 initializer_range=_SPREAD,

@@ -1,9 +1,13 @@
 """The mini study: its commands and its marks."""
 
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweet_rl.cli import _check_flags, load
@@ -116,3 +120,23 @@ def test_what_another_command_made_is_refused_and_kept(done, tmp_path):
     with pytest.raises(UsageError, match=r"a' was made by another command:\n.*--seed 0\n.*\n.*--seed 1\n"):
         runner._forget_stale([[Chain("first", (changed, first.calls[1])), other], later], tmp_path)
     assert there(tmp_path) == set("abcd")
+
+
+def test_workers_end_with_the_study_that_wanted_them():
+    code = (
+        "import os, time\n"
+        "from sweet_rl.commands import study\n"
+        "if __name__ == '__main__':\n"
+        "    with study._workers(1) as pool:\n"
+        "        print(pool.submit(os.getpid).result(), flush=True)\n"
+        "        pool.submit(time.sleep, 60).result()\n"
+    )
+    study = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    worker = int(study.stdout.readline())
+    assert psutil.pid_exists(worker)
+    study.kill()
+    study.communicate()
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(worker) and psutil.Process(worker).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "the worker goes on by itself"
+        time.sleep(0.1)
