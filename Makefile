@@ -57,10 +57,11 @@ $(VLLM_VENV)/.installed:
 test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
 	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
 
-bench: install  ## rollout, grading, start-up: what docs/benchmarks.md quotes
+bench: install  ## rollout, worlds, grading, start-up: what docs/benchmarks.md quotes
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/rollout.py
+	$(BIN)/python benchmarks/worlds.py
 
 bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside TRL and vLLM: docs/performance.md (an hour)
 	$(BIN)/$(PIP) -c constraints.txt -e '.[bench]'
