@@ -13,8 +13,9 @@ def visualize_dialogue_histories(
     """Browse a trajectory file: dialogues, answers beside the hidden functions, test by test results.
 
     Serves the file to a browser on this machine until you press Ctrl-C, or writes one self-contained HTML
-    file with --export. Graded and ungraded files, ours and published ones, are shown. Press ? in the page
-    for its keys. Files of Frontend Design have a viewer of their own: visualize_design_dialogue_histories.
+    file with --export. Graded and ungraded files, ours and published ones, are shown; of worlds that reward
+    turns, every turn's reward and how episodes ended. Press ? in the page for its keys. Files of Frontend
+    Design have a viewer of their own: visualize_design_dialogue_histories.
 
     Args:
         saved_path: trajectory file (JSON Lines); may be given without the flag's name.
@@ -33,5 +34,8 @@ def visualize_dialogue_histories(
 
     from sweet_rl.records import load_trajectories
     from sweet_rl.viewer.code import CodeContents
+    from sweet_rl.viewer.game import GameContents, rewards_turns
 
-    view(CodeContents(load_trajectories(saved_path), Path(saved_path).name), saved_path, flags)
+    trajectories = load_trajectories(saved_path)
+    kind = GameContents if rewards_turns(trajectories) else CodeContents
+    view(kind(trajectories, Path(saved_path).name), saved_path, flags)

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.types import Json, TestResult, Trajectory
-from sweet_rl.viewer.content import Kind, index_of, numbers, row_of, text_of
+from sweet_rl.viewer.content import Kind, TextContents, index_of, numbers, row_of, text_of
 
 
-class CodeContents:
-    """Trajectories whose answers are code; see `content.Contents`.
-
-    Args:
-        trajectories: in the order in which they are to be listed.
-        title: usually the name of their file.
-    """
+class CodeContents(TextContents):
+    """Trajectories whose answers are code; see `content.Contents`."""
 
     kind: Kind = "code"
-
-    def __init__(self, trajectories: Sequence[Trajectory], title: str) -> None:
-        self.title = title
-        self._trajectories = trajectories
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return len(self._trajectories)
 
     def index(self) -> dict[str, Json]:
         """As in the contract; `published` is a row's grade under published grading, where known."""
@@ -35,9 +22,6 @@ class CodeContents:
             for trajectory in self._trajectories
         ]
         return index_of(self._trajectories, self.title, self.kind, more)
-
-    async def prepare(self, position: int) -> None:
-        """Nothing needs to be done."""
 
     def row(self, position: int) -> dict[str, Json]:
         """As in the contract.
@@ -59,19 +43,6 @@ class CodeContents:
         """As in the contract."""
         trajectory = self._trajectories[position]
         return f"{text_of(trajectory)}\n{(trajectory.answer or '').lower()}"
-
-    def picture(self, position: int, name: str) -> bytes | None:
-        """There are none."""
-        del position, name
-        return None
-
-    def pictures(self, position: int) -> Iterator[str]:
-        """There are none."""
-        del position
-        return iter(())
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 def _grading_notes(trajectory: Trajectory) -> dict[str, str]:

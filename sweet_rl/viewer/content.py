@@ -1,6 +1,6 @@
 """What the viewer is given to show: an index, one row in full, its pictures, as plain JSON and bytes.
 
-`code` and `design` say it for the two kinds of trajectories; server and export know only `Contents`. The
+`code`, `game` and `design` say it for the kinds of trajectories; server and export know only `Contents`. The
 index is small enough for a file of tens of thousands of rows; a row is made when somebody looks at it.
 Nothing is escaped here: the page inserts every text as text.
 """
@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from sweet_rl.types import AgentTurn, Failure, Json, Trajectory
 
-Kind = Literal["code", "design"]
+Kind = Literal["code", "game", "design"]
 
 SUMMARY_LENGTH = 180
 """Characters of a task's description that the list can show."""
@@ -72,6 +72,39 @@ class Contents(Protocol):
         ...
 
 
+class TextContents:
+    """What contents without pictures have in common; see `Contents`.
+
+    Args:
+        trajectories: in the order in which they are to be listed.
+        title: usually the name of their file.
+    """
+
+    def __init__(self, trajectories: Sequence[Trajectory], title: str) -> None:
+        self.title = title
+        self._trajectories = trajectories
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._trajectories)
+
+    async def prepare(self, position: int) -> None:
+        """Nothing needs to be done."""
+
+    def picture(self, position: int, name: str) -> bytes | None:
+        """There are none."""
+        del position, name
+        return None
+
+    def pictures(self, position: int) -> Iterator[str]:
+        """There are none."""
+        del position
+        return iter(())
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
 def index_of(
     trajectories: Sequence[Trajectory], title: str, kind: Kind, more: Sequence[Mapping[str, Json]]
 ) -> dict[str, Json]:
@@ -86,7 +119,7 @@ def index_of(
         task = trajectory.task
         if task.task_id not in positions:
             positions[task.task_id] = len(tasks)
-            tasks.append({"id": task.task_id, "summary": _summary(task.problem_description)})
+            tasks.append({"id": task.task_id, "summary": summary_of(task.problem_description)})
         rows.append(
             {
                 "task": positions[task.task_id],
@@ -143,7 +176,8 @@ def failure_of(failure: Failure) -> dict[str, Json]:
     return asdict(failure)
 
 
-def _summary(description: str) -> str:
+def summary_of(description: str) -> str:
+    """A text on one line, short enough for the list."""
     text = _BLANKS.sub(" ", description[: 2 * SUMMARY_LENGTH]).strip()
     return text if len(text) <= SUMMARY_LENGTH else f"{text[: SUMMARY_LENGTH - 1].rstrip()}…"
 
@@ -172,6 +206,8 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Json]]:
             else:
                 entry["input"] = message.input
             previous = message.input
+            if message.reward is not None:
+                entry["reward"] = message.reward
         shown.append(entry)
     return shown
 

@@ -21,9 +21,10 @@ from sweet_rl.viewer.content import Kind
 _STYLES = ("palette.css", "app.css")
 _SHOWS: Mapping[Kind, tuple[str, ...]] = {
     "code": ("python.js", "diff.js", "code.js"),
+    "game": ("game.js",),
     "design": ("compare.js", "design.js"),
 }
-"""What shows the one or the other kind of trajectories; the last of them defines `Kind`."""
+"""What shows each kind of trajectories; the last of them defines `Kind`."""
 
 _DATA = "<!--data-->"
 

@@ -9,7 +9,7 @@ class Browse {
     this.rows = index.rows.map((row, position) => ({
       ...row,
       position,
-      outcome: Kind.outcome(row.reward),
+      outcome: Kind.outcome(row.reward, row),
       stop: row.stop ?? "",
     }));
     this.repeats = this.tasks.map(() => []); // of each task, in order of their number

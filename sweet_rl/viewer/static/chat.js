@@ -12,9 +12,9 @@ const Show = (() => {
     return make(
       "span",
       { class: `reward ${Kind.outcome(value)}`, title: `${label} ${value ?? "not known"}` },
-      make("span", { class: "reward-bar", "aria-hidden": "true" }, fill),
+      Kind.bar ? make("span", { class: "reward-bar", "aria-hidden": "true" }, fill) : null,
       make("span", { class: "visually-hidden", text: `${label} ` }),
-      make("span", { text: value === null || value === undefined ? "ungraded" : Words.reward(value) }),
+      make("span", { text: value === null || value === undefined ? "ungraded" : Kind.written(value) }),
     );
   }
 
@@ -95,7 +95,7 @@ const Chat = (() => {
   }
 
   function other(message, isFirst) {
-    const speaker = message.role === "system" ? "System" : "Human";
+    const speaker = message.role === "system" ? "System" : Kind.partner.name;
     return make(
       "li",
       { class: `turn ${message.role}` },
@@ -103,7 +103,7 @@ const Chat = (() => {
         "p",
         { class: "speaker" },
         make("strong", { text: speaker }),
-        isFirst ? make("span", { text: "states the task" }) : null,
+        isFirst ? make("span", { text: Kind.partner.opens }) : null,
       ),
       make("div", { class: "bubble" }, prose(message.content)),
     );

@@ -10,6 +10,7 @@ const Kind = (() => {
   const search = "Search tasks, dialogues, answers";
   const help = [];
   const keys = {};
+  const partner = { name: "Human", opens: "states the task" };
 
   // The reward's kind: what filters, colours and counts go by.
   function outcome(value) {
@@ -157,5 +158,5 @@ const Kind = (() => {
     );
   }
 
-  return { filters, jumps, search, help, keys, outcome, figures, group, grades, sections, block: Python.block };
+  return { filters, jumps, search, help, keys, partner, bar: true, written: Words.reward, outcome, figures, group, grades, sections, block: Python.block };
 })();

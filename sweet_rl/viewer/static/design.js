@@ -10,6 +10,7 @@ const Kind = (() => {
   const filters = [["high", `≥ ${HIGH}`], ["middle", `≥ ${MIDDLE}`], ["low", `< ${MIDDLE}`], ["ungraded", "Ungraded"]];
   const jumps = [["pages", "Pages", "c"], ["dialogue", "Dialogue", "d"], ["metrics", "Metrics", "e"]];
   const search = "Search tasks, dialogues, pages";
+  const partner = { name: "Human", opens: "states the task" };
 
   function outcome(value) {
     if (value === null || value === undefined) return "ungraded";
@@ -169,5 +170,5 @@ const Kind = (() => {
 
   const block = (text) => make("pre", { class: "code", text });
 
-  return { filters, jumps, search, help: Compare.help, keys: Compare.keys, outcome, figures, group, grades, sections, block };
+  return { filters, jumps, search, help: Compare.help, keys: Compare.keys, partner, bar: true, written: Words.reward, outcome, figures, group, grades, sections, block };
 })();

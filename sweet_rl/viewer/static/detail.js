@@ -24,8 +24,8 @@ const Detail = (() => {
     const { agent_model: agent, env_model: human } = row.provenance;
     const facts = [
       ["Agent", agent],
-      ["Human", human],
-      ["Ended", Words.stop(row.stop)],
+      [Kind.partner.name, human === "nobody" ? null : human],
+      ["Ended", row.stop === "ended" ? "By the world" : Words.stop(row.stop)],
       ["Task", row.task_id],
     ].filter(([, value]) => value !== undefined && value !== null);
     return make(
@@ -35,7 +35,7 @@ const Detail = (() => {
         "div",
         { class: "detail-title" },
         make("button", { class: "ghost back", type: "button", text: "← List", onclick: actions.back }),
-        make("h2", { text: browse.tasks[browse.selected.task].summary || "(no description)", title: row.description }),
+        make("h2", { text: browse.tasks[browse.selected.task].summary || "(no description)", title: row.name ?? row.description }),
         repeats(browse, actions),
       ),
       make(

@@ -144,7 +144,7 @@ class List {
   }
 
   #chip(row) {
-    const reward = row.reward === null ? "ungraded" : `reward ${Words.reward(row.reward)}`;
+    const reward = row.reward === null ? "ungraded" : `reward ${Kind.written(row.reward)}`;
     const facts = [reward, Words.stop(row.stop).toLowerCase(), Words.plural(row.turns, "turn")];
     const label = `Repeat ${row.repeat}: ${facts.join(", ")}`;
     const faint = this.browse.isListed.has(row) ? "" : " faint";
@@ -154,7 +154,7 @@ class List {
       row,
       { class: `chip ${row.outcome}${faint}`, title: label, "aria-label": label },
       String(row.repeat),
-      bar,
+      Kind.bar ? bar : null,
     );
   }
 

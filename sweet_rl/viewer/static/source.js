@@ -11,6 +11,7 @@ const Source = (() => {
       parts.push(message.content);
       for (const further of [message.html, message.thoughts, message.output]) if (further !== undefined) parts.push(further);
     }
+    if (row.name !== undefined) parts.push(row.name);
     if (typeof row.answer === "string") parts.push(row.answer);
     return parts.join("\n").toLowerCase();
   }

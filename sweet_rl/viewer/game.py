@@ -1,0 +1,59 @@
+"""What the viewer shows of worlds that reward turns: games, shops, adventures, with every turn's reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet_rl.types import AgentTurn, Json, Trajectory
+from sweet_rl.viewer.content import Kind, TextContents, index_of, row_of, summary_of, text_of
+
+
+class GameContents(TextContents):
+    """Trajectories whose turns carry rewards; see `content.Contents`."""
+
+    kind: Kind = "game"
+
+    def index(self) -> dict[str, Json]:
+        """As in the contract; `truncated` says whether a row was cut short, None where that is unknown.
+
+        A task goes by its `name_of`: descriptions are often the same in all of them.
+        """
+        more = [
+            {"truncated": None if one.stop_reason is None else one.stop_reason.truncated}
+            for one in self._trajectories
+        ]
+        index = index_of(self._trajectories, self.title, self.kind, more)
+        names = {one.task.task_id: summary_of(name_of(one)) for one in reversed(self._trajectories)}
+        return index | {
+            "tasks": [{"id": task["id"], "summary": names[task["id"]]} for task in index["tasks"]]
+        }
+
+    def row(self, position: int) -> dict[str, Json]:
+        """As in the contract; `name` is the task's, `answer` what the agent ended with, if anything."""
+        trajectory = self._trajectories[position]
+        return row_of(trajectory) | {"name": name_of(trajectory), "answer": trajectory.answer}
+
+    def searchable_text(self, position: int) -> str:
+        """As in the contract."""
+        trajectory = self._trajectories[position]
+        more = f"{name_of(trajectory)}\n{trajectory.answer or ''}"
+        return f"{text_of(trajectory)}\n{more.lower()}"
+
+
+def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
+    """Whether any of them comes from a world that rewards turns."""
+    return any(
+        isinstance(message, AgentTurn) and message.reward is not None
+        for trajectory in trajectories
+        for message in trajectory.dialogue_history
+    )
+
+
+def name_of(trajectory: Trajectory) -> str:
+    """What a reader calls its task: the errand, or what is hidden; where neither is told, the description."""
+    task = trajectory.task
+    errand = task.row.get("instruction") or trajectory.extra.get("instruction")
+    for told in (errand, task.row.get("hidden_information")):
+        if isinstance(told, str) and told.strip():
+            return told
+    return f"{task.task_id}: {task.problem_description}"
