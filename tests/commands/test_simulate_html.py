@@ -90,7 +90,7 @@ def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"task_type": "pages"}, "--task_type must be code or html"),
+        ({"task_type": "pages"}, "--task_type must be code, html, twenty_questions"),
         ({"port": 8000}, "no server offers that"),
         ({"image_url": "gif"}, "--image_url must be one of png, jpeg, vllm"),
         ({"compat": "new"}, "--compat must be fixed or published"),

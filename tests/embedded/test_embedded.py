@@ -13,9 +13,9 @@ from sweet_rl.types import ANSWER_MARKER
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from sweet_rl.embedded.warm_start import _contents, train_tokenizer
+    from sweet_rl.embedded.warm_start import SCHOOLS, train_tokenizer
 
-    return train_tokenizer(_contents("Ask, then answer."))
+    return train_tokenizer(SCHOOLS["mini"].corpus("Ask, then answer."))
 
 
 def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
