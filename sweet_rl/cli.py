@@ -7,7 +7,6 @@ heavy is imported before the flags are known to be good, so that `--help` is qui
 from __future__ import annotations
 
 import atexit
-import difflib
 import functools
 import gc
 import importlib
@@ -19,7 +18,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
 COMMANDS = {
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
@@ -68,7 +67,7 @@ def main() -> None:
     name = arguments[0].replace("-", "_")
     if name not in COMMANDS:
         _die(
-            f"there is no stage {arguments[0]!r}{_suggest(name, COMMANDS)}. "
+            f"there is no stage {arguments[0]!r}{suggestion(name, COMMANDS)}. "
             "`sweet-rl --help` lists them all.",
             2,
         )
@@ -172,7 +171,9 @@ def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None
             continue
         flag = argument[2:].split("=", 1)[0].replace("-", "_")
         if flag not in known and not (flag.startswith("no") and flag[2:] in known):
-            raise UsageError(f"unknown flag {argument.split('=', 1)[0]}{_suggest(flag, known, '--')}.")
+            raise UsageError(
+                f"unknown flag {argument.split('=', 1)[0]}{suggestion(flag.strip('_'), known, '--')}."
+            )
     flags = {argument[2:].split("=", 1)[0].replace("-", "_") for argument in arguments}
     positional = bool(arguments) and not arguments[0].startswith("-")
     for parameter in inspect.signature(function).parameters.values():
@@ -228,11 +229,6 @@ def _parse_float(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(f"--{name} must be a number, got {text!r}.") from None
-
-
-def _suggest(word: str, known: Any, prefix: str = "") -> str:
-    close = difflib.get_close_matches(word.strip("_"), list(known), n=1)
-    return f" (did you mean {prefix}{close[0]}?)" if close else ""
 
 
 def _die(message: str, status: int) -> NoReturn:

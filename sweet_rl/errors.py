@@ -7,6 +7,8 @@ What goes wrong inside one episode is not raised out of the loop but recorded (`
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +96,12 @@ def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
         f"{needed_for} needs the package {package!r}, which is not installed. "
         f"Install it with: pip install 'sweet_rl[{extra}]'"
     )
+
+
+def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """The nearest of the known words, as a question to put behind a message; nothing where none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {prefix}{close[0]}?)" if close else ""
 
 
 def _shorten(value: Any, limit: int = 120) -> str:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl.commands.archer_config import described, load_config
 from sweet_rl.commands.games import (
@@ -23,6 +23,10 @@ from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Task
+
+if TYPE_CHECKING:
+    from sweet_rl.algorithms.archer.loop import LoopSettings
+    from sweet_rl.algorithms.archer.settings import ArcherSettings
 
 TINY = "tiny"
 """Name of models that are made here, from the seed."""
@@ -88,7 +92,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
             for watcher in watchers:
                 watcher.say(phase, done, total)
 
-        settings = _settings(config, models, template)
+        settings = settings_of({**config, **models, "template": template})
         learner = make_learner(settings, chat_format=transcript_of(game.name), say=say)
         stack.enter_context(_stopped_politely(save_path))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
@@ -166,15 +170,18 @@ def _template(name: str | None, tasks: Sequence[Task]) -> str | None:
     return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
 
 
-def _settings(config: Mapping[str, Any], models: Mapping[str, str], template: str | None) -> Any:
+def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
+    """What a configuration tells the algorithms.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
     from sweet_rl.algorithms.archer.settings import SETTING_NAMES, ArcherSettings
 
-    values: dict[str, Any] = {key: config[key] for key in SETTING_NAMES if key in config} | dict(models)
-    values["template"] = template
-    return ArcherSettings(**values)
+    return ArcherSettings(**{key: config[key] for key in SETTING_NAMES if key in config})
 
 
-def _loop_settings(config: Mapping[str, Any]) -> Any:
+def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     from dataclasses import fields
 
     from sweet_rl.algorithms.archer.loop import LoopSettings

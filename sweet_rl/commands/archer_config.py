@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import sweet_rl
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError, missing_package, suggestion
 from sweet_rl.types import Json
 
 CONFIGS = Path(sweet_rl.__file__).parent / "configs" / "archer"
@@ -39,7 +38,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
             raise UsageError(f"{key}: secrets are taken from the environment only. Set {variable} instead.")
     for key, value in config.items():
         if key not in defaults:
-            raise UsageError(f"{key}: there is no such setting{_near(key, defaults)}.")
+            raise UsageError(f"{key}: there is no such setting{suggestion(key, defaults)}.")
         if value == _MISSING:
             raise UsageError(f"{key}=... is needed: {name!r} does not say it.")
         _check_kind(key, value, defaults[key])
@@ -70,7 +69,7 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
     known = sorted(path.stem for path in where.glob("*.yaml"))
     if name not in known:
         raise UsageError(
-            f"There is no configuration {name!r} in {str(where)!r}{_near(name, known)}. "
+            f"There is no configuration {name!r} in {str(where)!r}{suggestion(name, known)}. "
             f"There are {', '.join(known) or 'none'}."
         )
     for override in overrides:
@@ -90,16 +89,12 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
 
 def _composition_error(error: Exception, overrides: Sequence[str], where: Path) -> UsageError:
     """Hydra's complaint, with the setting that was probably meant."""
-    defaults = {} if where != CONFIGS else _keys_of_defaults()
+    defaults = {} if where != CONFIGS else _compose(DEFAULTS, (), None)
     for override in overrides:
         key = override.partition("=")[0]
         if defaults and key not in defaults:
-            return UsageError(f"{key}: there is no such setting{_near(key, defaults)}.")
+            return UsageError(f"{key}: there is no such setting{suggestion(key, defaults)}.")
     return UsageError(f"The configuration cannot be read: {str(error).partition(chr(10))[0]}")
-
-
-def _keys_of_defaults() -> dict[str, Json]:
-    return _compose(DEFAULTS, (), None)
 
 
 def _check_kind(key: str, value: Json, default: Json) -> None:
@@ -114,8 +109,3 @@ def _check_kind(key: str, value: Json, default: Json) -> None:
     wrong = not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
     if wrong:
         raise UsageError(f"{key} must be {what}, got {value!r}.")
-
-
-def _near(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""

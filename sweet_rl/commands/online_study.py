@@ -22,11 +22,11 @@ TASKS = "twenty-questions:ten"
 SKILL = 0.3
 """Of the teacher: most of its questions are any question, so that something is left to learn."""
 
-TEACHER_GAMES, TEST_GAMES = 50, 20
+TEACHER_GAMES, TEST_GAMES = 40, 20
 """Games for each word: to imitate, and to measure every policy on."""
 
 WIDTH, LAYERS = 64, 2
-"""Of both models."""
+"""Of the policy; the critic is as wide, with one layer."""
 
 IMITATION = {
     "learning_rate": 2e-3,
@@ -187,13 +187,12 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
 def _learner(overrides: Sequence[str]) -> Any:
     """The learner of a run, before it has learned."""
     from sweet_rl.algorithms.archer.learners import make_learner
-    from sweet_rl.algorithms.archer.settings import SETTING_NAMES, ArcherSettings
     from sweet_rl.chat.transcripts import transcript_of
+    from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
 
-    config: dict[str, Any] = load_config(CONFIG, overrides)
-    values = {key: config[key] for key in SETTING_NAMES if key in config and key != "compat"}
-    return make_learner(ArcherSettings(**values), chat_format=transcript_of("twenty_questions"))
+    settings = settings_of(load_config(CONFIG, overrides))
+    return make_learner(settings, chat_format=transcript_of("twenty_questions"))
 
 
 async def _play(policy: Any, output: Path, games: int) -> None:

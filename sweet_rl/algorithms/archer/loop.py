@@ -157,10 +157,10 @@ class OnlineRun:
     def _remember(self, played: Sequence[Sequence[Transition]]) -> None:
         for episode in played:
             self._env_steps += len(episode)
-            if self._settings.filter_quantile is not None:
+            if self._settings.filter_quantile is None:
+                self._buffer.extend(episode)
+            else:
                 self._episodes.append(list(episode))
-            for transition in episode:
-                self._buffer.insert(transition)
 
     def _draw(self, iteration: int) -> Callable[[int], Sequence[Transition]]:
         """Draws with replacement from memory, the same in every process."""
@@ -169,8 +169,7 @@ class OnlineRun:
             return lambda count: self._buffer.sample(count, rng)
         best = ReplayBuffer(self._settings.capacity)
         for episode in filter_best(self._episodes, self._settings.filter_quantile):
-            for transition in episode:
-                best.insert(transition)
+            best.extend(episode)
         return lambda count: best.sample(count, rng)
 
     # -- the first process only ---------------------------------------------------------------------------
