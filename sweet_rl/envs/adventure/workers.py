@@ -147,12 +147,13 @@ class _Worker:
             raise _WorkerLostError(f"the interpreter died (exit status {code})") from None
 
     def stop(self) -> None:
-        self._pipe.close()
-        self._process.kill()
-        self._process.wait()
+        self._pipe.close()  # an idle worker leaves by itself, and takes its folder with it
+        if self._wait(timeout_s=2) is None:
+            self._process.kill()
+            self._process.wait()
 
-    def _wait(self) -> int | None:
+    def _wait(self, timeout_s: float = 5) -> int | None:
         try:
-            return self._process.wait(timeout=5)
+            return self._process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             return None

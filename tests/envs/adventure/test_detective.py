@@ -287,15 +287,18 @@ def test_many_episodes_at_once_do_not_mix(pool):
     assert asyncio.run(main()) == [[0.0] * k + [10.0, 0.0, 10.0] for k in range(8)]
 
 
-def test_pool_ends_cleanly(shared):
+def test_pool_ends_cleanly(shared, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the workers
     pytest.importorskip("jericho", reason="needs the extra 'detective'")
     pool = open_detective(shared / "data/games/detective.z5", workers=2)
     pool.close()
     asyncio.run(pool.begin(with_actions=False))
     process = pool._idle.queue[0]._process
+    assert len(list(tmp_path.iterdir())) == 1
     pool.close()
     pool.close()
-    assert process.poll() is not None
+    assert process.returncode == 0
+    assert not list(tmp_path.iterdir()), "its folder stays behind"
 
 
 def test_missing_package_names_its_extra(shared, monkeypatch, tmp_path):
