@@ -87,6 +87,7 @@ class _PolicyLearner:
             tau=settings.tau,
             max_grad_norm=settings.max_grad_norm,
             max_tokens_per_batch=settings.max_tokens_per_batch,
+            normalize_advantages=settings.normalize_advantages,
             nonfinite_path=settings.nonfinite_path,
         )
 

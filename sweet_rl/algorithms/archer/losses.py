@@ -75,8 +75,15 @@ def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:
 
 
 def advantages(values: CriticValues) -> Tensor:
-    """A = min(Q1, Q2) - min(V1, V2) as [B] (ArCHer spec §4.2); neither normalised nor clipped."""
+    """A = min(Q1, Q2) - min(V1, V2) as [B] (ArCHer spec §4.2); as published they are used as they are."""
     return torch.minimum(values.q1_B, values.q2_B) - torch.minimum(values.v1_B, values.v2_B)
+
+
+def normalized(advantages_R: Tensor) -> Tensor:
+    """Advantages of all rows of a step with mean 0 and deviation 1, as [R]; one row alone keeps its own."""
+    if len(advantages_R) < 2:
+        return advantages_R
+    return (advantages_R - advantages_R.mean()) / (advantages_R.std() + 1e-8)
 
 
 def policy_gradient_losses(logps_B: Tensor, advantages_B: Tensor) -> Tensor:

@@ -32,6 +32,8 @@ class ArcherSettings:
             `.safetensors`); None for those of `policy_lm`.
         agent_type: which learner.
         use_baseline: subtract a value of each token, learnt by a head on the policy, from the advantage.
+        normalize_advantages: give the advantages of a policy step mean 0 and deviation 1 over its rows. What
+            the critic has not learnt yet is mostly an error common to all, which then drops out.
         use_lora: train an adapter on the policy instead of its weights.
         max_new_tokens: tokens of an utterance at most, the one that ends it included.
         batch_size: rows over which a loss is a mean (B).
@@ -75,6 +77,7 @@ class ArcherSettings:
     checkpoint_path: str | None = None
     agent_type: AgentType = "archer"
     use_baseline: bool = False
+    normalize_advantages: bool = False
     use_lora: bool = False
     max_new_tokens: int = 32
     batch_size: int = 8

@@ -72,6 +72,7 @@ class StepSettings:
         tau: of Polyak averaging.
         max_grad_norm: gradients are clipped to it.
         max_tokens_per_batch: tokens of a micro-batch with gradients; four times as many without.
+        normalize_advantages: give the advantages of a step mean 0 and deviation 1.
         nonfinite_path: where the rows of a step that fails are kept; None keeps none.
     """
 
@@ -80,6 +81,7 @@ class StepSettings:
     tau: float = 0.1
     max_grad_norm: float = 1.0
     max_tokens_per_batch: int = 4096
+    normalize_advantages: bool = False
     nonfinite_path: Path | None = None
 
 
@@ -263,14 +265,18 @@ def actor_step(
     """
     optimizer.zero_grad(set_to_none=True)
     advantages_S = judged.advantages_S.to(policy.device, policy.dtype)
+    weights_S = advantages_S
+    if settings.normalize_advantages:
+        all_R = _of_all_rows([advantages_S], len(rows), policy.model)[0]
+        weights_S = losses.normalized(all_R)[own_rows(len(rows))]
     count, width = len(judged.observations), policy.max_new_tokens
-    table = torch.zeros(3, count, device=policy.device, dtype=policy.dtype)
+    table = torch.zeros(4, count, device=policy.device, dtype=policy.dtype)
     values_SW, mask_SW = torch.zeros(2, count, width, device=policy.device, dtype=policy.dtype)
     for numbers in policy.batches(judged.observations, judged.utterances):
         scores = policy.scores(
             [judged.observations[n] for n in numbers], [judged.utterances[n] for n in numbers]
         )
-        part_B = advantages_S[numbers]
+        part_B = weights_S[numbers]
         if scores.values_BT is None:
             policy_B = losses.policy_gradient_losses(scores.logps_B, part_B)
             value_B = torch.zeros_like(policy_B)
@@ -280,7 +286,7 @@ def actor_step(
             values_SW[numbers, : scores.mask_BT.shape[1]] = scores.values_BT.detach()
             mask_SW[numbers, : scores.mask_BT.shape[1]] = scores.mask_BT.to(policy.dtype)
         torch.autograd.backward((policy_B + value_B).sum() / settings.batch_size)
-        table[:, numbers] = torch.stack([policy_B, value_B, part_B]).detach()
+        table[:, numbers] = torch.stack([policy_B, value_B, advantages_S[numbers], part_B]).detach()
     everything = _of_all_rows([*table, *values_SW.T, *mask_SW.T], len(rows), policy.model)
     step(optimizer, policy.parameters(), everything, rows, "policy", settings)
     return losses.means(
@@ -291,17 +297,17 @@ def actor_step(
 
 def _actor_metrics(part: Tensor, *, with_values: bool) -> dict[str, float]:
     """The numbers of one published micro-batch, from its columns of the step's table."""
-    policy_B, value_B, advantages_B = part[:3]
+    policy_B, value_B, advantages_B, weights_B = part[:4]
     if not with_values:
         return losses.actor_metrics(policy_B, advantages_B)
-    values_WB, mask_WB = part[3:].chunk(2)
+    values_WB, mask_WB = part[4:].chunk(2)
     kept = mask_WB > 0
     return losses.actor_metrics(
         policy_B,
         advantages_B,
         value_losses_B=value_B,
         values=values_WB[kept],
-        residuals=(advantages_B[None] - values_WB)[kept],
+        residuals=(weights_B[None] - values_WB)[kept],
     )
 
 

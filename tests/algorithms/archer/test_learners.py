@@ -184,6 +184,20 @@ def test_values_of_tokens_are_learnt():
     assert learner.policy.value_head.weight.abs().sum() > 0
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_normalized_advantages_forget_what_all_rows_have_in_common(normalize):
+    right, off = (make(normalize_advantages=normalize, epochs=0, actor_epochs=1) for _ in range(2))
+    with torch.no_grad():
+        for head in (off.critic.v_critic1, off.critic.v_critic2):
+            head[-1].bias += 3
+    found, found_off = (learner.update(drawing(), update_actor=True) for learner in (right, off))
+    assert found["advantages.mean"] - found_off["advantages.mean"] == pytest.approx(
+        3, abs=1e-4
+    )  # as they are
+    policies = [list(learner.policy.model.parameters()) for learner in (right, off)]
+    assert (distance(*policies) < 1e-6) == normalize
+
+
 def test_settings_out_of_range_are_refused():
     for wrong in (
         {"agent_type": "dqn"},
