@@ -48,7 +48,10 @@ COMMANDS = {
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
 }
-"""Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`."""
+"""Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
+
+A name of two words is a stage of a group: `reflect split_data` is in `sweet_rl.commands.reflect.split_data`.
+"""
 
 _INDENT: Any = {"initial_indent": "        ", "subsequent_indent": "        ", "break_on_hyphens": False}
 
@@ -64,14 +67,16 @@ def main() -> None:
 
         print(__version__)
         sys.exit(0)
-    name = arguments[0].replace("-", "_")
+    groups = {name.partition(" ")[0] for name in COMMANDS if " " in name}
+    words = 2 if arguments[0] in groups else 1
+    if words == 2 and (len(arguments) == 1 or arguments[1] in {"-h", "--help", "help"}):
+        print(_overview(arguments[0]))
+        sys.exit(0)
+    typed = " ".join(arguments[:words])
+    name = typed.replace("-", "_")
     if name not in COMMANDS:
-        _die(
-            f"there is no stage {arguments[0]!r}{suggestion(name, COMMANDS)}. "
-            "`sweet-rl --help` lists them all.",
-            2,
-        )
-    run(name, arguments[1:])
+        _die(f"there is no stage {typed!r}{suggestion(name, COMMANDS)}. `sweet-rl --help` lists them all.", 2)
+    run(name, arguments[words:])
 
 
 def run(name: str, arguments: Sequence[str] | None = None) -> None:
@@ -112,7 +117,9 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
 
 def load(name: str) -> Callable[..., Any]:
     """The function behind a stage."""
-    function: Callable[..., Any] = getattr(importlib.import_module(f"sweet_rl.commands.{name}"), name)
+    *group, stage = name.split()
+    module = importlib.import_module(".".join(["sweet_rl.commands", *group, stage]))
+    function: Callable[..., Any] = getattr(module, stage)
     return function
 
 
@@ -143,9 +150,10 @@ def help_text(name: str, function: Callable[..., Any]) -> str:
     return "\n".join(lines)
 
 
-def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
+def _overview(group: str = "") -> str:
+    shown = {name: summary for name, summary in COMMANDS.items() if name.startswith(group)}
+    width = max(map(len, shown))
+    lines = [f"  {name:<{width}}  {summary}" for name, summary in shown.items()]
     return "\n".join(
         [
             "usage: sweet-rl STAGE [--flags]",

@@ -11,6 +11,7 @@ from sweet_rl.cli import COMMANDS, help_text, load
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
+SCRIPTS |= {f"{path.parent.name} {path.stem}": path for path in (ROOT / "scripts").glob("*/*.py")}
 
 
 def cli(*arguments, script=None):
