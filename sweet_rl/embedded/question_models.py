@@ -1,8 +1,8 @@
 """Tiny models for online learning, made from nothing: a GPT-2 that acts, a DistilBERT that judges.
 
 Both read the same tokens. Without texts a token is a byte; with texts, a sentence that is frequent in them is
-one token, so that a turn is four tokens and learning takes minutes. Marks of questions and ends of lines are
-always tokens of their own: the latter ends an utterance.
+one token, so that a turn is three tokens and learning takes minutes: the question with its mark, the end of
+the line, which ends the utterance and is always a token of its own, and the answer.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def make_models(
 
 
 def _tokenizer(texts: Iterable[str]) -> Any:
-    """Byte-level BPE; what stands between marks of questions and ends of lines may become one token."""
+    """Byte-level BPE; what stands up to the mark of a question or the end of a line may become one token."""
     from tokenizers import (  # noqa: PLC0415
         Regex,
         Tokenizer,
@@ -101,7 +101,7 @@ def _tokenizer(texts: Iterable[str]) -> Any:
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(r"[^?\n]+|\?|\n"), "isolated"),
+            pre_tokenizers.Split(Regex(r"[^?\n]+\??|\?|\n"), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
