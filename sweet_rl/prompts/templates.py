@@ -14,13 +14,15 @@ from sweet_rl.errors import UsageError
 
 
 def load_prompt(name_or_path: str) -> str:
-    """The text of a packaged template (with or without `.txt`) or of a file.
+    """The text of a packaged template (with or without `.txt`; "reflect/taxi_rules") or of a file.
 
     Raises:
         UsageError: neither exists; lists the packaged ones.
     """
     folder = resources.files("sweet_rl.prompts")
     packaged = {file.name: file for file in folder.iterdir() if file.name.endswith(".txt")}
+    inside = folder / "reflect"
+    packaged |= {f"reflect/{file.name}": file for file in inside.iterdir() if file.name.endswith(".txt")}
     for name in (name_or_path, f"{name_or_path}.txt"):
         if name in packaged:
             return packaged[name].read_text(encoding="utf-8")

@@ -1,0 +1,164 @@
+"""How the worlds of Reflect-RL look to its two models: markers, labels, and the texts made of them.
+
+A world's prompt ends with the list of actions, which begins at the world's action head. The reflection model
+reads what stands before the head and writes after the analyse marker; the policy reads all of it and the
+list, and writes one label after the action marker (Reflect-RL spec §1, §2.1.6, §4.1). Nothing here knows a
+world or a model: training texts, training games and evaluation are all written by these functions.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+CHOICES: Final[tuple[str, ...]] = (
+    *(str(number) for number in range(200)),
+    *string.ascii_lowercase,
+    *string.ascii_uppercase,
+)
+"""The 252 action labels in their order; each is a single token of GPT-2, alone and after a line break."""
+
+ANALYSE_MARKER: Final = " # Analyze:\n"
+"""Behind it the reflection model writes. The leading blank keeps its tokens the same in every context."""
+
+ACTION_MARKER: Final = " # Action:\n"
+"""Behind it the policy writes its label."""
+
+REFLECTION_END: Final = "# Action:"
+"""A reflection that goes on to act is cut here (§4.1)."""
+
+ACTION_HEADS: Final[dict[str, str]] = {
+    "auto_explore": "\n# Choose from below your command",
+    "dangerous_taxi": "\nThe actions you can take now is:",
+    "alfworld": "\nThe actions you can take now is:",
+}
+"""What begins the list of actions, by world. Worlds that are not here list none, or not at the end."""
+
+_STATE_BEGINS: Final = ("--- Initial State ---", "--- Current State ---")
+_SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
+
+
+class PromptParts(NamedTuple):
+    """A prompt cut in two: `before + after` is the whole of it."""
+
+    before: str
+    """What the reflection model may see."""
+    after: str
+    """The list of actions with its head; empty in a prompt that has none."""
+
+
+class SftTexts(NamedTuple):
+    """The three training texts of one step (§2.1.6)."""
+
+    plain: str
+    """A policy's that acts without reflecting: prompt, action marker, label."""
+    reflection: str
+    """The reflection model's: what stands before the list, analyse marker, reflection."""
+    policy: str
+    """The policy's that reads a reflection: the text above, the list, action marker, label."""
+
+
+def split_prompt(text: str, head: str | None) -> PromptParts:
+    """Cut a prompt where its list of actions begins: at the last `head` in it.
+
+    Args:
+        text: the whole prompt of a state.
+        head: of `ACTION_HEADS`; None or "" for a world without one.
+    """
+    at = text.rfind(head) if head else -1
+    return PromptParts(text, "") if at < 0 else PromptParts(text[:at], text[at:])
+
+
+def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> str:
+    """What the reflection model is given: everything but the actions, and the analyse marker (§4.1).
+
+    Args:
+        text: the whole prompt of a state.
+        head: what begins its list of actions.
+        instruction: put on a line of its own in front (the taxi's game instruction).
+    """
+    return f"{_in_front(instruction)}{split_prompt(text, head).before}{ANALYSE_MARKER}"
+
+
+def cut_reflection(written: str) -> str:
+    """What of the reflection model's text is the reflection: all up to where it begins to act (§4.1)."""
+    return written.partition(REFLECTION_END)[0]
+
+
+def policy_prompt(
+    text: str, head: str | None, reflection: str | None = None, *, instruction: str = ""
+) -> str:
+    """What the policy is given; behind it comes the label (§4.1).
+
+    Args:
+        text: the whole prompt of a state.
+        head: what begins its list of actions.
+        reflection: what the reflection model wrote, cut; "" where it was asked not to; None for an agent that
+            does not reflect at all, whose prompt has no analyse marker and no instruction.
+        instruction: as in `reflection_prompt`.
+    """
+    if reflection is None:
+        return f"{text}{ACTION_MARKER}"
+    before = reflection_prompt(text, head, instruction=instruction)
+    return f"{before}{reflection}{split_prompt(text, head).after}{ACTION_MARKER}"
+
+
+def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instruction: str = "") -> SftTexts:
+    """The training texts of one step: exactly what games and evaluation show, and what is to be written."""
+    return SftTexts(
+        plain=f"{policy_prompt(text, head)}{label}",
+        reflection=f"{reflection_prompt(text, head, instruction=instruction)}{reflection}",
+        policy=f"{policy_prompt(text, head, reflection, instruction=instruction)}{label}",
+    )
+
+
+def taxi_sft_texts(
+    state: str, reflection: str, label: str, *, instruction: str = "", strict: bool = False
+) -> SftTexts | None:
+    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state (§2.2).
+
+    Args:
+        state: the recorded prompt; lines that give the best move away are taken out.
+        reflection: what was written about it.
+        label: the action that was taken.
+        instruction: the game instruction; of no effect with `strict`.
+        strict: the published texts, which differ from what the models are shown later (§10, T7): they begin
+            with the state, are stripped, and have a line break before the analyse marker.
+    """
+    starts = [at for at in map(state.find, _STATE_BEGINS) if at >= 0]
+    if not starts:
+        return None
+    head = ACTION_HEADS["dangerous_taxi"]
+    if not strict:
+        return sft_texts(_SPOILER_LINE.sub("", state), head, reflection, label, instruction=instruction)
+    text = _SPOILER_LINE.sub("", state[starts[0] :]).strip()
+    before, after = split_prompt(text, head)
+    reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
+    return SftTexts(
+        plain=f"{text}{ACTION_MARKER}{label}",
+        reflection=reflected,
+        policy=f"{reflected}{after}{ACTION_MARKER}{label}",
+    )
+
+
+def resolve_label(said: str, offered: Mapping[str, str]) -> str | None:
+    """The label that an agent meant; None where it is not on offer (§3.4).
+
+    The command itself is understood, and so is the label as the list writes it (`1. id x`).
+
+    Args:
+        said: the agent's text.
+        offered: commands by label.
+    """
+    said = said.strip()
+    for label, command in offered.items():
+        if said == command:
+            return label
+    label = said.strip(".").partition(".")[0].strip()
+    return label if label in offered else None
+
+
+def _in_front(instruction: str) -> str:
+    return f"{instruction}\n" if instruction else ""

@@ -1,0 +1,85 @@
+"""What the worlds of Reflect-RL have in common: the whole state as one text, an action as one label.
+
+`TextGame` is the plain synchronous core of each: batched rollouts and data generators drive it directly. The
+`Env` of the same world is a thin adapter over it, for the loop that plays every world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from sweet_rl.types import Json, Task
+
+
+class Moved(NamedTuple):
+    """What one label did (Reflect-RL spec §3.1).
+
+    `terminated` and `truncated` are as published and may both be true. `info["won"]` tells whether the game's
+    own goal was reached with this step; further keys are the world's.
+    """
+
+    text: str
+    """The prompt of the state after it; the last one's where the world says nothing at the end."""
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: Mapping[str, Json]
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode ended with this step."""
+        return self.terminated or self.truncated
+
+    @property
+    def cost(self) -> float:
+        """What the step cost: published code counts costs, we count rewards."""
+        return -self.reward
+
+
+class TextGame(Protocol):
+    """One game; begun anew as often as one likes. It blocks, and is not to be shared between threads."""
+
+    name: str
+    """The world: a key of `sweet_rl.chat.reflect_format.ACTION_HEADS`."""
+
+    instruction: str
+    """What is put before the state when an agent reflects (§4.1); "" where there is nothing to say."""
+
+    max_labels: Sequence[str]
+    """Every label that any state of the world can offer: the rows of a shrunk head (§5)."""
+
+    @property
+    def text(self) -> str:
+        """The whole prompt of the current state, up to and including the list of actions."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels on offer now, in the order of the list."""
+        ...
+
+    @property
+    def success_threshold(self) -> float:
+        """An episode of this task is a success when its costs sum to less (§3.4 - §3.7)."""
+        ...
+
+    def reset(self, task: Task, *, seed: int) -> str:
+        """Begin the task's game and return `text`. Whatever is drawn depends on the task and the seed alone.
+
+        Raises:
+            EpisodeError: the task cannot be played.
+        """
+        ...
+
+    def step(self, label: str) -> Moved:
+        """Take the agent's raw text as a label. One that is not on offer has a defined outcome, no error.
+
+        Raises:
+            EpisodeError: the game broke.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the game holds. May be called at any time, more than once."""
+        ...
