@@ -56,7 +56,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     loop_settings = _loop_settings(config)
 
     _quieten()
-    from sweet_rl.algorithms.archer import processes
+    from sweet_rl.algorithms import processes
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
     from sweet_rl.algorithms.archer.run_folder import RunFolder

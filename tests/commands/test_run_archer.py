@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.algorithms.archer.state_files import load_state, same_state
+from sweet_rl.algorithms.state_files import load_state, same_state
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.errors import UsageError

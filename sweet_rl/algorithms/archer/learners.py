@@ -19,10 +19,8 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.loading import device_of, load_actor, load_models
 from sweet_rl.algorithms.archer.players import Ask, Player
-from sweet_rl.algorithms.archer.processes import world_size
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.shares import begin_alike, own_rows
 from sweet_rl.algorithms.archer.updates import (
     StepSettings,
     actor_step,
@@ -30,6 +28,8 @@ from sweet_rl.algorithms.archer.updates import (
     imitation_step,
     judge,
 )
+from sweet_rl.algorithms.processes import world_size
+from sweet_rl.algorithms.shares import begin_alike, own_rows
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError

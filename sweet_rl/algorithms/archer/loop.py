@@ -18,10 +18,10 @@ from typing import Protocol
 import numpy as np
 
 from sweet_rl.algorithms.archer.learners import Learner
-from sweet_rl.algorithms.archer.processes import from_main, is_main
 from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, filter_best, transitions
 from sweet_rl.algorithms.archer.run_folder import Episode as Place
 from sweet_rl.algorithms.archer.run_folder import RunFolder, row_of
+from sweet_rl.algorithms.processes import from_main, is_main
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError

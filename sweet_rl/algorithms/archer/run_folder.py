@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.algorithms.archer.state_files import load_state, save_state
+from sweet_rl.algorithms.state_files import load_state, save_state
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.training import checkpoints

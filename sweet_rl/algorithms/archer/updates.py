@@ -26,7 +26,7 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import Distinct, DoubleCritic, TextEncoder, soft_update
 from sweet_rl.algorithms.archer.losses import CriticLosses, CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.replay import Transition
-from sweet_rl.algorithms.archer.shares import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
 from sweet_rl.errors import SweetRLError
 from sweet_rl.types import Json
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.archer.processes import world_size
+from sweet_rl.algorithms.processes import world_size
 
 
 def rank() -> int:
