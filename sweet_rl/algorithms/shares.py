@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.processes import world_size
+from sweet_rl.algorithms.sharded import in_pieces
 
 
 def rank() -> int:
@@ -33,10 +34,23 @@ def summed(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def most(count: int, device: torch.device) -> int:
+    """The largest count of all processes."""
+    if world_size() == 1:
+        return count
+    box = torch.tensor(count, device=device)
+    dist.all_reduce(box, dist.ReduceOp.MAX)
+    return int(box)
+
+
 def sum_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Add up gradients over all processes, in one message for each kind of number."""
+    """Add up gradients over all processes, in one message for each kind of number.
+
+    Those of parameters in pieces have been added up when they were made (`sharded.shard`).
+    """
     if world_size() == 1:
         return
+    parameters = [parameter for parameter in parameters if not in_pieces(parameter)]
     for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):  # in the same order everywhere
         same = [parameter for parameter in parameters if parameter.dtype == dtype]
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in same]
@@ -47,9 +61,10 @@ def sum_gradients(parameters: Sequence[nn.Parameter]) -> None:
 
 
 def begin_alike(modules: Iterable[nn.Module]) -> None:
-    """Give every process the weights and buffers of the first."""
+    """Give every process the weights and buffers of the first; parameters in pieces are alike already."""
     if world_size() == 1:
         return
     for module in modules:
         for tensor in [*module.parameters(), *module.buffers()]:
-            dist.broadcast(tensor.data, src=0)
+            if not in_pieces(tensor):
+                dist.broadcast(tensor.data, src=0)

@@ -96,8 +96,8 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
         learner = make_learner(settings, chat_format=transcript_of(game.name), say=say)
         stack.enter_context(_stopped_politely(save_path))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
+        learner.save_policy(save_path / "final")
         if main:
-            learner.save_policy(save_path / "final")
             _say_where(save_path, config)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,7 +29,15 @@ from sweet_rl.algorithms.archer.updates import (
     imitation_step,
     judge,
 )
-from sweet_rl.algorithms.processes import world_size
+from sweet_rl.algorithms.processes import is_main, world_size
+from sweet_rl.algorithms.sharded import check_sharding, gathered, is_sharded, settle
+from sweet_rl.algorithms.sharded_states import (
+    from_first,
+    load_optimizer,
+    load_parameter,
+    whole_state,
+    whole_weights,
+)
 from sweet_rl.algorithms.shares import begin_alike, own_rows
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
@@ -53,20 +62,34 @@ class Learner(Protocol):
         """
         ...
 
+    def gathered(self) -> AbstractContextManager[None]:
+        """What all processes enter and leave together when one of them plays."""
+        ...
+
     def rollout_policy(self, *, greedy: bool) -> Policy:
-        """The policy at play; close it when the episodes are over. `greedy`: for evaluation."""
+        """The policy at play, inside `gathered`; close it when the episodes are over.
+
+        Args:
+            greedy: for evaluation.
+        """
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Models, target, optimizers and counter, as tensors and plain data."""
+        """Models, target, optimizers and counter, as tensors and plain data; all processes call it.
+
+        Only the first one's has numbers in all tensors where the policy is divided (`sharded_states`).
+        """
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Go on from `state_dict`; only the first process needs more than an outline of it."""
         ...
 
     def save_policy(self, folder: Path) -> None:
-        """The policy as a folder that transformers loads; an adapter as peft loads it."""
+        """The policy as a folder that transformers loads; an adapter as peft loads it.
+
+        All processes call it, the first one writes.
+        """
         ...
 
 
@@ -80,6 +103,7 @@ class _PolicyLearner:
         self._format = chat_format
         self._say: Say = say or (lambda _phase, _done, _total: None)
         self._updates = 0
+        settle(policy)
         begin_alike([policy.model, *([policy.value_head] if policy.value_head is not None else [])])
         self.steps = StepSettings(
             batch_size=settings.batch_size,
@@ -90,6 +114,10 @@ class _PolicyLearner:
             normalize_advantages=settings.normalize_advantages,
             nonfinite_path=settings.nonfinite_path,
         )
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """All processes have the whole policy while the block lasts."""
+        return gathered(self.policy.model)
 
     def rollout_policy(self, *, greedy: bool) -> Policy:
         """The policy at play; greedy also where the settings say `do_sample: false`."""
@@ -115,8 +143,10 @@ class _PolicyLearner:
     def save_policy(self, folder: Path) -> None:
         """The policy as a folder that transformers loads; an adapter as peft loads it."""
         whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
-        whole.save_pretrained(folder)
-        self.policy.tokenizer.save_pretrained(folder)
+        weights = {"state_dict": whole_weights(whole)} if is_sharded(self.policy.model) else {}
+        if is_main():
+            whole.save_pretrained(folder, **weights)
+            self.policy.tokenizer.save_pretrained(folder)
 
     def _policy_state(self) -> dict[str, Any]:
         """Weights that are trained; a frozen base below an adapter is where `policy_lm` says."""
@@ -131,9 +161,10 @@ class _PolicyLearner:
         known = dict(self.policy.model.named_parameters())
         with torch.no_grad():
             for name, weights in state["model_state_dict"].items():
-                known[name].copy_(weights)
+                load_parameter(known[name], weights)
         if self.policy.value_head is not None:
-            self.policy.value_head.load_state_dict(state["value_head_state_dict"])
+            head = from_first(state["value_head_state_dict"], self.policy.device)
+            self.policy.value_head.load_state_dict(head)
 
 
 class _CriticLearner(_PolicyLearner):
@@ -160,14 +191,15 @@ class _CriticLearner(_PolicyLearner):
         steps = [list(draw(settings.rows_per_step)) for _ in range(settings.epochs)]
         asks = [self._asks(f"critic-{number}", rows) for number, rows in enumerate(steps)]
         self._say("sample", 0, len(steps))
-        said = iter(
-            players.proposals(
-                self.policy,
-                [ask for one in asks for ask in one],
-                candidates=self.candidates,
-                greedy=not settings.do_sample,
+        with self.gathered():
+            said = iter(
+                players.proposals(
+                    self.policy,
+                    [ask for one in asks for ask in one],
+                    candidates=self.candidates,
+                    greedy=not settings.do_sample,
+                )
             )
-        )
         infos = []
         for number, rows in enumerate(steps):
             texts = [[utterance.text for utterance in next(said)] for _ in asks[number]]
@@ -186,9 +218,10 @@ class _CriticLearner(_PolicyLearner):
         }
 
     def _load_critic_state(self, state: dict[str, Any]) -> None:
-        self.critic.load_state_dict(state["critic_state_dict"])
-        self.target.load_state_dict(state["target_critic_state_dict"])
-        self.critic_optimizer.load_state_dict(state["critic_optimizer_state_dict"])
+        device = next(self.critic.parameters()).device
+        self.critic.load_state_dict(from_first(state["critic_state_dict"], device))
+        self.target.load_state_dict(from_first(state["target_critic_state_dict"], device))
+        load_optimizer(self.critic_optimizer, state["critic_optimizer_state_dict"])
         self._updates = state["updates"]
 
 
@@ -232,9 +265,10 @@ class ArcherLearner(_CriticLearner):
             rows = draw(self.settings.rows_per_step)
             asks = self._asks(f"actor-{number}", rows)
             observations = [ask.observation for ask in asks]
-            said = self.policy.sample(
-                observations, [ask.seed for ask in asks], greedy=not self.settings.do_sample
-            )
+            with self.gathered():
+                said = self.policy.sample(
+                    observations, [ask.seed for ask in asks], greedy=not self.settings.do_sample
+                )
             judged = judge(self.critic, observations, said, 4 * self.settings.max_tokens_per_batch)
             infos.append(actor_step(self.policy, self.lm_optimizer, judged, rows, self.steps))
             self._say("actor", number + 1, self.settings.actor_epochs)
@@ -243,13 +277,13 @@ class ArcherLearner(_CriticLearner):
     def state_dict(self) -> dict[str, Any]:
         """The published five (ArCHer spec §4.4), the value head and the counter."""
         optimizer = {"lm_optimizer_state_dict": self.lm_optimizer.state_dict()}
-        return self._policy_state() | self._critic_state() | optimizer
+        return self._critic_state() | dict(whole_state(self._policy_state() | optimizer))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state_dict`."""
         self._load_policy_state(state)
         self._load_critic_state(state)
-        self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
+        load_optimizer(self.lm_optimizer, state["lm_optimizer_state_dict"])
 
 
 class ChaiLearner(_CriticLearner):
@@ -326,12 +360,12 @@ class FilteredBCLearner(_PolicyLearner):
     def state_dict(self) -> dict[str, Any]:
         """The policy, its optimizer and the counter."""
         optimizer = {"lm_optimizer_state_dict": self.lm_optimizer.state_dict(), "updates": self._updates}
-        return self._policy_state() | optimizer
+        return dict(whole_state(self._policy_state() | optimizer))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from `state_dict`."""
         self._load_policy_state(state)
-        self.lm_optimizer.load_state_dict(state["lm_optimizer_state_dict"])
+        load_optimizer(self.lm_optimizer, state["lm_optimizer_state_dict"])
         self._updates = state["updates"]
 
 
@@ -358,8 +392,11 @@ def make_learner(
         say: told of progress.
 
     Raises:
-        UsageError: a model cannot be loaded, or published arithmetic is asked of several processes.
+        UsageError: a model cannot be loaded, published arithmetic is asked of several processes, or a
+            divided policy of one.
     """
+    if settings.shard_with is not None:
+        check_sharding()
     if settings.compat == "published":
         if world_size() > 1:
             raise UsageError(

@@ -12,6 +12,8 @@ from torch import nn
 from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.critic import DoubleCritic, load_critic
 from sweet_rl.algorithms.archer.settings import ArcherSettings
+from sweet_rl.algorithms.processes import from_main, is_main
+from sweet_rl.algorithms.sharded import shard
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.training.adapters import add_adapter
@@ -82,17 +84,34 @@ def load_actor(settings: ArcherSettings, device: torch.device) -> TokenPolicy:
 
 
 def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]:
-    """The policy's model, adapter in place, and its tokenizer.
+    """The policy's model, adapter in place, and its tokenizer; divided over processes if the settings say so.
+
+    Raises:
+        UsageError: as `load_actor`.
+    """
+    dtype = dtype_of(settings, device)
+    frozen = settings.use_lora or settings.agent_type == "chai"
+    weights = dtype if frozen or dtype != torch.bfloat16 else torch.float32
+    tokenizer = load_tokenizer(settings.policy_lm)
+    half = dtype if weights != dtype else None
+    if settings.shard_with is not None:
+        model = _in_first(settings, weights)
+        shard(model, device, half)
+        return model, tokenizer
+    model = _whole(settings, weights).to(device)
+    if half is not None:
+        compute_in(model, half)
+    return model, tokenizer
+
+
+def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
+    """The policy's model on the CPU.
 
     Raises:
         UsageError: as `load_actor`.
     """
     from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
 
-    dtype = dtype_of(settings, device)
-    frozen = settings.use_lora or settings.agent_type == "chai"
-    weights = dtype if frozen or dtype != torch.bfloat16 else torch.float32
-    tokenizer = load_tokenizer(settings.policy_lm)
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             model_path(settings.policy_lm), cache_dir=settings.cache_dir, dtype=weights
@@ -104,14 +123,43 @@ def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]
         ) from error
     if settings.checkpoint_path is not None:
         load_weights(model, settings.checkpoint_path)
-    if settings.use_lora:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(settings.seed, "adapter"))
-            model = with_adapter(model, settings)
-    model.to(device)
-    if weights != dtype:
-        compute_in(model, dtype)
-    return model, tokenizer
+    return _adapted(model, settings)
+
+
+def _adapted(model: Any, settings: ArcherSettings) -> Any:
+    """The model with a fresh adapter if one is trained."""
+    if not settings.use_lora:
+        return model
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "adapter"))
+        return with_adapter(model, settings)
+
+
+def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
+    """The policy's model, loaded by the first process only; elsewhere its shape, in memory never written to.
+
+    Raises:
+        UsageError: as `load_actor`; a RuntimeError that names it in the other processes.
+    """
+    loaded: list[Any] = []
+
+    def load() -> tuple[type, Any, Any, dict[str, torch.dtype]]:
+        model = _whole(settings, weights)
+        loaded.append(model)
+        dtypes = {name: parameter.dtype for name, parameter in model.named_parameters()}
+        return type(model), model.config, getattr(model, "generation_config", None), dtypes
+
+    kind, config, generation, dtypes = from_main(load)
+    if is_main():
+        return loaded[0]
+    with torch.device("meta"):
+        model: Any = _adapted(kind(config), settings)
+    for name, parameter in model.named_parameters():
+        parameter.data = parameter.data.to(dtypes[name])
+    model.to_empty(device="cpu")
+    model.tie_weights()
+    model.generation_config = generation
+    return model
 
 
 def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:

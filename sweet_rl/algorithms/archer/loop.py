@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, filter_b
 from sweet_rl.algorithms.archer.run_folder import Episode as Place
 from sweet_rl.algorithms.archer.run_folder import RunFolder, row_of
 from sweet_rl.algorithms.processes import from_main, is_main
+from sweet_rl.algorithms.sharded_states import outline
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError
@@ -127,8 +128,14 @@ class OnlineRun:
 
     def _resume(self) -> int:
         """Iterations that are done; models and memory are as they were after them."""
-        newest = from_main(lambda: self._folder.newest() if self._folder else None)
-        done, state = newest or (0, None)
+        found: list[tuple[int, Any] | None] = []
+
+        def read() -> Any:
+            found.append(self._folder.newest() if self._folder else None)
+            return outline(found[0])  # numbers go to where they belong, one tensor after the other
+
+        seen = from_main(read)
+        done, state = (found[0] if found else seen) or (0, None)
         if state is not None:
             self._learner.load_state_dict(state)
         for iteration in range(done):
@@ -140,11 +147,12 @@ class OnlineRun:
     def _iterate(self, iteration: int, runner: asyncio.Runner) -> None:
         settings = self._settings
         done = iteration + 1
-        played = from_main(lambda: self._play(iteration, runner))
-        info = _summary("rollout", [episode[0].trajectory_reward for episode in played])
-        if done % settings.eval_freq == 0:
-            returns = from_main(lambda: self._evaluate(iteration, runner))
-            info |= _summary("eval_rollout", returns)
+        with self._learner.gathered():
+            played = from_main(lambda: self._play(iteration, runner))
+            info = _summary("rollout", [episode[0].trajectory_reward for episode in played])
+            if done % settings.eval_freq == 0:
+                returns = from_main(lambda: self._evaluate(iteration, runner))
+                info |= _summary("eval_rollout", returns)
         self._remember(played)
         info |= _summary("rollout.reward", [step.reward for episode in played for step in episode])
         info |= self._learner.update(self._draw(iteration), update_actor=iteration >= settings.warmup_iter)
@@ -266,7 +274,7 @@ class OnlineRun:
             runner.run(collect())
 
     def _save(self, done: int) -> None:
-        state = self._learner.state_dict()  # in every process: sharded models are put together
+        state = self._learner.state_dict()  # in every process: divided policies are put together
         if self._folder is not None:
             self._folder.save(done, state, keep=self._settings.keep_checkpoints)
 

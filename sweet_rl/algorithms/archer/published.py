@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,10 @@ class PublishedLearner:
             values = [self.target.read(observations, actions) for actions in rounds]
         least_CB = torch.stack([torch.minimum(found.q1_B, found.q2_B) for found in values])
         return [rounds[number][row] for row, number in enumerate(least_CB.argmax(dim=0).tolist())]
+
+    def gathered(self) -> AbstractContextManager[None]:
+        """Nothing: there is one process."""
+        return nullcontext()
 
     def rollout_policy(self, *, greedy: bool) -> Policy:
         """The agent at play; a batch draws from the seed of its first turn."""

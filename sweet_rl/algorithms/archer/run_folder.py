@@ -32,7 +32,8 @@ from sweet_rl.types import Json, Trajectory
 FREE_KEYS = frozenset(
     {
         "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
-        "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet", "overwrite",
+        "shard_with", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
+        "overwrite",
     }
 )  # fmt: skip
 """Settings that may change when a run is continued: they decide about nothing that was made."""

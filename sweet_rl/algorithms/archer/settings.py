@@ -15,6 +15,9 @@ AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc"]
 Compat = Literal["fixed", "published"]
 """Which arithmetic: right (ArCHer spec §15), or that of the published code (`published` module)."""
 
+ShardWith = Literal["fsdp2"]
+"""What divides a policy over processes."""
+
 DTypeName = Literal["auto", "float32", "bfloat16", "float64"]
 
 AGENT_TYPES: tuple[str, ...] = get_args(AgentType)
@@ -61,6 +64,8 @@ class ArcherSettings:
         gradient_checkpointing: keep no activations of a policy layer but its input.
         max_tokens_per_batch: tokens computed together with gradients at most, padding included; four times
             as many without. Changes speed and memory, not results.
+        shard_with: "fsdp2" divides the policy's weights, gradients and optimizer states over the processes;
+            None: each process has all of them. Decides about memory, not results.
         dtype: "bfloat16" computes in it, with float32 weights where they are trained; "auto": bfloat16 on a
             GPU that has it, else float32.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
@@ -103,6 +108,7 @@ class ArcherSettings:
     target_modules: str = "auto"
     gradient_checkpointing: bool = False
     max_tokens_per_batch: int = 4096
+    shard_with: ShardWith | None = None
     dtype: DTypeName = "auto"
     device: str = "auto"
     save_path: str | None = None
@@ -112,6 +118,13 @@ class ArcherSettings:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}.")
+        if self.shard_with not in (None, *get_args(ShardWith)):
+            raise UsageError(f"shard_with must be fsdp2 or null, got {self.shard_with!r}.")
+        if self.shard_with and self.compat == "published":
+            raise UsageError(
+                "compat=published computes in one process only, and shard_with=fsdp2 needs several. Leave "
+                "shard_with out, or take compat=fixed."
+            )
         for names, fits, what in _RANGES:
             for name in names:
                 if not fits(float(getattr(self, name))):

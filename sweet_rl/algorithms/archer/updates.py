@@ -26,7 +26,8 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import Distinct, DoubleCritic, TextEncoder, soft_update
 from sweet_rl.algorithms.archer.losses import CriticLosses, CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.replay import Transition
-from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.sharded import clip, is_sharded
+from sweet_rl.algorithms.shares import most, own_rows, rank, sum_gradients, summed
 from sweet_rl.errors import SweetRLError
 from sweet_rl.types import Json
 
@@ -272,7 +273,7 @@ def actor_step(
     count, width = len(judged.observations), policy.max_new_tokens
     table = torch.zeros(4, count, device=policy.device, dtype=policy.dtype)
     values_SW, mask_SW = torch.zeros(2, count, width, device=policy.device, dtype=policy.dtype)
-    for numbers in policy.batches(judged.observations, judged.utterances):
+    for numbers in shared_passes(policy, judged.observations, judged.utterances):
         scores = policy.scores(
             [judged.observations[n] for n in numbers], [judged.utterances[n] for n in numbers]
         )
@@ -327,7 +328,7 @@ def imitation_step(
     observations = [row.observation for row in mine]
     utterances = [policy.known_utterance(row.observation, row.action, row.action_ids) for row in mine]
     losses_S = torch.zeros(len(mine), device=policy.device, dtype=policy.dtype)
-    for numbers in policy.batches(observations, utterances):
+    for numbers in shared_passes(policy, observations, utterances):
         scores = policy.scores([observations[n] for n in numbers], [utterances[n] for n in numbers])
         losses_B = losses.imitation_losses(scores.logps_B)
         torch.autograd.backward(losses_B.sum() / settings.batch_size)
@@ -335,6 +336,24 @@ def imitation_step(
     table = _of_all_rows([losses_S], len(rows), policy.model)
     step(optimizer, policy.parameters(), table, rows, "policy", settings)
     return {"bc.loss": table[0].mean().item()}
+
+
+def shared_passes(
+    policy: TokenPolicy, observations: Sequence[str], utterances: Sequence[Utterance]
+) -> Iterator[list[int]]:
+    """Numbers of this process's utterances to score together, with a backward pass after each batch.
+
+    Layers in pieces need every process at every pass. So a process that has fewer batches than another makes
+    passes afterwards that weigh nothing.
+    """
+    batches = list(policy.batches(observations, utterances)) if utterances else []
+    yield from batches
+    if not is_sharded(policy.model):
+        return
+    for _ in range(most(len(batches), policy.device) - len(batches)):
+        scores = policy.scores(["a"], [policy.utterance("a", "a")])
+        found = [scores.logps_BT, *([scores.values_BT] if scores.values_BT is not None else [])]
+        torch.autograd.backward(found, [torch.zeros_like(one) for one in found])
 
 
 def _of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tensor:
@@ -367,7 +386,7 @@ def step(
         NonFiniteLoss: a number or the norm of the gradients is NaN or infinite.
     """
     sum_gradients(parameters)
-    norm = nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
+    norm = clip(parameters, settings.max_grad_norm)
     if not (bool(numbers.isfinite().all()) and bool(norm.isfinite())):
         kept = _keep(rows, settings.nonfinite_path)
         raise NonFiniteLoss(

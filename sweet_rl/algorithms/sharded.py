@@ -1,0 +1,196 @@
+"""A policy in pieces: FSDP2 divides its weights, gradients and optimizer states over the processes.
+
+Layers in pieces need all processes at every pass, and processes sample different numbers of tokens. So
+whoever samples does it on weights that are put together before (`gathered`), and every process makes as many
+passes with gradients as the others. Importing this module imports torch, and FSDP2 only where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from sweet_rl.algorithms.processes import is_main, world_size
+from sweet_rl.errors import UsageError
+
+_OPEN = "_gathered_by_sweet_rl"
+"""Set on a model while its weights are together."""
+
+
+def check_sharding() -> None:
+    """Whether this process can have a piece of a policy.
+
+    Raises:
+        UsageError: it is the only process, or torch has no FSDP2 that this code knows.
+    """
+    if world_size() == 1:
+        raise UsageError(
+            "shard_with=fsdp2 divides the policy over several processes, and this is the only one. Start "
+            "them with a launcher, as in: torchrun --nproc-per-node 4 scripts/run_archer.py ... (or "
+            "accelerate launch --num_processes 4), or leave shard_with out."
+        )
+    try:
+        from torch.distributed.fsdp import FSDPModule  # noqa: PLC0415 - not in every build of torch
+    except ImportError as error:
+        raise UsageError(
+            f"shard_with=fsdp2: this build of torch ({torch.__version__}) has no FSDP2 ({error}). Install a "
+            "build with torch.distributed, or leave shard_with out."
+        ) from error
+    if not hasattr(FSDPModule, "reset_iter_state"):
+        raise UsageError(
+            f"shard_with=fsdp2 needs torch 2.13 or newer, and this is {torch.__version__}. Install a newer "
+            "one, or leave shard_with out."
+        )
+
+
+def in_pieces(tensor: Tensor) -> bool:
+    """Whether this process holds only a part of it."""
+    return getattr(tensor, "device_mesh", None) is not None
+
+
+def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) -> None:
+    """Divide a model over the processes; all of them begin with the weights of the first.
+
+    Each layer is a unit, everything else one more. Gradients are added up over processes, not averaged.
+
+    Args:
+        model: the same in every process, on the CPU; only the first one's numbers count.
+        device: of this process's part.
+        compute: passes compute in it, while weights and sums of gradients stay as they are (float32); None:
+            in what the weights have.
+
+    Raises:
+        UsageError: as `check_sharding`.
+    """
+    check_sharding()
+    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415 - not in every build of torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: PLC0415
+
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    whole = [parameter.data if is_main() else None for parameter in model.parameters()]
+    mesh = init_device_mesh(device.type, (world_size(),))
+    precision = MixedPrecisionPolicy()
+    if compute is not None:
+        precision = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
+    layers = set(getattr(model, "_no_split_modules", None) or ())
+    units = [module for module in model.modules() if type(module).__name__ in layers and module is not model]
+    for unit in [*reversed(units), model]:  # what is inside comes first
+        sharded: Any = fully_shard(unit, mesh=mesh, mp_policy=precision)
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+    for parameter, numbers in zip(model.parameters(), whole, strict=True):
+        fill(parameter, numbers)
+    for buffer in model.buffers():
+        dist.broadcast(buffer.data, src=0)
+
+
+@torch.no_grad()
+def fill(parameter: Tensor, whole: Tensor | None) -> None:
+    """Put the first process's numbers into each process's part of a parameter.
+
+    Args:
+        parameter: in pieces.
+        whole: all numbers, on any device; looked at in the first process only.
+    """
+    from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415 - not in every build of torch
+
+    pieces: Any = parameter
+    if is_main() and whole is not None:
+        source = whole.detach().to(pieces.device, pieces.dtype)
+    else:  # says only how large it is
+        source = torch.empty(pieces.shape, dtype=pieces.dtype, device=pieces.device)
+    pieces.copy_(distribute_tensor(source, pieces.device_mesh, pieces.placements))
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether `shard` has divided the model."""
+    return bool(_units(model))
+
+
+def _units(model: nn.Module) -> list[Any]:
+    """What is put together at once: the model, then its layers; none of an ordinary model."""
+    if not hasattr(model, "reset_iter_state"):
+        return []
+    return [module for module in model.modules() if hasattr(module, "reset_iter_state")]
+
+
+@contextmanager
+def gathered(model: nn.Module) -> Iterator[None]:
+    """Every process has all weights while the block lasts, in the precision of computing.
+
+    All processes enter and leave it; inside, each makes as many passes without gradients as it likes. It may
+    be entered again inside. Nothing happens to an ordinary model.
+    """
+    units = _units(model)
+    if not units or getattr(model, _OPEN, False):
+        yield
+        return
+    setattr(model, _OPEN, True)
+    try:
+        for unit in units:
+            unit.unshard()
+            unit.set_reshard_after_forward(False, recurse=False)
+        yield
+    finally:
+        setattr(model, _OPEN, False)
+        _let_go(units)
+
+
+def _let_go(units: Sequence[Any]) -> None:
+    """Keep the own part only, and forget passes that no backward pass followed.
+
+    Left in the records, they would have layers fetched in the next backward pass, by some processes only.
+    """
+    root = units[0]
+    root.reset_iter_state()
+    for unit in units:
+        unit.set_reshard_after_forward(unit is not root, recurse=False)
+
+
+def settle(policy: Any) -> None:
+    """The first pass of a divided policy, the same in every process: what is found out once is found alike.
+
+    Args:
+        policy: a `TokenPolicy`. Nothing happens where its model is not divided.
+    """
+    units = _units(policy.model)
+    if not units:
+        return
+    with torch.no_grad():
+        policy.scores(["a"], [policy.utterance("a", "a")])
+    _let_go(units)
+
+
+def clip(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
+    """Clip gradients to the norm of the whole model's, and return that; the same in every process.
+
+    Gradients of parameters that are not in pieces must be equal everywhere.
+    """
+    if not any(map(in_pieces, parameters)):
+        return nn.utils.clip_grad_norm_(parameters, max_norm)
+    mine, common = [], []
+    for parameter in parameters:
+        gradient: Any = parameter.grad
+        if gradient is not None and in_pieces(gradient):
+            mine.append(gradient.to_local())
+        elif gradient is not None:
+            common.append(gradient)
+    square = _square(mine)
+    dist.all_reduce(square)
+    norm = (square + _square(common)).sqrt() if common else square.sqrt()
+    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)  # as torch does it
+    for gradient in [*mine, *common]:
+        gradient.mul_(factor.to(gradient.dtype))
+    return norm
+
+
+def _square(gradients: Sequence[Tensor]) -> Tensor:
+    """The sum of all squares, in float32 at least."""
+    wide = torch.promote_types(gradients[0].dtype, torch.float32)
+    return torch.stack([g.to(wide).square().sum() for g in gradients]).sum()
