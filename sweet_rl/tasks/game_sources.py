@@ -38,14 +38,23 @@ def _webshop(split: str) -> Rows:
     return webshop_split(split.removesuffix("@server"), server=server)
 
 
+def _taxi(where: str) -> Rows:
+    from sweet_rl.tasks.games.taxi import taxi_tasks  # noqa: PLC0415 - works out its table
+
+    return taxi_tasks(where)
+
+
 GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
     "twenty-questions": _twenty_questions,
     "guess-my-city": _guess_my_city,
     "webshop": _webshop,
     "detective": _adventure("detective"),
     "lantern": _adventure("lantern"),
+    "taxi": _taxi,
+    "dangerous-taxi": _taxi,
 }
 """What stands before the colon, to the rows of what stands behind it (all of them where nothing does).
 
-`webshop:2000-2100@server` are sessions of somebody's server, whose goals nobody here knows.
+`webshop:2000-2100@server` are sessions of somebody's server, whose goals nobody here knows. `taxi` has a
+curriculum before its split: `taxi:pickup:train`.
 """
