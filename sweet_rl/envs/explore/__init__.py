@@ -1,0 +1,1 @@
+"""AutoExplore: a repository to look through, a question whose answer is one of its files."""
