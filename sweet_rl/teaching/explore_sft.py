@@ -1,0 +1,98 @@
+"""Trajectories of AutoExplore to texts that models are trained on (Reflect-RL spec §2.1.6)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, SftTexts, sft_texts
+from sweet_rl.envs.explore.game import ExploreGame
+from sweet_rl.errors import EpisodeError
+from sweet_rl.records import replace_file
+from sweet_rl.teaching.explore_lessons import task_of
+from sweet_rl.types import Json
+
+
+@dataclass(slots=True)
+class Texts:
+    """Training texts by file name, and what was passed over, by reason."""
+
+    files: dict[str, list[str]]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def write(self, folder: Path) -> None:
+        """One file each; lines of `{"text": ...}`, and no line break behind the last, as published.
+
+        Raises:
+            StorageError: the disk is full or read-only.
+        """
+        for name, texts in self.files.items():
+            lines = (json.dumps({"text": text}, allow_nan=False) for text in texts)
+            replace_file(folder / name, ["\n".join(lines).encode()])
+
+
+def explore_texts(
+    tasks: Iterable[Mapping[str, Json]],
+    make_game: Callable[[int], ExploreGame],
+    on_done: Callable[[], None] = lambda: None,
+) -> Texts:
+    """Replay every trajectory of every task, and write down each step; of a wrong way only the last step.
+
+    Args:
+        tasks: task records; those without trajectories are passed over.
+        make_game: a fresh game that lasts so many steps, with nothing left out and labels in order.
+        on_done: called after every task.
+    """
+    names = ("sft", "sft_reflection", "sft_policy", "sft_reflection_positive", "sft_policy_positive")
+    texts = Texts({f"{name}.jsonl": [] for name in names})
+    for task in tasks:
+        trajectories = task.get("trajectories") or []
+        if not trajectories:
+            texts.skipped["task without trajectory"] += 1
+        for trajectory in trajectories:
+            steps = trajectory.get("trajectory") or []
+            replayed = _replay(task, steps, make_game(len(steps) + 1))
+            if isinstance(replayed, str):
+                texts.skipped[replayed] += 1
+                continue
+            positive = not str(trajectory.get("info", "")).startswith("negative")
+            for step in replayed if positive else replayed[-1:]:
+                _add(texts.files, step, positive=positive)
+        on_done()
+    return texts
+
+
+def _replay(
+    task: Mapping[str, Json], steps: list[Mapping[str, Any]], game: ExploreGame
+) -> list[SftTexts] | str:
+    """The texts of all steps, or why there are none."""
+    head = ACTION_HEADS["auto_explore"]
+    replayed = []
+    try:
+        game.reset(task_of(task), seed=0)
+        for step in steps:
+            command = str(step["cmd"])
+            label = next((label for label, offer in game.offered.items() if offer == command), None)
+            if label is None:
+                return "trajectory with a command that is not on offer"
+            replayed.append(sft_texts(game.text, head, str(step.get("reflection") or ""), label))
+            if game.step(label).over and len(replayed) < len(steps):
+                return "trajectory that goes on after its end"
+    except EpisodeError as error:
+        return f"task that cannot be played ({error.failure.kind})"
+    finally:
+        game.close()
+    return replayed
+
+
+def _add(files: dict[str, list[str]], step: SftTexts, *, positive: bool) -> None:
+    files["sft.jsonl"].append(step.plain)
+    files["sft_reflection.jsonl"].append(step.reflection)
+    files["sft_policy.jsonl"].append(step.policy)
+    if positive:
+        files["sft_reflection_positive.jsonl"].append(step.reflection)
+        files["sft_policy_positive.jsonl"].append(step.policy)

@@ -1,0 +1,138 @@
+"""How a repository is explored in words: two questions a step, the published way (Reflect-RL spec §4.3).
+
+First the state without its actions, and the request for an analysis; then the list of actions, and the
+request for a choice. A model sees all that was said before, or, Markov, only what belongs to the step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
+from sweet_rl.envs.explore.commands import unwrap
+from sweet_rl.envs.explore.game import ExploreGame
+from sweet_rl.envs.text_game import Moved
+from sweet_rl.prompts import load_prompt
+from sweet_rl.teaching.explore_words import Search, best_command, second_thought, thought
+from sweet_rl.teaching.teachers import Asked, Teacher
+from sweet_rl.types import Failure, Message, derive_seed
+
+_HEAD: Final = ACTION_HEADS["auto_explore"]
+
+
+class Turn(NamedTuple):
+    """One step of a talk. `command` is None where the reply named nothing that was on offer."""
+
+    reflection: str
+    reply: str
+    command: str | None
+    moved: Moved
+
+    @property
+    def failure(self) -> Failure | None:
+        """The reply that could not be read, word for word."""
+        return None if self.command is not None else Failure("malformed_reply", self.reply)
+
+
+class ExploreTalk:
+    """One teacher in one game.
+
+    Args:
+        game: begun; the talk takes its steps.
+        question: of the task.
+        target: the file that answers it: for the embedded teacher, never shown to a model.
+        teacher: who is asked.
+        seed: of the talk.
+        markov: a model is shown nothing of earlier steps.
+    """
+
+    def __init__(
+        self,
+        game: ExploreGame,
+        question: str,
+        target: str,
+        teacher: Teacher,
+        *,
+        seed: int,
+        markov: bool = False,
+    ) -> None:
+        self.game = game
+        self.cost = 0.0
+        self._question, self._target, self._teacher = question, target, teacher
+        self._seed, self._markov = seed, markov
+        self._history: list[Message] = []
+        self._opened: list[str] = []
+        self._content = ""
+        self._asked = 0
+
+    def follow(self, command: str) -> Moved:
+        """Take a step without asking anybody: a command that is on offer.
+
+        Raises:
+            LookupError: it is not on offer.
+        """
+        if command not in self.game.offered.values():
+            raise LookupError(command)
+        folder = self.game.sandbox.cwd
+        moved = self.game.step(command)
+        self.cost += moved.cost
+        self._content = ""
+        if command.startswith("cat "):
+            name = unwrap(command.partition(" ")[2])
+            self._opened.append(f"{folder}/{name}" if folder else name)
+            self._content = str(moved.info["result"])
+        return moved
+
+    async def turn(self, *, wrong: bool = False) -> Turn:
+        """Ask for an analysis and for a choice, and do what was chosen.
+
+        Args:
+            wrong: the last command opened a wrong file, and the analysis shall say so.
+
+        Raises:
+            TeacherFailed, ServiceError: nobody answered.
+        """
+        if self._markov:
+            self._history.clear()
+        search = self._search()
+        before, after = split_prompt(self.game.text, _HEAD)
+        request = _prompt("explore_teacher_wrong" if wrong else "explore_teacher_analyse")
+        words = second_thought if wrong else thought
+        reflection = await self._ask(f"{before}\n{request}", lambda draws: words(search, draws))
+        label = self._best_label(search)
+        choose = f"{after.lstrip()}{_prompt('explore_teacher_choose')}"
+        reply = await self._ask(choose, lambda _: label)
+        chosen = resolve_label(reply, self.game.offered)
+        if chosen is None:
+            moved = self.game.step(reply)
+            self.cost += moved.cost
+            self._content = ""
+            return Turn(reflection, reply, None, moved)
+        command = self.game.offered[chosen]
+        return Turn(reflection, reply, command, self.follow(command))
+
+    async def _ask(self, text: str, known: Callable[[random.Random], str]) -> str:
+        """One question and its answer, which both become history."""
+        self._history.append(Message("user", text))
+        system = Message("system", _prompt("explore_teacher_system"))
+        asked = Asked([system, *self._history], known, derive_seed(self._seed, self._asked))
+        self._asked += 1
+        said = await self._teacher.say(asked)
+        self._history.append(Message("assistant", said))
+        return said
+
+    def _search(self) -> Search:
+        sandbox = self.game.sandbox
+        names = [entry.name for entry in sandbox.entries()]
+        return Search(self._question, self._target, sandbox.cwd, names, tuple(self._opened), self._content)
+
+    def _best_label(self, search: Search) -> str:
+        """The label of the best command; of the way back where that is not on offer."""
+        best = best_command(search)
+        return next((label for label, command in self.game.offered.items() if command == best), best)
+
+
+def _prompt(name: str) -> str:
+    return load_prompt(f"reflect/{name}").strip()

@@ -1,0 +1,136 @@
+"""Questions for every repository of a folder: the work of `gen_task` (Reflect-RL spec §2.1.2)."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from sweet_rl.errors import UsageError
+from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.records import replace_file
+from sweet_rl.repositories import scan
+from sweet_rl.repositories.reading import read_head
+from sweet_rl.teaching.jobs import Done, Job
+from sweet_rl.teaching.known_questions import known_questions
+from sweet_rl.teaching.questions import (
+    DATA_LINES,
+    SourceFile,
+    block_of,
+    draw_files,
+    extract_questions,
+    files_to_ask_about,
+    optimal_path,
+)
+from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
+from sweet_rl.types import Failure, Json, Message, derive_seed
+
+MAX_BYTES: Final = 1 << 22
+"""What is read of a file; questions are about a part of it anyway."""
+
+
+def plan_questions(source: Path, *, seed: int = 1, strict: bool = False) -> dict[str, SourceFile]:
+    """The files of all repositories that are asked about, by a name for each; repositories are shuffled.
+
+    Args:
+        source: the folder of filtered repositories.
+        seed: decides about the order and about the files, for each repository on its own.
+        strict: the published draws (`files_to_ask_about`, `draw_files`).
+
+    Raises:
+        UsageError: a folder is missing.
+    """
+    if not source.is_dir():
+        raise UsageError(f"There is no folder {str(source)!r}; filter_repo makes one.")
+    names = sorted(entry.name for entry in source.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    random.Random(seed).shuffle(names)
+    planned: dict[str, SourceFile] = {}
+    for name in names:
+        draws = random.Random(derive_seed(seed, name))
+        found = files_to_ask_about(scan(source / name), strict=strict)
+        for path in draw_files(found, draws, strict=strict):
+            repeat = sum(file == SourceFile(name, path) for file in planned.values()) if strict else 0
+            planned[f"{name}/{path}" + (f"#{repeat}" if repeat else "")] = SourceFile(name, path)
+    return planned
+
+
+async def ask_about(
+    job: Job[SourceFile],
+    source: Path,
+    teacher: Teacher,
+    count_tokens: Callable[[str], int],
+    *,
+    seed: int = 1,
+    strict: bool = False,
+) -> Done:
+    """Let the teacher ask about one file; the result is a list of task records, empty for a short file.
+
+    A reply without a single pair is a failure that holds the raw text.
+    """
+    file = job.item
+    own_seed = derive_seed(seed, job.key, job.attempt)
+    try:
+        data, whole = read_head(source / file.repository, file.path, MAX_BYTES)
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
+    except (OSError, UnicodeDecodeError) as error:
+        return Done(None, (Failure("unreadable_file", str(error)),))
+    block = block_of(text, random.Random(derive_seed(seed, job.key)), count_tokens, strict=strict)
+    if not block:
+        return Done([])
+    if file.kind == "data":
+        block = "".join(block.splitlines(keepends=True)[:DATA_LINES])
+    prompt = fill(load_prompt(f"reflect/gen_task_{file.kind}"), NAME=file.path, CONTENT=block)
+    messages = [Message("system", load_prompt("reflect/gen_task_system").strip()), Message("user", prompt)]
+    try:
+        reply = await teacher.say(
+            Asked(messages, lambda draws: known_questions(file, block, draws), own_seed)
+        )
+    except TeacherFailed as error:
+        return Done(None, (error.failure,))
+    pairs = extract_questions(reply)
+    if not pairs and teacher.name != "embedded":
+        return Done(None, (Failure("malformed_reply", reply),))
+    return Done(
+        [
+            {
+                "question": pair.question,
+                "answer": pair.answer,
+                "optimal_path": optimal_path(file.path, strict=strict),
+                "filename": file.path,
+                "root": file.repository,
+                "n_level": file.levels,
+                "model": teacher.name,
+            }
+            for pair in pairs
+        ]
+    )
+
+
+def write_questions(
+    folder: Path, planned: Mapping[str, SourceFile], results: Mapping[str, Sequence[Json]]
+) -> int:
+    """Write one file of tasks for each repository, and all of them to `data.json`; returns their number.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+    """
+    by_repository: dict[str, list[Json]] = {}
+    for key, file in planned.items():
+        by_repository.setdefault(file.repository, []).extend(results.get(key, ()))
+    for name, tasks in by_repository.items():
+        write_json(folder / f"{name}.json", tasks)
+    every = [task for name in sorted(by_repository) for task in by_repository[name]]
+    write_json(folder / "data.json", every)
+    return len(every)
+
+
+def write_json(path: Path, value: Json) -> None:
+    """One JSON file, at once or not at all.
+
+    Raises:
+        StorageError: the disk is full or read-only; the old file is as it was.
+    """
+    replace_file(path, [json.dumps(value, indent=4, ensure_ascii=False, allow_nan=False).encode() + b"\n"])

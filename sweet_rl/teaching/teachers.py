@@ -1,0 +1,142 @@
+"""Who is asked: a model behind any OpenAI-compatible server, or the embedded teacher, which needs none.
+
+A teacher is handed what a model would read, and what somebody who knows the world's answer would say. A model
+only ever sees the first; the embedded teacher only says the second.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from sweet_rl.openai_client import OpenAIClient, RequestFailed
+from sweet_rl.records import Journal
+from sweet_rl.types import Failure, Json, Message, derive_seed, digest
+
+TEMPERATURE: Final = 0.7
+TOP_P: Final = 0.9
+"""How teachers are sampled (Reflect-RL spec §2.1.2, §4.3)."""
+
+
+class TeacherFailed(Exception):  # noqa: N818 - it is data for a row, not an error of the program
+    """One question got no answer that can be read; `failure` goes into the journal, raw text included."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(f"{failure.kind}: {failure.detail}")
+
+    def __reduce__(self) -> tuple[type[TeacherFailed], tuple[Failure]]:
+        return TeacherFailed, (self.failure,)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to a teacher.
+
+    `messages` is what a model reads. `known` is what the embedded teacher says, from its own draws; it may
+    know what is hidden from a model. `seed` is the question's own.
+    """
+
+    messages: Sequence[Message]
+    known: Callable[[random.Random], str]
+    seed: int
+
+
+class Teacher(Protocol):
+    """Somebody who answers; many questions may be under way at once."""
+
+    name: str
+
+    async def say(self, asked: Asked) -> str:
+        """The answer, never blank.
+
+        Raises:
+            TeacherFailed: this question has no answer.
+            ServiceError: nobody can be asked.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free connections and files."""
+        ...
+
+
+class EmbeddedTeacher:
+    """The world's oracle with sentences of our own: nothing to download, nothing to pay."""
+
+    name = "embedded"
+
+    async def say(self, asked: Asked) -> str:
+        """What is known, worded by the question's seed."""
+        return asked.known(random.Random(asked.seed))
+
+    async def close(self) -> None:
+        """Nothing to free."""
+
+
+class ModelTeacher:
+    """A model behind an OpenAI-compatible server. Its replies are kept, so that none is paid for twice.
+
+    Args:
+        client: of the server; closed with the teacher.
+        model: the server's name for it.
+        replies: a .jsonl file of replies by request; None to keep none.
+        temperature: of sampling.
+        top_p: likewise.
+        max_tokens: of one reply.
+    """
+
+    def __init__(
+        self,
+        client: OpenAIClient,
+        model: str,
+        *,
+        replies: Path | None = None,
+        temperature: float = TEMPERATURE,
+        top_p: float = TOP_P,
+        max_tokens: int = 2000,
+    ) -> None:
+        self.name = model
+        self._client = client
+        self._fields = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+        self._journal = Journal(replies) if replies else None
+        self._kept: dict[str, str] = {}
+        for _, row in self._journal.rows if self._journal else ():
+            if isinstance(row.get("request"), str) and isinstance(row.get("reply"), str):
+                self._kept[row["request"]] = row["reply"]
+
+    async def say(self, asked: Asked) -> str:
+        """One chat completion, or what it said when it was asked the same before."""
+        body = self._body(asked)
+        key = digest(body, 32)
+        if key in self._kept:
+            return self._kept[key]
+        try:
+            reply = await self._client.chat(body)
+        except RequestFailed as error:
+            raise TeacherFailed(error.failure) from error
+        if not (reply.content or "").strip():
+            raise TeacherFailed(Failure("empty_reply", f"the content of the reply is {reply.content!r}"))
+        text = str(reply.content)
+        if self._journal is not None:
+            await self._journal.append_soon({"request": key, "reply": text})
+            self._kept[key] = text
+        return text
+
+    async def close(self) -> None:
+        """Close connections and the file of replies."""
+        if self._journal is not None:
+            await self._journal.flush()
+            self._journal.close()
+        await self._client.close()
+
+    def _body(self, asked: Asked) -> Mapping[str, Json]:
+        return {
+            "model": self.name,
+            "messages": [{"role": message.role, "content": message.content} for message in asked.messages],
+            **self._fields,
+            "seed": derive_seed(asked.seed),
+        }
