@@ -18,6 +18,7 @@ ACTIONS = {
     "detective": ["look", "west", "inventory"],
     "lantern": ["look", "north", "south"],
     "webshop": ["search[shoes]", "click[Back to Search]", "think[hm]"],
+    "dangerous_taxi": ["0", "1", "7"],
 }
 
 

@@ -61,7 +61,10 @@ class ShopTranscript:
 
 
 class LastObservation:
-    """Text adventures (ArCHer spec §9.4): what the world said last, and nothing of what was before."""
+    """What the world said last, and nothing of what was before.
+
+    For worlds that say the whole state each time: text adventures (ArCHer spec §9.4), Reflect-RL's (§3).
+    """
 
     def render(self, messages: Sequence[Message]) -> str:
         """The last thing the world said; empty when it has said nothing."""
@@ -102,6 +105,7 @@ TRANSCRIPTS: Final[dict[str, type[ChatFormat]]] = {
     "webshop": ShopTranscript,
     "detective": LastObservation,
     "lantern": LastObservation,
+    "dangerous_taxi": LastObservation,
 }
 """The published text of each world, by its task type."""
 

@@ -55,6 +55,8 @@ def run(
         "ended by the world": _interval(file, _ended),
         "turns": _interval(file, _turns),
     }
+    if any(_won(trajectory) is not None for trajectory in file.trajectories):
+        numbers["won"] = _interval(file, _won)
     failed = sum(reward is None for reward in rewards)
     print(f"{saved_path}: {len(rewards)} episodes, {len(file.groups)} tasks, k = {k}\n")
     for name, interval in numbers.items():
@@ -77,6 +79,13 @@ def run(
 
 def _ended(trajectory: Trajectory) -> float | None:
     return None if trajectory.reward is None else float(trajectory.stop_reason is StopReason.ENDED)
+
+
+def _won(trajectory: Trajectory) -> float | None:
+    """Where the world says whether its goal was reached."""
+    game = trajectory.extra.get("game")
+    won = game.get("won") if isinstance(game, Mapping) else None
+    return None if trajectory.reward is None or not isinstance(won, bool) else float(won)
 
 
 def _turns(trajectory: Trajectory) -> float | None:

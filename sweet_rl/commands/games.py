@@ -10,11 +10,18 @@ from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
 
-GAMES = ("twenty_questions", "guess_my_city", "detective", "lantern", "webshop")
+GAMES = ("twenty_questions", "guess_my_city", "detective", "lantern", "webshop", "dangerous_taxi")
 QUESTION_GAMES = ("twenty_questions", "guess_my_city")
 ORACLES = ("embedded", "seq2seq", "openai", "gradio")
 
-TURNS = {"twenty_questions": 20, "guess_my_city": 20, "detective": 50, "lantern": 50, "webshop": 10}
+TURNS = {
+    "twenty_questions": 20,
+    "guess_my_city": 20,
+    "detective": 50,
+    "lantern": 50,
+    "webshop": 10,
+    "dangerous_taxi": 15,
+}
 """Agent turns at most, as published; of lantern ours."""
 
 TASKS = {
@@ -23,6 +30,7 @@ TASKS = {
     "detective": ("detective", "detective"),
     "lantern": ("lantern:train", "lantern:test"),
     "webshop": ("webshop:train", "webshop:test"),
+    "dangerous_taxi": ("taxi:full:train", "taxi:full:test"),
 }
 """What is played to learn from, and what to measure on."""
 
@@ -66,6 +74,8 @@ class GameFlags:
         compat: "fixed" or "published".
         place: the game file, or the shop's address; None for what is embedded.
         reads_json: the agent writes its question as JSON (ArCHer spec §10).
+        with_prompt: the rules stand in every text (Reflect-RL spec §3.5).
+        with_history: every state so far stands in every text.
     """
 
     name: str
@@ -73,6 +83,8 @@ class GameFlags:
     compat: str = "fixed"
     place: str | None = None
     reads_json: bool = False
+    with_prompt: bool = False
+    with_history: bool = False
 
     @property
     def turns(self) -> int:
@@ -81,7 +93,10 @@ class GameFlags:
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
-        return {"task_type": self.name, "max_steps": self.turns, "compat": self.compat, "place": self.place}
+        settings = {"task_type": self.name, "max_steps": self.turns, "compat": self.compat}
+        if self.name == "dangerous_taxi":
+            return settings | {"with_prompt": self.with_prompt, "with_history": self.with_history}
+        return settings | {"place": self.place}
 
 
 def make_oracle(game: str, flags: OracleFlags, *, concurrency: int) -> User:
@@ -143,10 +158,27 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
             interpreters = open_detective(flags.place)
             stack.callback(interpreters.close)
             yield lambda: DetectiveEnv(interpreters, max_steps=flags.turns, compat=flags.compat)
+        elif flags.name == "dangerous_taxi":
+            yield _taxi(flags)
         else:
             from sweet_rl.envs.adventure.lantern import LanternEnv
 
             yield lambda: LanternEnv(max_steps=flags.turns, compat=flags.compat)
+
+
+def _taxi(flags: GameFlags) -> Callable[[], Env]:
+    from sweet_rl.envs.taxi import TaxiGame
+    from sweet_rl.envs.text_game_env import TextGameEnv
+
+    def game() -> TaxiGame:
+        return TaxiGame(
+            horizon=flags.turns,
+            with_prompt=flags.with_prompt,
+            with_history=flags.with_history,
+            strict=flags.compat == "published",
+        )
+
+    return lambda: TextGameEnv(game)
 
 
 def _question_game(flags: GameFlags, oracle: User | None) -> Callable[[], Env]:

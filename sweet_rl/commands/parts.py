@@ -21,6 +21,7 @@ SCRIPTED_AGENTS = {
     "detective": ("walkthrough", "random"),
     "lantern": ("walkthrough", "random"),
     "webshop": ("careful", "buyer", "random"),
+    "dangerous_taxi": ("planner", "careless", "random"),
 }
 DEFAULT_AGENTS = {task_type: names[0] for task_type, names in SCRIPTED_AGENTS.items()} | {
     "code": "questioner"
@@ -34,6 +35,7 @@ AGENT_PROMPTS = {
     "detective": "llm_agent_adventure_prompt.txt",
     "lantern": "llm_agent_adventure_prompt.txt",
     "webshop": "llm_agent_webshop_prompt.txt",
+    "dangerous_taxi": "llm_agent_taxi_prompt.txt",
 }
 
 
@@ -64,7 +66,7 @@ class AgentFlags:
     request_attempts: int
     unsafe_no_sandbox: bool
     task_type: str = "code"
-    skill: float = 1.0
+    skill: float | None = None
     game_place: str | None = None
 
     def system_prompt(self) -> str:
@@ -82,6 +84,8 @@ class AgentFlags:
         if self.model == "questioner":
             settings["num_questions"] = self.num_questions
         if self.model == "asker":
+            settings["skill"] = 1.0 if self.skill is None else self.skill
+        if self.model == "careless":
             settings["skill"] = self.skill
         return settings
 

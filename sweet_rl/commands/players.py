@@ -32,6 +32,10 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
         from sweet_rl.policies.shopper import ShopperPolicy
 
         return ShopperPolicy(flags.model, max_steps=flags.max_steps, system_prompt=system_prompt)
+    if flags.task_type == "dangerous_taxi":
+        from sweet_rl.policies.taxi_driver import TaxiDriver
+
+        return TaxiDriver(flags.model, skill=flags.skill, system_prompt=system_prompt)
     if flags.task_type in {"detective", "lantern"}:
         from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
 
@@ -40,7 +44,7 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
         return WalkthroughPolicy(await _routes(flags, tasks), system_prompt=system_prompt)
     words = [task.hidden_information for task in tasks]
     more: dict[str, Any] = {
-        "skill": flags.skill,
+        "skill": 1.0 if flags.skill is None else flags.skill,
         "max_turns": flags.max_steps,
         "system_prompt": system_prompt,
     }

@@ -40,6 +40,9 @@ RULES = {
     "commands.",
     "webshop": "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
     "stands in brackets] on any other. You have {turns} actions.",
+    "dangerous_taxi": "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
+    "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
+    "nothing, like driving into a wall, ends the game. You have {turns} actions.",
 }
 """What a person is told first; an agent's rules are in its prompt."""
 

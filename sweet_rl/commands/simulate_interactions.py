@@ -46,7 +46,9 @@ def simulate_interactions(
     seed: int = 0,
     task_type: str = "code",
     game_place: str | None = None,
-    skill: float = 1.0,
+    skill: float | None = None,
+    with_prompt: bool = False,
+    with_history: bool = False,
     image_url: str = "png",
     compat: str = "fixed",
     browser: str = "chromium",
@@ -73,13 +75,13 @@ def simulate_interactions(
     simulate_interactions.py --task_type html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
 
     Args:
-        input_path: tasks: twenty-questions, guess-my-city, webshop, lantern or detective (each with :train or :test behind it) for games; a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
+        input_path: tasks: twenty-questions, guess-my-city, webshop, lantern or detective (each with :train or :test behind it), taxi:full, taxi:pickup, taxi:dropoff or taxi:none (likewise) for games; a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
-        agent_model: in games asker, careful, buyer, walkthrough or random; oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
+        agent_model: in games asker, careful, buyer, walkthrough, planner, careless or random; oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
         env_model: in question games who answers: the embedded oracle, unless a server is named; else who plays the human: auto (the first model that the server offers), the server's name for a model (for html one with eyes), or scripted: no model, in process unless a server is named (for html always in process).
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.
-        max_steps: agent turns at most, and in code and html the last one counts as the answer; default 10 (20 in question games, 50 in adventures).
+        max_steps: agent turns at most, and in code and html the last one counts as the answer; default 10 (20 in question games, 50 in adventures, 15 in the taxi).
         temperature: sampling temperature of the agent; 0 is greedy.
         batch_size: episodes in flight at once; for html at most 100.
         to_continue: finish the run that output_path already holds.
@@ -110,9 +112,11 @@ def simulate_interactions(
         request_attempts: how often a request is tried when it fails in a way that can pass.
         num_questions: questions of the questioner.
         seed: every episode's seed is derived from it.
-        task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective.
+        task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective, dangerous_taxi.
         game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the address of a shop's server (default: the embedded shop).
-        skill: of the asker: how often it asks one of the best questions, 0 to 1; else any, or a wild guess.
+        skill: of the asker: how often it asks one of the best questions, 0 to 1 (default 1); else any, or a wild guess. Of the careless driver: how often it goes the shortest way (default 0.1).
+        with_prompt: for dangerous_taxi: the rules stand in every observation.
+        with_history: for dangerous_taxi: every state so far stands in every observation.
         image_url: for html: how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).
         compat: for html: fixed, or published: a draft that cannot be rendered takes away an earlier answer. For games: the published rules with their oddities.
         browser: for html: what renders pages: chromium or firefox.
@@ -148,7 +152,7 @@ def simulate_interactions(
     }.items():
         if value < 1:
             raise UsageError(f"--{flag} must be at least 1, got {value}.")
-    if not 0 <= skill <= 1:
+    if skill is not None and not 0 <= skill <= 1:
         raise UsageError(f"--skill must be from 0 to 1, got {skill}.")
     if temperature < 0:
         raise UsageError(f"--temperature must not be negative, got {temperature}.")
@@ -184,6 +188,8 @@ def simulate_interactions(
                     browser, network, allow_scripts, viewport, page_timeout_s, browsers, render_cache
                 ),
                 place=game_place,
+                with_prompt=with_prompt,
+                with_history=with_history,
             ),
             AgentFlags(
                 engine=agent,

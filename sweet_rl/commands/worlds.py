@@ -32,11 +32,20 @@ class WorldFlags:
     temp_path: str | None
     rendering: RenderFlags
     place: str | None = None
+    with_prompt: bool = False
+    with_history: bool = False
 
     @property
     def game(self) -> GameFlags:
         """What a game is told."""
-        return GameFlags(self.task_type, self.max_steps, self.compat, self.place)
+        return GameFlags(
+            self.task_type,
+            self.max_steps,
+            self.compat,
+            self.place,
+            with_prompt=self.with_prompt,
+            with_history=self.with_history,
+        )
 
     def check(self) -> None:
         """Find what is wrong before anything is begun.

@@ -40,14 +40,20 @@ class Moved(NamedTuple):
 class TextGame(Protocol):
     """One game; begun anew as often as one likes. It blocks, and is not to be shared between threads."""
 
-    name: str
-    """The world: a key of `sweet_rl.chat.reflect_format.ACTION_HEADS`."""
+    @property
+    def name(self) -> str:
+        """The world: a key of `sweet_rl.chat.reflect_format.ACTION_HEADS`."""
+        ...
 
-    instruction: str
-    """What is put before the state when an agent reflects (§4.1); "" where there is nothing to say."""
+    @property
+    def instruction(self) -> str:
+        """What is put before the state when an agent reflects (§4.1); "" where there is nothing to say."""
+        ...
 
-    max_labels: Sequence[str]
-    """Every label that any state of the world can offer: the rows of a shrunk head (§5)."""
+    @property
+    def max_labels(self) -> Sequence[str]:
+        """Every label that any state of the world can offer: the rows of a shrunk head (§5)."""
+        ...
 
     @property
     def text(self) -> str:

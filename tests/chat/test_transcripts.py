@@ -96,8 +96,8 @@ def test_template():
 
 
 def test_formats_by_world():
-    names = ["twenty_questions", "guess_my_city", "webshop", "detective", "lantern"]
+    names = ["twenty_questions", "guess_my_city", "webshop", "detective", "lantern", "dangerous_taxi"]
     kinds = [type(transcript_of(name)).__name__ for name in names]
-    assert kinds == ["QuestionTranscript"] * 2 + ["ShopTranscript"] + ["LastObservation"] * 2
+    assert kinds == ["QuestionTranscript"] * 2 + ["ShopTranscript"] + ["LastObservation"] * 3
     with pytest.raises(UsageError, match="'code' has no transcript"):
         transcript_of("code")

@@ -91,3 +91,12 @@ def test_wrong_repeats_are_refused(games):
 def test_wrong_flags_are_refused(games, flags, message):
     with pytest.raises(UsageError, match=message):
         evaluate_games(str(games), **flags)
+
+
+def test_what_was_won_where_the_world_says_so(tmp_path, capsys):
+    path = tmp_path / "games.jsonl"
+    rows = [game("dog", sample, [-1, 0], True) | {"game": {"won": sample == 0}} for sample in range(4)]
+    replace_rows(path, rows)
+    evaluate_games(str(path), k=4)
+    assert json.loads(path.with_suffix(".report.json").read_text())["won"]["mean"] == 0.25
+    assert "won" in capsys.readouterr().out
