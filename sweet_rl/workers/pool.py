@@ -1,0 +1,158 @@
+"""A pool of worker processes, each answering one question at a time; knows nothing of what they do.
+
+For engines that block and could crash or hang, so that they never run in the process that trains. Questions
+hold everything that is needed to answer them: whichever worker is free takes the next one, and a worker that
+dies spoils the one question that it was given, and is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection, Pipe
+from types import TracebackType
+from typing import Any, Self
+
+from sweet_rl.errors import EpisodeError, SweetRLError
+from sweet_rl.types import Failure, StopReason
+
+MOST_WORKERS = 4
+"""Where nobody says how many."""
+
+
+class WorkerPool:
+    """Started when first needed, bound to no event loop, safe to be asked from many threads.
+
+    Args:
+        module: run as `python -m MODULE FD ARGUMENTS...`; see `sweet_rl.workers.serving`.
+        arguments: given to every worker.
+        workers: processes; None for one for each core, four at most.
+        timeout_s: seconds until a question counts as hanging; the worker is stopped then.
+        called: what a worker is, in messages ("the interpreter").
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        workers: int | None = None,
+        timeout_s: float,
+        called: str = "worker",
+    ) -> None:
+        self.workers = workers or min(MOST_WORKERS, os.cpu_count() or 1)
+        self._start = lambda: _Worker([module, *arguments], called)
+        self._timeout_s = timeout_s
+        self._called = called
+        self._places = threading.BoundedSemaphore(self.workers)
+        self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def ask(self, *question: Any, told: str = "", timeout_s: float | None = None) -> Any:
+        """As `ask_now`, without blocking the event loop."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=self._called)
+            threads = self._threads
+        work: Callable[[], Any] = lambda: self.ask_now(*question, told=told, timeout_s=timeout_s)  # noqa: E731
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+    def ask_now(self, *question: Any, told: str = "", timeout_s: float | None = None) -> Any:
+        """What a worker answers, once one is free.
+
+        Args:
+            question: a method's name and its arguments.
+            told: names the question in messages; its method where nothing is said.
+            timeout_s: another limit than the pool's.
+
+        Raises:
+            SweetRLError: the worker raised it.
+            EpisodeError: it raised something else ("game_failed"), hangs or died ("game_crashed").
+        """
+        with self._places:
+            try:
+                worker = self._idle.get_nowait()
+            except queue.Empty:
+                worker = self._start()
+            try:
+                answer = worker.ask(question, self._timeout_s if timeout_s is None else timeout_s)
+            except _WorkerLostError as lost:
+                worker.stop()
+                failure = Failure("game_crashed", f"{lost} at {told or question[0]!r}")
+                raise EpisodeError(StopReason.WORLD_FAILED, failure) from None
+            self._idle.put(worker)
+        if isinstance(answer, SweetRLError):
+            raise answer
+        if isinstance(answer, Exception):
+            detail = f"{type(answer).__name__}: {answer}"
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("game_failed", detail)) from answer
+        return answer
+
+    def close(self) -> None:
+        """Stop the processes. May be called more than once; a later question starts new ones."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(cancel_futures=True)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _WorkerLostError(Exception):
+    """The process died or hangs."""
+
+
+class _Worker:
+    """One process, seen from outside."""
+
+    def __init__(self, module: Sequence[str], called: str) -> None:
+        self._called = called
+        self._pipe: Connection
+        self._pipe, inner = Pipe()
+        with inner:
+            name, *arguments = module
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", name, str(inner.fileno()), *arguments],
+                pass_fds=[inner.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+
+    def ask(self, question: tuple[Any, ...], timeout_s: float) -> Any:
+        try:
+            self._pipe.send(question)
+            if not self._pipe.poll(timeout_s):
+                raise _WorkerLostError(f"the {self._called} gave no answer within {timeout_s:g} s")
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            code = self._wait()
+            raise _WorkerLostError(f"the {self._called} died (exit status {code})") from None
+
+    def stop(self) -> None:
+        self._pipe.close()  # an idle worker leaves by itself, and takes its folder with it
+        if self._wait(timeout_s=2) is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _wait(self, timeout_s: float = 5) -> int | None:
+        try:
+            return self._process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
