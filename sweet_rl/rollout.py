@@ -129,6 +129,8 @@ async def play(
             generation = await policy.act(observation)
             stats.add_turn(generation)
             on_progress()
+            failures.extend(_of_turn(generation.failures, history))
+            stats.failures += len(generation.failures)
             history.append(_agent_turn(generation))
             step = await env.step(generation.completion.text)
             history[-1] = _agent_turn(
@@ -184,4 +186,12 @@ def _agent_turn(
         logprobs=completion.logprobs if whole else None,
         finish_reason=completion.finish_reason,
         reward=reward,
+        reflection=generation.reflection,
+        reflection_input=generation.reflection_input,
     )
+
+
+def _of_turn(failures: Sequence[Failure], history: Sequence[Message]) -> list[Failure]:
+    """The failures with the number of the turn that is about to be taken."""
+    turn = sum(isinstance(entry, AgentTurn) for entry in history)
+    return [replace(failure, turn=turn) if failure.turn is None else failure for failure in failures]

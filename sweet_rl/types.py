@@ -100,10 +100,17 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A policy's turn: the exact prompt string its model was given, and the completion."""
+    """A policy's turn: the exact prompt string its model was given, and the completion.
+
+    An agent that reflects first also tells what its reflection model was given and wrote; `failures` are
+    troubles on the way that did not keep it from acting.
+    """
 
     input: str
     completion: Completion
+    reflection: str | None = None
+    reflection_input: str | None = None
+    failures: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,8 @@ class AgentTurn(Message):
 
     `content` is what the human and later prompts see; `output` is the raw text. They differ when the agent
     thought aloud before `OUTPUT:` (spec §3.2). `reward` is what the world gave for this turn, None where it
-    gives none.
+    gives none. `reflection` is what a reflection model wrote before the agent acted, and `reflection_input`
+    what it was given.
     """
 
     input: str = ""
@@ -121,6 +129,8 @@ class AgentTurn(Message):
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason | None = None
     reward: float | None = None
+    reflection: str | None = None
+    reflection_input: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

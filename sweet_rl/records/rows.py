@@ -259,7 +259,13 @@ def _read_message(reader: Reader, entry: Json, name: str) -> Message:
         logprobs=_read_numbers(inner, "logprobs", float),
         finish_reason=_read_enum(inner, "finish_reason", FinishReason),
         reward=_read_reward(inner),
+        reflection=_read_reflection(inner, "reflection"),
+        reflection_input=_read_reflection(inner, "reflection_input"),
     )
+
+
+def _read_reflection(reader: Reader, field: str) -> str | None:
+    return reader.get_or(field, str, "a string", None, "Leave it out where the agent did not reflect.")
 
 
 def _read_numbers(reader: Reader, field: str, kind: type[T]) -> tuple[T, ...] | None:
@@ -317,6 +323,10 @@ def _message_to_row(message: Message) -> dict[str, Json]:
             row["finish_reason"] = message.finish_reason.value
         if message.reward is not None:
             row["reward"] = message.reward
+        if message.reflection is not None:
+            row["reflection"] = message.reflection
+        if message.reflection_input is not None:
+            row["reflection_input"] = message.reflection_input
     return row
 
 

@@ -157,6 +157,8 @@ def text_of(trajectory: Trajectory) -> str:
         parts.append(message.content)
         if isinstance(message, AgentTurn) and message.output != message.content:
             parts.append(_thoughts(message) or message.output)
+        if isinstance(message, AgentTurn) and message.reflection:
+            parts.append(message.reflection)
     return "\n".join(parts).lower()
 
 
@@ -187,7 +189,7 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Json]]:
 
     Every prompt holds the whole conversation, so that a file's size would grow with the square of its turns.
     `thoughts` are what an agent wrote before what the human saw; `output` is the raw text where it is
-    neither that nor what the human saw.
+    neither that nor what the human saw; `reflection` is what a reflection model wrote before the turn.
     """
     shown: list[dict[str, Json]] = []
     previous = ""
@@ -199,6 +201,8 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Json]]:
                 entry["thoughts"] = thoughts
             elif thoughts is None and message.output != message.content:
                 entry["output"] = message.output
+            if message.reflection:
+                entry["reflection"] = message.reflection
             if message.finish_reason is not None:
                 entry["finish"] = message.finish_reason
             if previous and message.input.startswith(previous):

@@ -207,3 +207,14 @@ def test_one_changed_field_is_either_read_or_named(path, value):
         return
     again = trajectory_from_row(trajectory_to_row(trajectory))
     assert again == trajectory
+
+
+def test_reflections_must_be_text():
+    turn = {"role": "assistant", "content": "a", "input": "b", "reflection": 3}
+    row = {
+        "task": {"problem_description": "a", "ground_truth": "b"},
+        "dialogue_history": [turn],
+        "answer": None,
+    }
+    with pytest.raises(DataError, match=r"dialogue_history\[0\].reflection"):
+        trajectory_from_row(row)

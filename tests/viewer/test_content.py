@@ -171,6 +171,15 @@ def test_raw_output_is_given_where_it_is_not_thoughts_and_visible_text(trajector
     assert {name: message[name] for name in ("thoughts", "output") if name in message} == shown
 
 
+def test_reflections_are_shown_and_found(trajectories):
+    turn = replace(trajectories[0].dialogue_history[1], reflection="A Thought about it.")
+    reflected = replace(trajectories[0], dialogue_history=(turn,))
+    (message,) = make_row(reflected)["messages"]
+    assert message["reflection"] == "A Thought about it."
+    assert "a thought about it." in CodeContents([reflected], "").searchable_text(0)
+    assert "reflection" not in make_row(trajectories[0])["messages"][1]
+
+
 def test_search_covers_what_was_said_thought_asked_and_answered(trajectories):
     text = CodeContents(trajectories, "").searchable_text(0)
     for expected in (

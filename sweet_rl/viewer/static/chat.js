@@ -68,6 +68,7 @@ const Chat = (() => {
   function agent(message, turn, prompt, settings, said) {
     const thought = thoughtOf(message);
     const folds = [
+      message.reflection ? fold("thoughts", "reflection", message.reflection, settings.thoughts) : null,
       thought ? fold("thoughts", thought.title, thought.text, settings.thoughts) : null,
       prompt ? fold("prompts", "exact prompt", prompt, settings.prompts) : null,
     ].filter(Boolean);

@@ -9,7 +9,7 @@ const Source = (() => {
     const parts = [row.task_id, row.description];
     for (const message of row.messages) {
       parts.push(message.content);
-      for (const further of [message.html, message.thoughts, message.output]) if (further !== undefined) parts.push(further);
+      for (const further of [message.html, message.thoughts, message.output, message.reflection]) if (further !== undefined) parts.push(further);
     }
     if (row.name !== undefined) parts.push(row.name);
     if (typeof row.answer === "string") parts.push(row.answer);
