@@ -19,6 +19,7 @@ ACTIONS = {
     "lantern": ["look", "north", "south"],
     "webshop": ["search[shoes]", "click[Back to Search]", "think[hm]"],
     "dangerous_taxi": ["0", "1", "7"],
+    "auto_explore": ["cat README.md", "cat CHANGES.md", "ls"],
 }
 
 

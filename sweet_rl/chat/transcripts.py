@@ -106,6 +106,7 @@ TRANSCRIPTS: Final[dict[str, type[ChatFormat]]] = {
     "detective": LastObservation,
     "lantern": LastObservation,
     "dangerous_taxi": LastObservation,
+    "auto_explore": LastObservation,
 }
 """The published text of each world, by its task type."""
 

@@ -10,7 +10,15 @@ from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
 
-GAMES = ("twenty_questions", "guess_my_city", "detective", "lantern", "webshop", "dangerous_taxi")
+GAMES = (
+    "twenty_questions",
+    "guess_my_city",
+    "detective",
+    "lantern",
+    "webshop",
+    "dangerous_taxi",
+    "auto_explore",
+)
 QUESTION_GAMES = ("twenty_questions", "guess_my_city")
 ORACLES = ("embedded", "seq2seq", "openai", "gradio")
 
@@ -21,6 +29,7 @@ TURNS = {
     "lantern": 50,
     "webshop": 10,
     "dangerous_taxi": 15,
+    "auto_explore": 15,
 }
 """Agent turns at most, as published; of lantern ours."""
 
@@ -31,6 +40,7 @@ TASKS = {
     "lantern": ("lantern:train", "lantern:test"),
     "webshop": ("webshop:train", "webshop:test"),
     "dangerous_taxi": ("taxi:full:train", "taxi:full:test"),
+    "auto_explore": ("auto-explore:train", "auto-explore:test"),
 }
 """What is played to learn from, and what to measure on."""
 
@@ -72,10 +82,12 @@ class GameFlags:
         name: one of `GAMES`.
         max_steps: agent turns at most; None for the world's own.
         compat: "fixed" or "published".
-        place: the game file, or the shop's address; None for what is embedded.
+        place: the game file, the shop's address, or the folder of repositories; None for what is embedded.
         reads_json: the agent writes its question as JSON (ArCHer spec §10).
         with_prompt: the rules stand in every text (Reflect-RL spec §3.5).
         with_history: every state so far stands in every text.
+        leaveout_prob: with which files that are no answer are left out (Reflect-RL spec §3.3).
+        shuffle_action: labels are drawn anew for every step.
     """
 
     name: str
@@ -85,6 +97,8 @@ class GameFlags:
     reads_json: bool = False
     with_prompt: bool = False
     with_history: bool = False
+    leaveout_prob: float = 0.0
+    shuffle_action: bool = False
 
     @property
     def turns(self) -> int:
@@ -93,10 +107,17 @@ class GameFlags:
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
-        settings = {"task_type": self.name, "max_steps": self.turns, "compat": self.compat}
+        settings: dict[str, Json] = {
+            "task_type": self.name,
+            "max_steps": self.turns,
+            "compat": self.compat,
+        }
         if self.name == "dangerous_taxi":
             return settings | {"with_prompt": self.with_prompt, "with_history": self.with_history}
-        return settings | {"place": self.place}
+        settings |= {"place": self.place}
+        if self.name == "auto_explore":
+            return settings | {"leaveout_prob": self.leaveout_prob, "shuffle_action": self.shuffle_action}
+        return settings
 
 
 def make_oracle(game: str, flags: OracleFlags, *, concurrency: int) -> User:
@@ -160,6 +181,8 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
             yield lambda: DetectiveEnv(interpreters, max_steps=flags.turns, compat=flags.compat)
         elif flags.name == "dangerous_taxi":
             yield _taxi(flags)
+        elif flags.name == "auto_explore":
+            yield _explore(flags)
         else:
             from sweet_rl.envs.adventure.lantern import LanternEnv
 
@@ -175,6 +198,25 @@ def _taxi(flags: GameFlags) -> Callable[[], Env]:
             horizon=flags.turns,
             with_prompt=flags.with_prompt,
             with_history=flags.with_history,
+            strict=flags.compat == "published",
+        )
+
+    return lambda: TextGameEnv(game)
+
+
+def _explore(flags: GameFlags) -> Callable[[], Env]:
+    from sweet_rl.envs.explore.game import ExploreGame
+    from sweet_rl.envs.text_game_env import TextGameEnv
+    from sweet_rl.repositories.library import Library
+
+    library = Library(flags.place)
+
+    def game() -> ExploreGame:
+        return ExploreGame(
+            library,
+            horizon=flags.turns,
+            leaveout_prob=flags.leaveout_prob,
+            shuffle_action=flags.shuffle_action,
             strict=flags.compat == "published",
         )
 

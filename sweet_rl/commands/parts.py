@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from sweet_rl.commands.reflecting import ReflectionFlags, make_reflective
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
@@ -22,6 +23,7 @@ SCRIPTED_AGENTS = {
     "lantern": ("walkthrough", "random"),
     "webshop": ("careful", "buyer", "random"),
     "dangerous_taxi": ("planner", "careless", "random"),
+    "auto_explore": ("planner", "wanderer"),
 }
 DEFAULT_AGENTS = {task_type: names[0] for task_type, names in SCRIPTED_AGENTS.items()} | {
     "code": "questioner"
@@ -36,6 +38,7 @@ AGENT_PROMPTS = {
     "lantern": "llm_agent_adventure_prompt.txt",
     "webshop": "llm_agent_webshop_prompt.txt",
     "dangerous_taxi": "llm_agent_taxi_prompt.txt",
+    "auto_explore": "llm_agent_explore_prompt.txt",
 }
 
 
@@ -68,6 +71,7 @@ class AgentFlags:
     task_type: str = "code"
     skill: float | None = None
     game_place: str | None = None
+    reflection: ReflectionFlags | None = None
 
     def system_prompt(self) -> str:
         """What the agent is told before everything else."""
@@ -79,6 +83,8 @@ class AgentFlags:
             "agent_model": self.model,
             "agent_prompt": prompt_digest(self.system_prompt()),
         }
+        if self.reflection is not None:
+            settings |= self.reflection.settings()
         if self.resolved_engine() != "scripted":
             return settings | {"temperature": self.temperature, "max_tokens": self.max_tokens}
         if self.model == "questioner":
@@ -115,12 +121,17 @@ class AgentFlags:
 
 
 async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: int) -> Policy:
-    """The agent.
+    """The agent, with the reflection model that it is to have.
 
     Raises:
         UsageError: flags that do not go together, a missing package, a model that cannot be loaded.
         ServiceError: no server answers.
     """
+    acting = await _acting(flags, tasks, concurrency)
+    return await make_reflective(acting, flags, tasks, concurrency=concurrency)
+
+
+async def _acting(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) -> Policy:
     engine = flags.resolved_engine()
     system_prompt = flags.system_prompt()
     if engine == "scripted":

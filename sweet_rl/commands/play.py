@@ -27,7 +27,7 @@ def play(
     At the end the solution is shown. Ctrl-D or Ctrl-C stops the game.
 
     Args:
-        world: twenty_questions, guess_my_city, lantern, detective, webshop or dangerous_taxi.
+        world: twenty_questions, guess_my_city, lantern, detective, webshop, dangerous_taxi or auto_explore.
         tasks: what may be drawn from, like twenty-questions:ten; default: all tasks of the world.
         task: number of the task in that list, from 0; default: drawn with the seed.
         seed: draws the task and whatever the world leaves to chance; default: another one each time.
@@ -39,7 +39,8 @@ def play(
         max_steps: turns at most; default: the world's own.
         compat: fixed, or published: the published rules with their oddities.
         game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the
-            address of a shop's server (default: the embedded shop).
+            address of a shop's server (default: the embedded shop), for auto_explore the folder of
+            repositories (default: embedded ones).
         record: a .jsonl file that the game is appended to as a trajectory, like an agent's.
     """
     import asyncio

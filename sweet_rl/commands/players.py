@@ -32,10 +32,8 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
         from sweet_rl.policies.shopper import ShopperPolicy
 
         return ShopperPolicy(flags.model, max_steps=flags.max_steps, system_prompt=system_prompt)
-    if flags.task_type == "dangerous_taxi":
-        from sweet_rl.policies.taxi_driver import TaxiDriver
-
-        return TaxiDriver(flags.model, skill=flags.skill, system_prompt=system_prompt)
+    if flags.task_type in {"dangerous_taxi", "auto_explore"}:
+        return _chooser(flags, tasks, system_prompt)
     if flags.task_type in {"detective", "lantern"}:
         from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
 
@@ -57,6 +55,20 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
     from sweet_rl.users.oracles.objects import answer
 
     return ObjectAsker(answer, words, **more)
+
+
+def _chooser(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> ScriptedPolicy:
+    """Players of Reflect-RL's worlds, who choose labels."""
+    if flags.task_type == "dangerous_taxi":
+        from sweet_rl.policies.taxi_driver import TaxiDriver
+
+        return TaxiDriver(flags.model, skill=flags.skill, system_prompt=system_prompt)
+    from sweet_rl.policies.explorer import PlanningExplorer, Wanderer
+
+    if flags.model == "wanderer":
+        return Wanderer(system_prompt=system_prompt)
+    targets = {task.task_id: task.ground_truth for task in tasks}
+    return PlanningExplorer(targets, system_prompt=system_prompt)
 
 
 async def _routes(flags: AgentFlags, tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:

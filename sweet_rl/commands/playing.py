@@ -43,6 +43,8 @@ RULES = {
     "dangerous_taxi": "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
     "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
     "nothing, like driving into a wall, ends the game. You have {turns} actions.",
+    "auto_explore": "Find the file that answers the question: type the label of a command. `cd` goes to a "
+    "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands.",
 }
 """What a person is told first; an agent's rules are in its prompt."""
 

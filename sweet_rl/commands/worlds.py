@@ -34,6 +34,8 @@ class WorldFlags:
     place: str | None = None
     with_prompt: bool = False
     with_history: bool = False
+    leaveout_prob: float = 0.0
+    shuffle_action: bool = False
 
     @property
     def game(self) -> GameFlags:
@@ -45,6 +47,8 @@ class WorldFlags:
             self.place,
             with_prompt=self.with_prompt,
             with_history=self.with_history,
+            leaveout_prob=self.leaveout_prob,
+            shuffle_action=self.shuffle_action,
         )
 
     def check(self) -> None:
@@ -61,6 +65,8 @@ class WorldFlags:
         ):
             if value not in allowed:
                 raise UsageError(f"--{flag} must be {' or '.join(allowed)}, got {value!r}.")
+        if not 0 <= self.leaveout_prob <= 1:
+            raise UsageError(f"--leaveout_prob must be from 0 to 1, got {self.leaveout_prob}.")
         if self.task_type == "html":
             self.rendering.settings()
 

@@ -90,5 +90,10 @@ class TextGameEnv:
 
 
 def _ended(moved: Moved) -> bool:
-    """Won counts as an end even where it is published as a truncation (the taxi's pickup)."""
-    return moved.terminated or moved.info.get("won") is True
+    """Won counts as an end even where it is published as a truncation (the taxi's pickup).
+
+    Running out of steps does not, even where it is published as an end (AutoExplore).
+    """
+    if moved.info.get("won") is True:
+        return True
+    return moved.terminated and not moved.info.get("out_of_steps")

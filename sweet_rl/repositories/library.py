@@ -35,7 +35,7 @@ class Library:
             UsageError: there is none, or the name would lead out of the folder.
         """
         if name not in self._known:
-            self._known[name] = self._scan(name)
+            self._known[name] = self._embedded(name) if self._folder is None else self._scan(name)
         return self._known[name]
 
     def names(self) -> list[str]:
@@ -57,4 +57,15 @@ class Library:
                 f"There is no repository {name!r} in {str(self._folder)!r}{hint}. Give the folder that the "
                 "tasks were made from."
             )
+        if any(self._folder.joinpath(*parts[: depth + 1]).is_symlink() for depth in range(len(parts))):
+            raise UsageError(
+                f"The repository {name!r} in {str(self._folder)!r} is a symbolic link, which tasks may not "
+                "follow. Copy the repository there."
+            )
         return scan(self._folder / name, name)
+
+    @staticmethod
+    def _embedded(name: str) -> RepositoryIndex:
+        from sweet_rl.repositories.made import make_repository  # noqa: PLC0415 - only those who need one
+
+        return make_repository(name).index()

@@ -44,6 +44,12 @@ def _taxi(where: str) -> Rows:
     return taxi_tasks(where)
 
 
+def _auto_explore(where: str) -> Rows:
+    from sweet_rl.tasks.explore import explore_tasks  # noqa: PLC0415 - makes repositories
+
+    return explore_tasks(where)
+
+
 GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
     "twenty-questions": _twenty_questions,
     "guess-my-city": _guess_my_city,
@@ -52,9 +58,10 @@ GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
     "lantern": _adventure("lantern"),
     "taxi": _taxi,
     "dangerous-taxi": _taxi,
+    "auto-explore": _auto_explore,
 }
 """What stands before the colon, to the rows of what stands behind it (all of them where nothing does).
 
 `webshop:2000-2100@server` are sessions of somebody's server, whose goals nobody here knows. `taxi` has a
-curriculum before its split: `taxi:pickup:train`.
+curriculum before its split: `taxi:pickup:train`. Behind `auto-explore` may stand a path to task records.
 """

@@ -96,8 +96,9 @@ def test_template():
 
 
 def test_formats_by_world():
-    names = ["twenty_questions", "guess_my_city", "webshop", "detective", "lantern", "dangerous_taxi"]
+    names = ["twenty_questions", "guess_my_city", "webshop", "detective", "lantern"]
+    names += ["dangerous_taxi", "auto_explore"]
     kinds = [type(transcript_of(name)).__name__ for name in names]
-    assert kinds == ["QuestionTranscript"] * 2 + ["ShopTranscript"] + ["LastObservation"] * 3
+    assert kinds == ["QuestionTranscript"] * 2 + ["ShopTranscript"] + ["LastObservation"] * 4
     with pytest.raises(UsageError, match="'code' has no transcript"):
         transcript_of("code")

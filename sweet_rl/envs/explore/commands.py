@@ -10,6 +10,22 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from sweet_rl.repositories.quoting import split_command, unwrap, wrap
+
+__all__ = [
+    "COMMANDS",
+    "NAMED_COMMANDS",
+    "PUBLISHED_COMMANDS",
+    "Block",
+    "extract_blocks",
+    "extract_commands",
+    "file_names",
+    "hide_root",
+    "split_command",
+    "unwrap",
+    "wrap",
+]
+
 COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "id")
 """What the sandbox does."""
 
@@ -19,9 +35,7 @@ PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python"
 NAMED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "id", "exit")
 """What an agent is told to use when it chose nothing that is on offer (§3.4)."""
 
-_WORD: Final = re.compile(r"""\n|(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s"'\\]|["'\\])+""", re.DOTALL)
 _BLOCK: Final = re.compile(r"```bash(.*?)```", re.DOTALL)
-_NEEDS_QUOTES: Final = frozenset(" \"'\\")
 _OPERATORS: Final = frozenset(("|", ">", ">>", "<", "&&", "||", ";", "&"))
 
 
@@ -31,38 +45,6 @@ class Block(NamedTuple):
     text: str
     start: int
     end: int
-
-
-def wrap(name: str, *, strict: bool = False) -> str:
-    r"""A name as it stands in a command: in double quotes if it needs them, `"` and `\` behind a `\`.
-
-    Args:
-        name: of a file or folder.
-        strict: quotes for names with a blank only, and nothing escaped, as published.
-    """
-    if strict:
-        return f'"{name}"' if " " in name else name
-    if _NEEDS_QUOTES.isdisjoint(name):
-        return name
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def unwrap(word: str, *, strict: bool = False) -> str:
-    """The name that a word of a command stands for: the reverse of `wrap`; single quotes go as well."""
-    quote = word[:1]
-    if len(word) < 2 or quote not in {'"', "'"} or not word.endswith(quote):
-        return word if strict else re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL)
-    inside = word[1:-1]
-    if strict or quote == "'":
-        return inside
-    return re.sub(r"\\([\"\\])", r"\1", inside)
-
-
-def split_command(line: str, *, strict: bool = False) -> list[str | None]:
-    """A command's words, quotes kept. With `strict` a line break is the word None."""
-    words: list[str | None] = [None if word == "\n" else word for word in _WORD.findall(line)]
-    return words if strict else [word for word in words if word is not None]
 
 
 def extract_blocks(text: str) -> list[Block]:

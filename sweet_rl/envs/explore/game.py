@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
-from sweet_rl.envs.explore.commands import NAMED_COMMANDS, split_command, wrap
+from sweet_rl.envs.explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
 from sweet_rl.envs.explore.cost import step_cost
 from sweet_rl.envs.explore.sandbox import MAX_LISTED, Sandbox
 from sweet_rl.envs.explore.truncation import PIECES, TokenCounter
@@ -140,15 +140,22 @@ class ExploreGame:
         self._over = terminated or out_of_steps
         if not self._over:
             self._show()
-        info: dict[str, Json] = {"won": won, "command": command}
+        info: dict[str, Json] = {"won": won, "command": command, "result": result}
         if identified is not None:
             info["identified"] = identified
+        elif self._over and not won:
+            info["out_of_steps"] = True
         said = self._result if self._over and not self._strict else self._text
         return Moved(said, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
         """Nothing to free."""
         self._over = True
+
+    def name_of(self, command: str) -> str:
+        """The file or folder, in the folder where one is, that a command on offer is about."""
+        words = [word for word in split_command(command) if word is not None]
+        return unwrap(words[-1], strict=self._strict)
 
     def _enter(self, task: Task, seed: int | Random) -> Sandbox:
         root = task.extra.get("root")
@@ -172,7 +179,7 @@ class ExploreGame:
 
     def _do(self, command: str) -> tuple[str, str | None]:
         """The result of a command that is on offer, and what it handed in."""
-        verb, before, name = command.partition(" ")[0], self.sandbox.cwd, self._names[command]
+        verb, before, name = command.partition(" ")[0], self.sandbox.cwd, self.name_of(command)
         result = self.sandbox.run(split_command(command))
         self.history.append(command)
         if verb == "cat":
@@ -183,13 +190,13 @@ class ExploreGame:
         return result.text, result.identified
 
     def _commands(self) -> list[str]:
-        """What can be done now, in order; remembers the name that each command is about."""
-        self._names: dict[str, str] = {}
-        for command, name in all_commands(self.sandbox, strict=self._strict):
-            opened = command.startswith("cat ") and posixpath.join(self.sandbox.cwd, name) in self._shown
-            if command != "exit" and not opened:
-                self._names[command] = name
-        return list(self._names)
+        """What can be done now, in order: never `exit`, and no file is opened twice."""
+        return [
+            command
+            for command, name in all_commands(self.sandbox, strict=self._strict)
+            if command != "exit"
+            and not (command.startswith("cat ") and posixpath.join(self.sandbox.cwd, name) in self._shown)
+        ]
 
     def _show(self) -> None:
         """Offer what can be done, and write the prompt."""

@@ -1,0 +1,11 @@
+"""Small repositories made from a name, with facts to find: no download, no disk, no end of them."""
+
+from sweet_rl.repositories.made.repository import (
+    MadeRepository,
+    MadeTask,
+    make_repository,
+    optimal_path,
+    repository_names,
+)
+
+__all__ = ["MadeRepository", "MadeTask", "make_repository", "optimal_path", "repository_names"]

@@ -1,0 +1,111 @@
+"""Levels of a curriculum: which tasks are learnt first (Reflect-RL spec §3.7). When, the trainer knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+from sweet_rl.errors import UsageError
+
+T = TypeVar("T")
+
+TAXI_LEVELS = ("pickup", "dropoff", "full")
+"""What the taxi learns, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFlags:
+    """How tasks become levels; names and defaults as published.
+
+    Attributes:
+        depth_curriculum: by the depth of the files asked for; else there is one level.
+        merge_first_two: the two shallowest levels are one.
+        merge_after_first_k: so many levels stay (counted after that), the rest are one.
+        few_data: of the first level only so many tasks, and no other level; 0 for all.
+        easy: tasks without a question stay.
+        curriculum_index: only this level, from 0; negative for all.
+        strict: a task is filed under the depth of each of its files, as published (§10, T17), not once.
+    """
+
+    depth_curriculum: bool = False
+    merge_first_two: bool = False
+    merge_after_first_k: int = 3
+    few_data: int = 0
+    easy: bool = False
+    curriculum_index: int = -1
+    strict: bool = False
+
+
+def levels_of(
+    items: Sequence[T],
+    flags: LevelFlags,
+    *,
+    paths: Callable[[T], Sequence[str]],
+    question: Callable[[T], str],
+) -> list[list[T]]:
+    """Tasks of AutoExplore as levels, each in the given order.
+
+    Args:
+        items: tasks, in any form.
+        flags: how they become levels.
+        paths: the files that a task asks for.
+        question: of a task.
+
+    Raises:
+        UsageError: there is no level `curriculum_index`, or a number is out of its range.
+    """
+    if flags.merge_after_first_k < 1 or flags.few_data < 0:
+        raise UsageError(
+            f"merge_after_first_k must be at least 1 and few_data at least 0, got "
+            f"{flags.merge_after_first_k} and {flags.few_data}."
+        )
+    asked = [item for item in items if flags.easy or question(item).strip()]
+    levels = by_depth(asked, flags, paths) if flags.depth_curriculum else [asked]
+    levels = pick_level(levels, flags.curriculum_index)
+    return [levels[0][: flags.few_data]] if flags.few_data else levels
+
+
+def by_depth(items: Sequence[T], flags: LevelFlags, paths: Callable[[T], Sequence[str]]) -> list[list[T]]:
+    """Levels by the depth of the files: the number of `/`, of the shallowest unless `strict`."""
+    filed: dict[int, list[T]] = {}
+    for item in items:
+        depths = [path.count("/") for path in paths(item)]
+        for depth in depths if flags.strict else [min(depths, default=0)]:
+            filed.setdefault(depth, []).append(item)
+    levels = [filed[depth] for depth in sorted(filed)]
+    if flags.merge_first_two and len(levels) > 1:
+        levels[:2] = [levels[0] + levels[1]]
+    first, rest = levels[: flags.merge_after_first_k], levels[flags.merge_after_first_k :]
+    return [*first, *([list(chain(*rest))] if rest else [])]
+
+
+def pick_level(levels: list[T], index: int) -> list[T]:
+    """Only the level `index`; all of them where it is negative.
+
+    Raises:
+        UsageError: there are not so many.
+    """
+    if index < 0:
+        return levels
+    if index >= len(levels):
+        raise UsageError(
+            f"curriculum_index must be below {len(levels)}, the number of levels, got {index}; -1 takes all."
+        )
+    return [levels[index]]
+
+
+def taxi_levels(batch: int, *, curriculum: bool, index: int = -1) -> list[list[str | None]]:
+    """The taxi's levels: `batch` times the name of what is learnt, None where it is everything at once.
+
+    Args:
+        batch: entries of each level (`per_device_train_batch_size`).
+        curriculum: three levels instead of one.
+        index: only this one, from 0; negative for all.
+
+    Raises:
+        UsageError: there is no such level.
+    """
+    names: tuple[str | None, ...] = TAXI_LEVELS if curriculum else (None,)
+    return pick_level([[name] * batch for name in names], index)
