@@ -16,6 +16,7 @@ from sweet_rl.chat.reflect_format import ANALYSE_MARKER, cut_reflection, split_p
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Failure, Generation, Message, Observation, derive_seed
 
 
@@ -68,6 +69,18 @@ class SampledPolicy:
         close = getattr(self._sampler, "close", None)
         if close is not None:
             await close()
+
+
+class Recap(ScriptedPolicy):
+    """A reflection model without a model, for trials: it repeats how what was said last begins."""
+
+    name = "recap"
+
+    def _say(self, observation: Observation) -> str:
+        lines = [line for line in observation.messages[-1].content.splitlines() if line.strip()]
+        earlier = observation.turn
+        steps = f"{earlier} step{'' if earlier == 1 else 's'} so far."
+        return f"{steps} The last thing said: {lines[0].strip() if lines else 'nothing'}"
 
 
 class ReflectivePolicy:
@@ -149,7 +162,12 @@ class ReflectivePolicy:
         seed = derive_seed(self._seed, observation.seed, observation.turn, "reflection")
         if Random(seed).random() >= self._share:
             return None, ()
-        asked = _with_last(observation, f"{before}{self._request}")
+        earlier = tuple(
+            Message(message.role, split_prompt(message.content, self._head).before)
+            for message in observation.messages[:-1]
+        )
+        asked = replace(observation, messages=(*earlier, observation.messages[-1]))
+        asked = _with_last(asked, f"{before}{self._request}")
         try:
             return await self._reflector.act(replace(asked, seed=seed)), ()
         except EpisodeError as error:

@@ -1,0 +1,132 @@
+"""A reflection model beside any agent, by flags: simulate_interactions --reflection_model."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from sweet_rl.chat.reflect_format import ANALYSE_MARKER
+from sweet_rl.commands.simulate_interactions import simulate_interactions
+from sweet_rl.errors import UsageError
+from sweet_rl.records import read_rows
+
+WORLDS = {
+    "code": "mini:test",
+    "twenty_questions": "twenty-questions:test",
+    "dangerous_taxi": "taxi:full:test",
+}
+
+
+@pytest.fixture
+def chat_server():
+    """Starts a server that always says the same; its address, and the requests it gets."""
+    servers = []
+
+    def start(says):
+        asked = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.send({"object": "list", "data": [{"id": "sage", "object": "model"}]})
+
+            def do_POST(self):
+                asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                message = {"role": "assistant", "content": says}
+                self.send({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+            def send(self, body):
+                data = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/v1", asked
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def simulated(tmp_path, world, **flags):
+    path = tmp_path / f"{world}.jsonl"
+    flags = {"reflection_model": "recap", "num_tasks": 3, "quiet": True, "env_model": "scripted"} | flags
+    simulate_interactions(WORLDS[world], str(path), task_type=world, **flags)
+    return [row for _, row in read_rows(path)]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_in_three_worlds(tmp_path, world):
+    for row in simulated(tmp_path, world):
+        turns = [entry for entry in row["dialogue_history"] if entry["role"] == "assistant"]
+        for number, turn in enumerate(turns):
+            assert turn["reflection"].startswith(f"{number} step{'' if number == 1 else 's'} so far.")
+            assert f"{ANALYSE_MARKER}{turn['reflection']}" in turn["input"]
+        assert row["provenance"]["agent_model"].endswith(" after reflections of recap")
+        assert row["provenance"]["settings"]["reflect_prob"] == 1.0
+
+
+def test_a_share_of_turns(tmp_path):
+    rows = simulated(tmp_path, "dangerous_taxi", num_tasks=20, reflect_prob=0.5)
+    turns = [entry for row in rows for entry in row["dialogue_history"] if entry["role"] == "assistant"]
+    share = sum("reflection" in turn for turn in turns) / len(turns)
+    assert 0.3 < share < 0.7
+
+
+def test_without_the_flag_nothing_is_said_of_reflections(tmp_path):
+    rows = simulated(tmp_path, "dangerous_taxi", reflection_model=None)
+    assert rows
+    assert "reflect" not in json.dumps(rows)
+
+
+def test_a_file_goes_on_with_the_same_reflections_only(tmp_path):
+    simulated(tmp_path, "dangerous_taxi")
+    simulated(tmp_path, "dangerous_taxi", num_tasks=3, to_continue=True)
+    with pytest.raises(UsageError, match="reflect_prob"):
+        simulated(tmp_path, "dangerous_taxi", to_continue=True, reflect_prob=0.5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"reflect_prob": 1.5}, "--reflect_prob must be from 0 to 1"),
+        ({"reflection_tokens": 0}, "--reflection_tokens must be at least 1"),
+        ({"reflection_model": "planner"}, "planner is an agent"),
+        ({"reflection_prompt_path": "/no/such/file"}, "There is no prompt file"),
+    ],
+)
+def test_refusals(tmp_path, flags, message):
+    with pytest.raises(UsageError, match=message):
+        simulated(tmp_path, "dangerous_taxi", **flags)
+
+
+def test_a_model_behind_a_server(tmp_path, chat_server):
+    """The model is asked with its own prompt, its own length, and without the list of actions."""
+    address, asked = chat_server("Go on.")
+    rows = simulated(
+        tmp_path,
+        "dangerous_taxi",
+        num_tasks=1,
+        reflection_model="sage",
+        reflection_base_url=address,
+        agent_api="chat",
+        reflection_tokens=17,
+    )
+    turns = [entry for entry in rows[0]["dialogue_history"] if entry["role"] == "assistant"]
+    assert [turn["reflection"] for turn in turns] == ["Go on."] * len(asked)
+    for request in asked:
+        assert (request["model"], request["max_tokens"]) == ("sage", 17)
+        system, *_, user = request["messages"]
+        assert system["content"].startswith("You advise somebody")
+        assert "--- Current State ---" in user["content"]
+        assert "The actions you can take" not in json.dumps(request)
+        assert user["content"].rstrip().endswith("Do not take the step yourself.")
