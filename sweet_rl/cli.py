@@ -47,6 +47,14 @@ COMMANDS = {
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
+    "reflect filter_repo": "AutoExplore: copy what may be shown of repositories.",
+    "reflect gen_task": "AutoExplore: let a teacher ask questions about files of repositories.",
+    "reflect filter_task": "AutoExplore: drop tasks that cannot be played, and duplicates.",
+    "reflect reflection_negative": "AutoExplore: let a teacher do tasks aloud, also from wrong files.",
+    "reflect split_data": "AutoExplore: divide tasks 7:2:1 into train, validate and test.",
+    "reflect gen_sft": "AutoExplore: write training texts from trajectories.",
+    "reflect taxi_reflection": "DangerousTaxi: let a teacher reflect on states of random games.",
+    "reflect taxi_gen_sft": "DangerousTaxi: write training texts from records.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 
@@ -104,7 +112,9 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
     if not {"--help", "-h"}.isdisjoint(arguments):
         print(help_text(name, function), flush=True)
         return
+    rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
     try:
+        arguments = arguments if rewrite is None else rewrite(arguments)
         _check_flags(function, arguments)
     except UsageError as error:
         _die(str(error), 2)

@@ -247,7 +247,9 @@ class OpenAIClient:
         Raises:
             ServiceError: no endpoint answers at all, none ever accepted a request, or the account is empty.
         """
-        resume = "What had finished is on disk: --to_continue goes on from there."
+        resume = (
+            "What had finished is on disk: the same command (with --to_continue where it has it) goes on."
+        )
         if failure.kind == "quota":
             raise ServiceError(f"The account behind the key is used up ({_words(failure)}). {resume}")
         if failure.kind in {"connection", "timeout"}:

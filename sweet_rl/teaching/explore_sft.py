@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, SftTexts, sft_texts
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.errors import EpisodeError
-from sweet_rl.records import replace_file
 from sweet_rl.teaching.explore_lessons import task_of
+from sweet_rl.teaching.texts import Texts
 from sweet_rl.types import Json
-
-
-@dataclass(slots=True)
-class Texts:
-    """Training texts by file name, and what was passed over, by reason."""
-
-    files: dict[str, list[str]]
-    skipped: Counter[str] = field(default_factory=Counter)
-
-    def write(self, folder: Path) -> None:
-        """One file each; lines of `{"text": ...}`, and no line break behind the last, as published.
-
-        Raises:
-            StorageError: the disk is full or read-only.
-        """
-        for name, texts in self.files.items():
-            lines = (json.dumps({"text": text}, allow_nan=False) for text in texts)
-            replace_file(folder / name, ["\n".join(lines).encode()])
 
 
 def explore_texts(
     tasks: Iterable[Mapping[str, Json]],
     make_game: Callable[[int], ExploreGame],
-    on_done: Callable[[], None] = lambda: None,
+    on_done: Callable[[], object] = lambda: None,
 ) -> Texts:
     """Replay every trajectory of every task, and write down each step; of a wrong way only the last step.
 
@@ -61,7 +39,7 @@ def explore_texts(
                 continue
             positive = not str(trajectory.get("info", "")).startswith("negative")
             for step in replayed if positive else replayed[-1:]:
-                _add(texts.files, step, positive=positive)
+                _add(texts, step, positive=positive)
         on_done()
     return texts
 
@@ -89,10 +67,8 @@ def _replay(
     return replayed
 
 
-def _add(files: dict[str, list[str]], step: SftTexts, *, positive: bool) -> None:
-    files["sft.jsonl"].append(step.plain)
-    files["sft_reflection.jsonl"].append(step.reflection)
-    files["sft_policy.jsonl"].append(step.policy)
+def _add(texts: Texts, step: SftTexts, *, positive: bool) -> None:
+    texts.add(step)
     if positive:
-        files["sft_reflection_positive.jsonl"].append(step.reflection)
-        files["sft_policy_positive.jsonl"].append(step.policy)
+        texts.files["sft_reflection_positive.jsonl"].append(step.reflection)
+        texts.files["sft_policy_positive.jsonl"].append(step.policy)

@@ -19,8 +19,8 @@ _WORD: Final = re.compile(r"[a-z]{3,}|\d+")
 _COMMON: Final = frozenset(
     _WORD.findall(
         "about and any are can change data did does file files find for from get has have how into know need "
-        "not our say service should show that the there this use used user users want was what when where "
-        "which who why with written would you"
+        "listed many not number our row rows say service should show that the there this use used user users "
+        "want was what when where which who why with written would you"
     )
 )
 

@@ -80,7 +80,7 @@ class JobFile:
         work: Callable[[Job[Item]], Awaitable[Done]],
         *,
         at_once: int,
-        on_done: Callable[[], None] = lambda: None,
+        on_done: Callable[[], object] = lambda: None,
     ) -> None:
         """Work on all jobs, `at_once` of them at a time.
 

@@ -11,6 +11,8 @@ import random
 import re
 from typing import Final
 
+from sweet_rl.errors import UsageError
+from sweet_rl.repositories.made import make_repository
 from sweet_rl.teaching.questions import QuestionAnswer, SourceFile
 
 _MOST: Final = 3
@@ -27,14 +29,22 @@ _STATEMENT: Final = re.compile(
     r"(?P<what>.{4,100}?) (?P<verb>is|are|was|were|costs|takes|opens|closes|holds|needs|contains|has|have) "
     r"(?P<rest>.+)"
 )
+_NUMBER: Final = re.compile(r"[\d.,:%$-]*")
 _HEADING: Final = re.compile(r"^#+\s+(\S.{2,80})$", re.MULTILINE)
 
 
-def known_questions(file: SourceFile, content: str, draws: random.Random) -> str:
-    """A reply in the layout that a model is asked for: an analysis, then up to three pairs."""
+def known_questions(file: SourceFile, text: str, content: str, draws: random.Random) -> str:
+    """A reply in the layout that a model is asked for: an analysis, then up to three pairs.
+
+    Args:
+        file: which one it is. One of a made repository has questions that no other file in it answers.
+        text: all of it.
+        content: what is shown of it.
+        draws: of the choice and the wording.
+    """
     kind = file.kind
     finders = {"code": _about_code, "text": _about_text, "data": _about_table}
-    pairs = finders[kind](content, draws)
+    pairs = _made(file, text) or finders[kind](content, draws)
     chosen = draws.sample(pairs, min(_MOST, len(pairs)))
     lines = [
         "# ANALYSIS",
@@ -43,6 +53,17 @@ def known_questions(file: SourceFile, content: str, draws: random.Random) -> str
     for number, pair in enumerate(chosen, start=1):
         lines += [f"- QUERY{number}: {pair.question}", f"- ANSWER{number}: {pair.answer}"]
     return "\n".join(lines)
+
+
+def _made(file: SourceFile, text: str) -> list[QuestionAnswer]:
+    """The questions that a made repository comes with, if the file is one of these and unchanged."""
+    try:
+        made = make_repository(file.repository)
+    except UsageError:
+        return []
+    if made.files.get(file.path) != text:
+        return []
+    return [QuestionAnswer(task.question, task.answer) for task in made.tasks if task.filename == file.path]
 
 
 def _about_code(content: str, draws: random.Random) -> list[QuestionAnswer]:
@@ -91,14 +112,17 @@ def _about_text(content: str, _: random.Random) -> list[QuestionAnswer]:
 def _about_table(content: str, draws: random.Random) -> list[QuestionAnswer]:
     delimiter = "\t" if "\t" in content else ","
     rows = [row for row in csv.reader(content.splitlines(), delimiter=delimiter) if len(row) > 1]
-    if len(rows) < 2:
+    if not rows:
         return []
-    header, *body = rows
-    pairs = [QuestionAnswer(f"How many rows with {', '.join(header)} are there?", "Count the rows.")]
+    has_header = len(rows) > 1 and not any(_NUMBER.fullmatch(cell.strip()) for cell in rows[0])
+    body = rows[has_header:]
+    pairs = []
     for row in draws.sample(body, min(_MOST, len(body))):
-        column = draws.randrange(1, min(len(row), len(header)))
-        question = f"What is the {_words(header[column])} of {row[0].strip()}?"
-        pairs.append(QuestionAnswer(question, row[column].strip()))
+        cells = [cell.strip() for cell in row]
+        named = next((at for at, cell in enumerate(cells) if not _NUMBER.fullmatch(cell)), 0)
+        at = draws.choice([other for other in range(len(cells)) if other != named])
+        what = _words(rows[0][at]) if has_header and at < len(rows[0]) else "number"
+        pairs.append(QuestionAnswer(f"What is the {what} of {cells[named]}?", cells[at]))
     return pairs
 
 

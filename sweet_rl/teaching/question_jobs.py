@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import fill, load_prompt
-from sweet_rl.records import replace_file
 from sweet_rl.repositories import scan
 from sweet_rl.repositories.reading import read_head
 from sweet_rl.teaching.jobs import Done, Job
@@ -26,6 +24,7 @@ from sweet_rl.teaching.questions import (
     optimal_path,
 )
 from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
+from sweet_rl.teaching.texts import write_list
 from sweet_rl.types import Failure, Json, Message, derive_seed
 
 MAX_BYTES: Final = 1 << 22
@@ -86,11 +85,11 @@ async def ask_about(
     messages = [Message("system", load_prompt("reflect/gen_task_system").strip()), Message("user", prompt)]
     try:
         reply = await teacher.say(
-            Asked(messages, lambda draws: known_questions(file, block, draws), own_seed)
+            Asked(messages, lambda draws: known_questions(file, text, block, draws), own_seed)
         )
     except TeacherFailed as error:
         return Done(None, (error.failure,))
-    pairs = extract_questions(reply)
+    pairs = extract_questions(reply, strict=strict)
     if not pairs and teacher.name != "embedded":
         return Done(None, (Failure("malformed_reply", reply),))
     return Done(
@@ -121,16 +120,7 @@ def write_questions(
     for key, file in planned.items():
         by_repository.setdefault(file.repository, []).extend(results.get(key, ()))
     for name, tasks in by_repository.items():
-        write_json(folder / f"{name}.json", tasks)
+        write_list(folder / f"{name}.json", tasks)
     every = [task for name in sorted(by_repository) for task in by_repository[name]]
-    write_json(folder / "data.json", every)
+    write_list(folder / "data.json", every)
     return len(every)
-
-
-def write_json(path: Path, value: Json) -> None:
-    """One JSON file, at once or not at all.
-
-    Raises:
-        StorageError: the disk is full or read-only; the old file is as it was.
-    """
-    replace_file(path, [json.dumps(value, indent=4, ensure_ascii=False, allow_nan=False).encode() + b"\n"])

@@ -26,6 +26,7 @@ DATA_LINES: Final = 20
 _NOT_ASKED_ABOUT: Final = tuple(map(re.compile, (r".*out.*", r".*\.git.*", r".*test.*", r"__init__.py")))
 _LABEL_WITHIN: Final = 10
 _AFTER_LABEL: Final = "0123456789: "
+_NUMBER_AND_COLON: Final = re.compile(r"\s*\d*\s*:")
 
 
 class QuestionAnswer(NamedTuple):
@@ -134,21 +135,27 @@ def optimal_path(path: str, *, strict: bool = False) -> list[str]:
     return [*commands, "ls", f"cat {wrap(name, strict=strict)}"]
 
 
-def extract_questions(text: str) -> list[QuestionAnswer]:
+def extract_questions(text: str, *, strict: bool = False) -> list[QuestionAnswer]:
     """The questions and answers of a reply, in its order; a question may have several answers.
 
-    A line counts whose first 10 characters hold QUERY or ANSWER; digits, blanks and colons behind the word
+    A line counts whose first 10 characters hold QUERY or ANSWER; the number and the colon behind the word
     are skipped. An answer without a question is passed over.
+
+    Args:
+        text: what a teacher wrote.
+        strict: as published all digits, blanks and colons are skipped, also those that an answer begins with.
     """
     found = []
     query = ""
     for line in text.splitlines():
         if "QUERY" in line[:_LABEL_WITHIN]:
-            query = _behind(line, "QUERY")
+            query = _behind(line, "QUERY", strict=strict)
         elif "ANSWER" in line[:_LABEL_WITHIN] and query:
-            found.append(QuestionAnswer(query, _behind(line, "ANSWER")))
+            found.append(QuestionAnswer(query, _behind(line, "ANSWER", strict=strict)))
     return found
 
 
-def _behind(line: str, word: str) -> str:
-    return line.partition(word)[2].lstrip(_AFTER_LABEL).rstrip()
+def _behind(line: str, word: str, *, strict: bool) -> str:
+    rest = line.partition(word)[2]
+    number = None if strict else _NUMBER_AND_COLON.match(rest)
+    return (rest[number.end() :] if number else rest.lstrip(_AFTER_LABEL)).strip()

@@ -6,6 +6,7 @@ only ever sees the first; the embedded teacher only says the second.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,7 @@ class ModelTeacher:
         temperature: of sampling.
         top_p: likewise.
         max_tokens: of one reply.
+        at_once: requests in flight.
     """
 
     def __init__(
@@ -98,11 +100,13 @@ class ModelTeacher:
         temperature: float = TEMPERATURE,
         top_p: float = TOP_P,
         max_tokens: int = 2000,
+        at_once: int = 64,
     ) -> None:
         self.name = model
         self._client = client
         self._fields = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
         self._journal = Journal(replies) if replies else None
+        self._free = asyncio.Semaphore(at_once)
         self._kept: dict[str, str] = {}
         for _, row in self._journal.rows if self._journal else ():
             if isinstance(row.get("request"), str) and isinstance(row.get("reply"), str):
@@ -115,7 +119,8 @@ class ModelTeacher:
         if key in self._kept:
             return self._kept[key]
         try:
-            reply = await self._client.chat(body)
+            async with self._free:
+                reply = await self._client.chat(body)
         except RequestFailed as error:
             raise TeacherFailed(error.failure) from error
         if not (reply.content or "").strip():

@@ -1,0 +1,1 @@
+"""The stages of Reflect-RL: `sweet-rl reflect NAME`."""

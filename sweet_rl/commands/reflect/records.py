@@ -1,0 +1,75 @@
+"""What `taxi_reflection` and `alfworld_reflection` do once their flags are known: play, ask, write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweet_rl.commands.reflect.teachers import TeacherFlags, beside, run_until_stopped, say_failures
+from sweet_rl.commands.running import progress
+from sweet_rl.errors import UsageError
+from sweet_rl.teaching.jobs import JobFile
+from sweet_rl.teaching.reflections import RecordPlan, collect
+from sweet_rl.teaching.texts import write_list
+from sweet_rl.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFlags:
+    """The flags of a run that belong to neither the games nor the teacher."""
+
+    output: Path
+    num_records: int
+    settings: Mapping[str, Json]
+    overwrite: bool
+    quiet: bool
+
+
+def check_games(num_records: int, random_share: float, horizon: int) -> None:
+    """Refuse numbers that make no sense.
+
+    Raises:
+        UsageError: names the flag.
+    """
+    if num_records < 1 or horizon < 1:
+        raise UsageError(f"--num_records and --horizon must be at least 1, got {num_records} and {horizon}.")
+    if not 0 <= random_share <= 1:
+        raise UsageError(f"--random_share must be from 0 to 1, got {random_share}.")
+
+
+def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
+    """Collect the records that are missing, and write them all.
+
+    Raises:
+        SweetRLError: only a person can mend it; what had finished is in the journal.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    journal = beside(flags.output, teacher.name, "journal")
+    settings = {**teacher.settings(), **flags.settings}
+    with JobFile(journal, settings, overwrite=flags.overwrite) as jobs:
+        bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)
+
+        def show(number: int) -> None:
+            bar.n = number
+            bar.refresh()
+
+        async def work() -> None:
+            asked = teacher.make(flags.output)
+            try:
+                records = await collect(
+                    plan,
+                    asked,
+                    jobs,
+                    num_records=flags.num_records,
+                    at_once=min(teacher.concurrency, flags.num_records),
+                    on_record=show,
+                )
+            finally:
+                await asked.close()
+                bar.close()
+            write_list(flags.output, records)
+
+        run_until_stopped(work(), journal)
+        print(f"{flags.num_records} records are in {flags.output}")
+        say_failures(jobs, 0, "episodes")
