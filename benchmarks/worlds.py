@@ -171,6 +171,18 @@ async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
+async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
+    """On the shortest way, so that episodes last."""
+    from sweet_rl.envs.taxi import TaxiGame
+    from sweet_rl.envs.text_game_env import TextGameEnv
+    from sweet_rl.taxi import LABELS, plan
+
+    tasks = load_tasks("taxi:full")
+    ways = {task.task_id: [LABELS[action] for action in plan(task.row["start"])] for task in tasks}
+    yield World(tasks, lambda: TextGameEnv(TaxiGame), lambda seen: ways[seen.task_id][seen.turn])
+
+
+@asynccontextmanager
 async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """In this process."""
     from sweet_rl.envs.webshop import LocalShop, WebShopEnv
@@ -236,6 +248,7 @@ WORLDS: dict[str, Callable[[argparse.Namespace], AbstractAsyncContextManager[Wor
     "guess_my_city": guess_my_city,
     "lantern": lantern,
     "detective": detective,
+    "dangerous_taxi": dangerous_taxi,
     "webshop": webshop,
     "webshop_http": webshop_http,
 }

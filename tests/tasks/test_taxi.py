@@ -25,6 +25,7 @@ def test_rows():
     (task,) = load_tasks("taxi:pickup", limit=1)
     assert (task.task_id, task.row["curriculum"]) == ("dangerous_taxi/pickup/1", "pickup")
     assert task.hidden_information == "pickup passenger"
+    assert task.row["instruction"] == "Pick the passenger up. Start: 1."
     by_id = {task.task_id: task for task in load_tasks("taxi")}
     assert by_id["dangerous_taxi/full/22"].hidden_information == (
         "move west, pickup passenger, move south, move south, move south, move south, drop off passenger"

@@ -37,7 +37,9 @@ def played(task: Json, *turns: tuple[str, float | None, str]) -> list[Json]:
 
 
 def game_rows() -> list[Json]:
-    """Three tasks; returns -1, -2, 0.67, none and 5 in file order."""
+    """Three tasks; returns -1, -2, 0.67, none and 5 in file order; the last agent reflected."""
+    island = played(ISLAND, ("north", 5.0, "A tower."))
+    island[1]["reflection"] = "There may be a tower up north."
     return [
         row(
             RIVER,
@@ -71,5 +73,5 @@ def game_rows() -> list[Json]:
             "world_failed",
             error={"kind": "timeout", "detail": "the shop did not answer"},
         ),
-        row(ISLAND, 0, played(ISLAND, ("north", 5.0, "A tower.")), None, "ended", reward=5.0),
+        row(ISLAND, 0, island, None, "ended", reward=5.0),
     ]

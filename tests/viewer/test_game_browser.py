@@ -87,3 +87,14 @@ def test_chips_say_returns_and_ends(viewer):
         "Repeat 0: reward 0.67, ended, 2 turns",
         "Repeat 1: ungraded, world failed, 1 turn",
     ]
+
+
+def test_a_reflection_opens_with_the_thoughts(viewer):
+    viewer.open("#lantern%2F5/0")
+    assert viewer.shown(".folded.thoughts") == [False]
+    viewer.press("t")
+    assert viewer.shown(".folded.thoughts") == [True]
+    assert viewer.text(".folded.thoughts") == "There may be a tower up north."
+    viewer.search("a tower up north")
+    viewer.wait_for_count("1 row of 5")
+    assert viewer.complaints() == []

@@ -42,8 +42,9 @@ def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
             it; all 300 without.
 
     Returns:
-        Rows with `start` (a state of `sweet_rl.taxi.START_STATES`, null in "any") and `curriculum`
-        beside the usual fields; `hidden_information` is a shortest way.
+        Rows with `instruction` (what a viewer calls them), `start` (a state of
+        `sweet_rl.taxi.START_STATES`, null in "any") and `curriculum` beside the usual fields;
+        `hidden_information` is a shortest way.
 
     Raises:
         UsageError: there is no such curriculum or split.
@@ -77,6 +78,7 @@ def taxi_row(name: str, start: int | None = None) -> dict[str, Json]:
         "task_id": f"dangerous_taxi/{name}/{'any' if start is None else start}",
         "problem_description": _ERRANDS[curriculum],
         "ground_truth": f"start {'any' if start is None else start}, curriculum {name}",
+        "instruction": f"{_ERRANDS[curriculum]} Start: {'any' if start is None else start}.",
         "start": start,
         "curriculum": curriculum,
     }
