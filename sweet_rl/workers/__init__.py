@@ -1,4 +1,4 @@
-"""Worker processes that answer questions: for engines that block, could crash or hang, or must not share ours."""
+"""Worker processes that answer questions, for engines that block, could crash or hang."""
 
 from sweet_rl.workers.pool import WorkerPool
 

@@ -14,8 +14,9 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 from typing import Any, Self
@@ -48,7 +49,7 @@ class WorkerPool:
         called: str = "worker",
     ) -> None:
         self.workers = workers or min(MOST_WORKERS, os.cpu_count() or 1)
-        self._start = lambda: _Worker([module, *arguments], called)
+        self._start = partial(_Worker, [module, *arguments], called)
         self._timeout_s = timeout_s
         self._called = called
         self._places = threading.BoundedSemaphore(self.workers)
@@ -62,7 +63,7 @@ class WorkerPool:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=self._called)
             threads = self._threads
-        work: Callable[[], Any] = lambda: self.ask_now(*question, told=told, timeout_s=timeout_s)  # noqa: E731
+        work = partial(self.ask_now, *question, told=told, timeout_s=timeout_s)
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def ask_now(self, *question: Any, told: str = "", timeout_s: float | None = None) -> Any:

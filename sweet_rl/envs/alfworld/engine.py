@@ -1,0 +1,41 @@
+"""What plays household games, as seen by those who wrap it; the real one and a test's stand-in both fit.
+
+A moment of a game is told by the commands that led to it, so that an engine need not keep an episode's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Moment(NamedTuple):
+    """What the engine says of a moment of a game.
+
+    `told` is its answer to the last command (the introduction, at first). `commands` are those it accepts
+    now. `score` is 1 when the task is done, `done` that the game is over.
+    """
+
+    told: str
+    commands: tuple[str, ...]
+    score: float = 0
+    done: bool = False
+
+
+class Engine(Protocol):
+    """Plays games that it knows by where they come from: an embedded game's name, or a problem's folder.
+
+    Everything raises EpisodeError where the game cannot be read, or the engine breaks or hangs.
+    """
+
+    def begin(self, source: str) -> Moment:
+        """A game's first moment."""
+        ...
+
+    def play(self, source: str, before: Sequence[str], command: str) -> Moment:
+        """What `command` leads to from the moment that the commands `before` led to."""
+        ...
+
+    def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
+        """Commands that solve the game from there; empty where the planner finds none."""
+        ...

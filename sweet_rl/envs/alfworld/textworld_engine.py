@@ -1,0 +1,247 @@
+"""The real engine: TextWorld's PDDL games with ALFWorld's names, and Fast Downward's planner behind both.
+
+Runs in a worker process and serves any number of episodes with one loaded game each: a moment is found again
+by applying the operators of the commands that led to it, which takes a millisecond. Texts come from the
+game's own grammar, as `PddlEnv` derives them; the commands' texts, which take most of an engine's time and
+say nothing that changes, are derived once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from sweet_rl.envs.alfworld.engine import Moment
+from sweet_rl.envs.alfworld.sources import bad_game, read_game
+from sweet_rl.errors import missing_package
+
+GAMES_KEPT: Final = 32
+"""Loaded games of one worker: a few MB each."""
+
+WAYS_KEPT: Final = 4096
+"""Command sequences of one game whose operators are remembered."""
+
+NOTHING_HAPPENS: Final = "Nothing happens."
+"""What the engine says to a command that it does not accept."""
+
+
+class TextWorldEngine:
+    """A `sweet_rl.envs.alfworld.engine.Engine`, for one process."""
+
+    def __init__(self) -> None:
+        self._games: OrderedDict[str, LoadedGame] = OrderedDict()
+
+    def begin(self, source: str) -> Moment:
+        """A game's first moment."""
+        return self._game(source).begin()
+
+    def play(self, source: str, before: Sequence[str], command: str) -> Moment:
+        """What `command` leads to."""
+        return self._game(source).play(tuple(before), command)
+
+    def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
+        """The planner's commands from there."""
+        return self._game(source).plan(tuple(before))
+
+    def _game(self, source: str) -> LoadedGame:
+        if source not in self._games:
+            self._games[source] = LoadedGame(source)
+            if len(self._games) > GAMES_KEPT:
+                self._games.popitem(last=False)
+        self._games.move_to_end(source)
+        return self._games[source]
+
+
+Way: TypeAlias = tuple[tuple[int, int], ...]
+"""A sequence of commands as the engine knows it: operators, with how many atoms each changes."""
+
+
+class LoadedGame:
+    """One game in the engine, at some moment; taken to another one at will.
+
+    Args:
+        source: see `sources.read_game`.
+
+    Raises:
+        EpisodeError: the game cannot be read, or its PDDL makes no sense ("bad_game").
+        UsageError: the packages are not installed.
+    """
+
+    def __init__(self, source: str) -> None:
+        data = read_game(source)
+        try:
+            self._env = _load(data)
+        except SystemExit as error:  # how the translator refuses some files
+            raise bad_game(source, f"is no PDDL problem of this domain ({error})") from None
+        except ImportError:
+            raise missing_package("textworld", "alfworld", needed_for="The household world") from None
+        except Exception as error:  # noqa: BLE001 - whatever its parsers raise
+            why = f"is no PDDL problem of this domain ({type(error).__name__}: {error})"
+            raise bad_game(source, why) from None
+        self._state: Any = self._env._pddl_state  # noqa: SLF001 - there is no other way to it
+        self._first_facts = frozenset(self._state.facts)
+        changing = {
+            effect.literal.predicate for action in self._state.task.actions for effect in action.effects
+        }
+        words = {name: frozenset(re.findall(r"\w+", action.template)) for name, action in self._actions()}
+        self._fixed = {name: said for name, said in words.items() if not said & changing}
+        self._texts: dict[tuple[str, ...], str] = {}
+        self._ways: OrderedDict[tuple[str, ...], Way] = OrderedDict({(): ()})
+        self._here: tuple[str, ...] = ()
+        self._moments: dict[tuple[str, ...], Moment] = {}
+        self._first: Moment | None = None
+
+    def _actions(self) -> Iterable[tuple[str, Any]]:
+        """The grammar's actions by name."""
+        actions: dict[str, Any] = self._env._logic.actions  # noqa: SLF001
+        return actions.items()
+
+    def begin(self) -> Moment:
+        """The first moment, with the introduction."""
+        if self._first is None:
+            self._go_to(())
+            self._first = self._moment(self._derive("#intro#", {}))
+        return self._first
+
+    def play(self, before: tuple[str, ...], command: str) -> Moment:
+        """One command from the moment that `before` led to; what was found once is known."""
+        after = (*before, command)
+        if after not in self._moments:
+            if len(self._moments) >= WAYS_KEPT:
+                self._moments.clear()
+            self._moments[after] = self._play(before, command)
+        return self._moments[after]
+
+    def _play(self, before: tuple[str, ...], command: str) -> Moment:
+        self._go_to(before)
+        action = self._offered().get(command)
+        if action is None:
+            self._remember((*before, command), self._ways[before])
+            return self._moment(NOTHING_HAPPENS)
+        self._apply(action, command)
+        return self._moment(self._derive(action.feedback_rule, action.mapping))
+
+    def plan(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """What the planner would do from there."""
+        self._go_to(before)
+        plan: list[str] = self._state.replan(self._env._entity_infos)  # noqa: SLF001
+        return tuple(" ".join(command.split()) for command in plan)
+
+    def _go_to(self, commands: tuple[str, ...]) -> None:
+        """Stand where `commands` lead. Those that the engine did not accept lead nowhere."""
+        if commands == self._here:
+            return
+        known = len(commands)
+        while commands[:known] not in self._ways:
+            known -= 1
+        self._return_to_start()
+        for operator, changed in self._ways[commands[:known]]:
+            self._state._operators = {operator: _operator(operator, changed)}  # noqa: SLF001
+            self._state.apply(_Applied(operator))
+        self._here = commands[:known]
+        for command in commands[known:]:
+            action = self._offered().get(command)
+            if action is not None:
+                self._apply(action, command)
+            else:
+                self._remember((*self._here, command), self._ways[self._here])
+
+    def _return_to_start(self) -> None:
+        self._state.downward_lib.load_sas(self._state.sas.encode())
+        self._state.downward_lib.load_sas_replan(self._state.sas_replan.encode())
+        now = frozenset(self._state.facts)
+        for fact in now - self._first_facts:
+            self._state.remove_fact(fact)
+        for fact in self._first_facts - now:
+            self._state.add_fact(fact)
+
+    def _apply(self, action: Any, command: str) -> None:
+        way = self._ways[self._here]
+        changed = self._state._operators[action.id].nb_effect_atoms  # noqa: SLF001
+        self._state.apply(action)
+        self._remember((*self._here, command), (*way, (action.id, changed)))
+
+    def _remember(self, commands: tuple[str, ...], way: Way) -> None:
+        self._ways[commands] = way
+        self._here = commands
+        if len(self._ways) > WAYS_KEPT:
+            oldest = next(key for key in self._ways if key and key != commands)
+            del self._ways[oldest]
+
+    def _offered(self) -> dict[str, Any]:
+        """The actions that can be taken now, by their commands; of several with one command the first."""
+        offered: dict[str, Any] = {}
+        for action in self._state.all_applicable_actions():
+            offered.setdefault(self._text_of(action), action)
+        return offered
+
+    def _text_of(self, action: Any) -> str:
+        words = self._fixed.get(action.name)
+        named = (variable.name for holder, variable in action.mapping.items() if holder.name in (words or ()))
+        key = (action.name, *named)
+        text = self._texts.get(key)
+        if text is None:
+            infos = self._env._entity_infos  # noqa: SLF001
+            action.command_template = self._derive(action.command_template, action.mapping)
+            text = str(action.format_command({name: info.name for name, info in infos.items()})).strip()
+            if words is not None:
+                self._texts[key] = text
+        return text
+
+    def _derive(self, rule: str, mapping: Any) -> str:
+        """What the grammar makes of a rule here."""
+        infos = self._env._entity_infos  # noqa: SLF001
+        context = {
+            "state": self._state,
+            "facts": list(self._state.facts),
+            "variables": {holder.name: infos[variable.name] for holder, variable in mapping.items()},
+            "mapping": mapping,
+            "entity_infos": infos,
+        }
+        return str(self._env._logic.grammar.derive(rule, context))  # noqa: SLF001
+
+    def _moment(self, told: str) -> Moment:
+        won = bool(self._state.check_goal())
+        return Moment(told, tuple(sorted(self._offered())), float(won), won)
+
+
+class _Applied(NamedTuple):
+    """What `PddlState.apply` wants to know of an action."""
+
+    id: int
+
+
+def _operator(number: int, changed: int) -> Any:
+    from fast_downward import Operator  # noqa: PLC0415 - an optional package
+
+    return Operator(number, b"", changed)
+
+
+def _load(data: Any) -> Any:
+    """The package's environment with ALFWorld's names in it, loaded."""
+    from alfworld.agents.utils.misc import Demangler  # noqa: PLC0415 - an optional package
+    from textworld.envs.pddl import PddlEnv  # noqa: PLC0415
+
+    env = PddlEnv()
+    env.load(data)
+    names = Demangler(game_infos=env._entity_infos)  # noqa: SLF001
+    for info in env._entity_infos.values():  # noqa: SLF001
+        info.name = names.demangle_alfred_name(info.id)
+    return env
+
+
+def start() -> dict[str, Any]:
+    """What a worker answers.
+
+    ALFWorld's package makes the folder that `ALFWORLD_DATA` names: let it be the worker's own, which goes.
+    """
+    folder = os.environ.get("ALFWORLD_DATA")
+    if folder:
+        os.environ["SWEET_RL_ALFWORLD_LOGIC"] = str(Path(folder).expanduser().resolve() / "logic")
+    os.environ["ALFWORLD_DATA"] = str(Path.cwd())
+    engine = TextWorldEngine()
+    return {"begin": engine.begin, "play": engine.play, "plan": engine.plan}

@@ -1,0 +1,122 @@
+"""Which household games there are: the embedded ones by split, and those of a user's ALFWorld folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sweet_rl.errors import UsageError
+
+VARIABLE: Final = "ALFWORLD_DATA"
+"""The environment variable that names a user's folder; it holds `json_2.1.1`, and maybe `logic`."""
+
+GAMES_FOLDER: Final = "json_2.1.1"
+BLACKLIST: Final = "alfworld_blacklist.txt"
+"""One problem a line, from `json_2.1.1` on: those that the engine failed at (Reflect-RL spec §3.6)."""
+
+TOMATO: Final = "pick_and_place_simple-Tomato-None-Microwave"
+"""The published family: what a problem's path has to contain."""
+
+_GOALS: Final = (
+    *("pick_and_place_simple-Apple-None-Fridge", "pick_and_place_simple-Mug-None-CoffeeMachine"),
+    *("pick_and_place_simple-SoapBar-None-Toilet", "pick_and_place_simple-Pen-None-Drawer"),
+    *("pick_clean_then_place_in_recep-Fork-None-Drawer", "pick_clean_then_place_in_recep-Plate-None-Cabinet"),
+    *(
+        "pick_clean_then_place_in_recep-Cloth-None-Cabinet",
+        "pick_clean_then_place_in_recep-Lettuce-None-DiningTable",
+    ),
+    *(
+        "pick_heat_then_place_in_recep-Potato-None-Fridge",
+        "pick_heat_then_place_in_recep-Egg-None-GarbageCan",
+    ),
+    *(
+        "pick_heat_then_place_in_recep-Mug-None-Cabinet",
+        "pick_cool_then_place_in_recep-Tomato-None-Microwave",
+    ),
+    *("pick_cool_then_place_in_recep-Bowl-None-Cabinet", "look_at_obj_in_light-Book-None-DeskLamp"),
+    *("look_at_obj_in_light-CD-None-DeskLamp", "look_at_obj_in_light-AlarmClock-None-DeskLamp"),
+)
+_HOMES, _TOMATO_HOMES = 5, 20
+_HELD_OUT: Final = 5
+"""Every fifth home of a goal is held out."""
+
+
+def embedded_games(split: str = "", containing: str = "") -> tuple[str, ...]:
+    """Names of the embedded games: 100 in five families, a fifth of them held out.
+
+    Args:
+        split: "" for all of them, "train" or "test".
+        containing: a part of the name, say a family, or `TOMATO`.
+    """
+    names = [f"{goal}-{home}" for goal, homes in _goals() for home in range(homes)]
+    return tuple(
+        name
+        for name in names
+        if containing in name and (not split or _is_held_out(name) == (split == "test"))
+    )
+
+
+def _goals() -> Iterator[tuple[str, int]]:
+    yield TOMATO, _TOMATO_HOMES
+    for goal in _GOALS:
+        yield goal, _HOMES
+
+
+def _is_held_out(name: str) -> bool:
+    return int(name.rpartition("-")[2]) % _HELD_OUT == _HELD_OUT - 1
+
+
+def data_folder() -> Path | None:
+    """The user's ALFWorld folder; None where none is named or it holds no games."""
+    named = os.environ.get(VARIABLE)
+    folder = Path(named).expanduser() if named else None
+    return folder if folder is not None and (folder / GAMES_FOLDER).is_dir() else None
+
+
+def data_games(
+    split: str = "train", containing: str = TOMATO, *, blacklist: str | Path = BLACKLIST
+) -> tuple[Path, ...]:
+    """Problem folders of a user's ALFWorld data, sorted (Reflect-RL spec §3.6).
+
+    Args:
+        split: "train", or "test" for all that begin with "valid".
+        containing: what their paths must contain; the published family by default.
+        blacklist: a file of problems to be left out; need not be there.
+
+    Raises:
+        UsageError: no folder is named, or it has no such problems.
+    """
+    folder = data_folder()
+    if folder is None:
+        raise UsageError(
+            f"No ALFWorld data: the environment variable {VARIABLE} is {os.environ.get(VARIABLE)!r}, and "
+            f"must name a folder that holds {GAMES_FOLDER}/train and so on (`alfworld-download` makes one). "
+            "The embedded games need none: use 'alfworld'."
+        )
+    listed = Path(blacklist)
+    bad = set(listed.read_text(encoding="utf-8").split("\n")) if listed.is_file() else set()
+    pattern = "valid*" if split == "test" else split
+    found = {
+        path.parent
+        for top in sorted((folder / GAMES_FOLDER).glob(pattern))
+        for name in ("initial_state.pddl", "game.tw-pddl")
+        for path in top.rglob(name)
+        if containing in str(path.relative_to(folder))
+    }
+    games = tuple(sorted(place for place in found if blacklist_name(place) not in bad))
+    if not games:
+        raise UsageError(
+            f"{folder / GAMES_FOLDER} has no problems under {pattern!r} whose path contains {containing!r}"
+            f"{' that are not in ' + str(listed) if bad else ''}."
+        )
+    return games
+
+
+def blacklist_name(place: str | Path) -> str:
+    """A problem as the blacklist names it: from `json_2.1.1` on, with a slash at the end."""
+    parts = Path(place).parts
+    if GAMES_FOLDER in parts:
+        parts = parts[parts.index(GAMES_FOLDER) :]
+    return "/".join(parts) + "/"
