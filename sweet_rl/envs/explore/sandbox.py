@@ -21,6 +21,7 @@ from sweet_rl.envs.explore.leave_out import LeaveOut
 from sweet_rl.envs.explore.truncation import PIECES, TokenCounter, bytes_shown, truncate
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.repositories import Entry, RepositoryIndex, is_allowed
+from sweet_rl.repositories.index import MAX_NAME
 
 MAX_LISTED: Final = 1000
 """Names that are listed of a folder at most."""
@@ -181,11 +182,11 @@ class Sandbox:
 
     def _echo(self, rest: Sequence[str]) -> Result:
         match rest:
-            case [*said, (">" | ">>") as operator, name]:
+            case [*said, (">" | ">>") as operator, name] if not _operators([*said, name]):
                 path = self._path(name)
                 if self.is_folder(path) or not self.is_folder(posixpath.dirname(path)):
                     raise CommandError(f"echo: {_shown(name)}: cannot be written")
-                if not unwrap(name, strict=self._strict).isprintable():
+                if not path.isprintable() or len(path) > MAX_NAME:
                     raise CommandError(f"echo: {_shown(name)}: no name for a file")
                 before = self._text(path, name) if operator == ">>" and self.is_file(path) else ""
                 text = before + " ".join(unwrap(word, strict=self._strict) for word in said) + "\n"
@@ -194,7 +195,7 @@ class Sandbox:
                 self.written[path] = text
             case _ if _operators(rest):
                 raise CommandError("echo writes to one file, or says something")
-        return Result(f"Success: echoed to {rest[-1] if rest else ''}")
+        return Result(f"Success: echoed to {_shown(rest[-1]) if rest else ''}")
 
     def _show(self, command: str, rest: Sequence[str]) -> Result:
         """`cat`, `head`, `tail`."""

@@ -150,7 +150,7 @@ def table(folder: str, about: str, draws: Draws) -> MadeFile:
     rows = [(draws.pick(words.THINGS), draws.number(10, 9999)) for _ in range(4)]
     text = "item,count\n" + "".join(f"{thing},{count}\n" for thing, count in rows)
     thing, count = draws.rng.choice(rows)
-    other, _ = draws.rng.choice([row for row in rows if row[0] != thing])
+    other, number = draws.rng.choice([row for row in rows if row[0] != thing])
     return MadeFile(
         f"{folder}{about}.csv",
         text,
@@ -162,7 +162,7 @@ def table(folder: str, about: str, draws: Draws) -> MadeFile:
                 ),
                 count,
             ),
-            Question(f"Which data set counts {other}?", other),
+            Question(f"One of the tables counts {other}. How many are there?", number),
         ),
     )
 
@@ -199,7 +199,7 @@ def notes(folder: str, about: str, draws: Draws) -> MadeFile:
                 ),
                 person,
             ),
-            Question(f"At which meeting was a {colour} sign agreed on?", colour),
+            Question(f"On which day was a {colour} sign agreed on?", about.capitalize()),
         ),
     )
 

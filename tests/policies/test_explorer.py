@@ -1,0 +1,92 @@
+"""Explorers: the one that knows the file always wins, the one that walks about seldom."""
+
+import asyncio
+
+import pytest
+
+from sweet_rl.envs.explore.game import ExploreGame
+from sweet_rl.envs.text_game_env import TextGameEnv
+from sweet_rl.errors import UsageError
+from sweet_rl.policies.explorer import (
+    PlanningExplorer,
+    Wanderer,
+    current_folder,
+    next_command,
+    offered_commands,
+)
+from sweet_rl.repositories import index_of
+from sweet_rl.repositories.library import Library
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.tasks import load_tasks
+from sweet_rl.types import Message, Observation
+
+TASKS = load_tasks("auto-explore:test", limit=60)
+
+
+def played(policy, tasks=TASKS, library=None, **settings):
+    done, library = [], library or Library()
+
+    async def keep(trajectory):
+        done.append(trajectory)
+
+    asyncio.run(
+        rollout(
+            schedule(tasks, 1),
+            make_env=lambda: TextGameEnv(lambda: ExploreGame(library, **settings)),
+            policy=policy,
+            on_finished=keep,
+            concurrency=8,
+        )
+    )
+    assert all(trajectory.error is None for trajectory in done)
+    return done
+
+
+def planner(tasks=TASKS):
+    return PlanningExplorer({task.task_id: task.ground_truth for task in tasks})
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"shuffle_action": True}, {"leaveout_prob": 0.5}, {"strict": True}, {"easy": True}]
+)
+def test_the_planner_goes_the_shortest_way(settings):
+    for trajectory in played(planner(), **settings):
+        game, depth = trajectory.extra["game"], trajectory.task.ground_truth.count("/")
+        assert game["won"] is True
+        assert game["identified"] == trajectory.task.ground_truth
+        assert trajectory.reward == 15 - (depth + 2) == -game["cost"]
+
+
+def test_the_wanderer_is_a_floor():
+    done = played(Wanderer())
+    won = sum(trajectory.extra["game"]["won"] for trajectory in done) / len(done)
+    assert won < 0.35
+    assert done[0].dialogue_history == played(Wanderer(), tasks=TASKS[:1])[0].dialogue_history
+
+
+def test_the_planner_finds_back():
+    index = index_of("r", {"a/b/x.md": "", "c d/it's.md": "", "top.md": ""})
+    offered = {"cat x.md": "0", "cat top.md": "1"}
+    assert next_command("a/b", "c d/it's.md", offered) == "cd .."
+    assert next_command("", "c d/it's.md", offered) == 'cd "c d"'
+    assert next_command("a", "a/b/x.md", offered) == "cd b"
+    assert next_command("a/b", "a/b/x.md", offered) == "cat x.md"
+    assert next_command("c d", "c d/it's.md", offered) == 'id "it\'s.md"'
+    assert next_command("ab", "a/b/x.md", offered) == "cd .."
+    assert index.find("c d/it's.md")
+
+
+def test_what_a_prompt_says():
+    game = ExploreGame(Library())
+    text = game.reset(TASKS[0], seed=0)
+    assert current_folder(text) == ""
+    assert list(offered_commands(text)) == list(game.offered.values())
+    folder = next(command for command in game.offered.values() if command.startswith("cd "))
+    text = game.step(folder).text
+    assert current_folder(text) == folder.removeprefix("cd ")
+
+
+def test_a_task_that_the_planner_was_not_told():
+    asked = Observation("auto_explore/other", (Message("user", ""),), 0)
+    with pytest.raises(UsageError, match="was told no file"):
+        asyncio.run(planner().act(asked))
