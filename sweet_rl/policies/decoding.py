@@ -25,6 +25,7 @@ class Request:
     """One row to write. `temperature` 0 is greedy; `seed` decides the draws and nothing else does.
 
     `top_k` draws among so many of the likeliest tokens only (and those that tie with the last); 0: among all.
+    `top_p` draws among the fewest of these that have this probability together; 1: among all.
     """
 
     prompt_ids: tuple[int, ...]
@@ -32,6 +33,7 @@ class Request:
     temperature: float
     seed: int
     top_k: int = 0
+    top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class _Batch:
         self._logprobs: list[list[float]] = [[] for _ in requests]
         self._temperatures_B = torch.tensor([r.temperature for r in requests], device=logits_BV.device)
         self._top_ks_B = torch.tensor([r.top_k for r in requests], device=logits_BV.device)
+        self._top_ps_B = torch.tensor([r.top_p for r in requests], device=logits_BV.device)
         self._draws_BN = _draws(requests).to(logits_BV.device)
         self._written = 0
 
@@ -149,6 +152,7 @@ class _Batch:
         """Choose one token for each row; return the rows that end with it."""
         logps_BV = self.logits_BV.float().log_softmax(dim=-1)
         among_BV = keep_likeliest(logps_BV, self._top_ks_B)
+        among_BV = keep_nucleus(among_BV, self._top_ps_B, self._temperatures_B)
         self.tokens_B = choose(among_BV, self._temperatures_B, self._draws_BN[:, self._written])
         tokens = self.tokens_B.tolist()
         logprobs = logps_BV.gather(1, self.tokens_B[:, None])[:, 0].tolist()
@@ -172,7 +176,7 @@ class _Batch:
         keep_B = torch.tensor(list(self.places.values()), device=self.tokens_B.device)
         self.tokens_B, self.mask_BT = self.tokens_B[keep_B], self.mask_BT[keep_B]
         self._temperatures_B, self._draws_BN = self._temperatures_B[keep_B], self._draws_BN[keep_B]
-        self._top_ks_B = self._top_ks_B[keep_B]
+        self._top_ks_B, self._top_ps_B = self._top_ks_B[keep_B], self._top_ps_B[keep_B]
         self.cache.batch_select_indices(keep_B)
         self.places = {place: row for row, place in enumerate(self.places)}
 
@@ -191,6 +195,23 @@ def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:
     least_B1 = likeliest_BK.gather(-1, limits_B.clamp(max=most)[:, None] - 1)
     least_B1 = torch.where(limits_B[:, None] < vocabulary, least_B1, -torch.inf)
     return logps_BV.masked_fill(logps_BV < least_B1, -torch.inf)
+
+
+def keep_nucleus(logps_BV: Tensor, top_ps_B: Tensor, temperatures_B: Tensor) -> Tensor:
+    """The same for the fewest likeliest tokens that have the row's `top_ps_B` together; else -inf.
+
+    Probabilities are those under the row's temperature. Greedy rows and rows whose share is 1
+    stay as they are.
+    """
+    if bool((top_ps_B >= 1).all()):
+        return logps_BV
+    divisors_B = torch.where(temperatures_B > 0, temperatures_B, 1.0)
+    sorted_BV, order_BV = (logps_BV / divisors_B[:, None]).sort(dim=-1, descending=True, stable=True)
+    chances_BV = sorted_BV.softmax(dim=-1)
+    dropped_BV = chances_BV.cumsum(dim=-1) - chances_BV >= top_ps_B[:, None]
+    dropped_BV[:, 0] = False
+    dropped_BV &= ((top_ps_B < 1) & (temperatures_B > 0))[:, None]
+    return logps_BV.masked_fill(dropped_BV.gather(-1, order_BV.argsort(dim=-1)), -torch.inf)
 
 
 def choose(logps_BV: Tensor, temperatures_B: Tensor, draws_B: Tensor) -> Tensor:

@@ -1,0 +1,6 @@
+"""Reflect-RL: a frozen model that reflects beside a policy that learns online (Reflect-RL spec).
+
+Import what you need from its module: `settings`, `experiments`, `schedule`, `replay`, `play`
+and `series` load no torch, the others do. Where the published arithmetic is questionable the right one is
+computed; `strict` in the settings asks for the published one.
+"""

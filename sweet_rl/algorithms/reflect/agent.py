@@ -1,0 +1,393 @@
+"""A causal language model that plays: it chooses actions, or writes reflections (Reflect-RL spec §4.2, §5).
+
+Prompts are read beside each other, longest together, and where they begin alike the beginning is read once.
+Every text stands where it would stand alone, so nothing depends on what else is in a batch. Importing this
+module imports torch.
+
+Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.chat.reflect_format import ACTION_MARKER
+from sweet_rl.errors import UsageError
+from sweet_rl.policies.decoding import Decoder, Request, choose
+from sweet_rl.training.attention import attention_span, inputs_of
+from sweet_rl.training.batches import Question, to_device
+from sweet_rl.training.trees import in_order, lay_out
+
+_CACHED_TEXTS = 65_536
+
+
+class Chosen(NamedTuple):
+    """What a policy did: the text, its places in the distribution, and what the model knew about it.
+
+    `logprob` is the sum over tokens under the distribution that was sampled from, `entropy` the sum of its
+    entropies, in nats.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprob: float
+    entropy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn (spec §4.2)."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 1
+
+    @classmethod
+    def of(cls, settings: ReflectSettings, *, reflection: bool = False) -> Sampling:
+        """As the settings say, for actions or for reflections."""
+        tokens = settings.reflect_max_new_tokens if reflection else settings.max_new_tokens
+        return cls(settings.temperature, settings.top_k, settings.top_p, tokens)
+
+
+class Agent:
+    """A model with its tokenizer, and what it chooses from.
+
+    Args:
+        model: a transformers causal language model, or a peft model around one.
+        tokenizer: that belongs to it.
+        sampling: how it draws.
+        labels: the world's labels, each one token: only they are scored (the shrunk head). None: the whole
+            vocabulary, whose text is the action.
+        label_ids: their tokens; None: looked up.
+        max_tokens_per_batch: tokens read together at most, padding included.
+        dropout: keep the adapter's dropout active while playing, as published (§5).
+        keeps_writing: no token ends a text, and special tokens stay in it, as published (§10, T29).
+
+    Raises:
+        UsageError: a label is no token of its own.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        sampling: Sampling,
+        *,
+        labels: Sequence[str] | None = None,
+        label_ids: Sequence[int] | None = None,
+        max_tokens_per_batch: int = 4096,
+        dropout: bool = False,
+        keeps_writing: bool = False,
+    ) -> None:
+        self.model, self.tokenizer, self.sampling = model, tokenizer, sampling
+        self.max_tokens_per_batch = max_tokens_per_batch
+        self._dropout, self._keeps_writing = dropout, keeps_writing
+        self.labels = tuple(labels) if labels is not None else None
+        if labels is not None and sampling.max_new_tokens != 1:
+            raise UsageError(
+                "--shrink_head writes one token; leave --max_new_tokens at 1, or --no_shrink_head."
+            )
+        self._label_ids: Tensor | None = None
+        if labels is not None:
+            ids = label_ids if label_ids is not None else label_tokens(tokenizer, labels)
+            self._label_ids = torch.tensor(ids, device=self.device)
+        bare: Any = bare_model(model)
+        self.config = bare.config.get_text_config()
+        self._span = attention_span(bare)
+        self._bare = bare
+        self._end_ids = frozenset() if keeps_writing else _end_ids(bare, tokenizer)
+        self._decoder = Decoder(_Plain(model), self._end_ids)
+        self.encode = lru_cache(maxsize=_CACHED_TEXTS)(self._encode)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    def trainable(self) -> list[nn.Parameter]:
+        """What is trained: the adapter."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    # -- texts and tokens ---------------------------------------------------------------------------------
+
+    def _encode(self, prompt: str) -> tuple[int, ...]:
+        """Tokens of a prompt; a long one loses its beginning (spec §4.2)."""
+        ids: list[int] = self.tokenizer(prompt)["input_ids"]
+        while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
+            ids.pop()
+        positions = getattr(self.config, "max_position_embeddings", None)
+        room = len(ids) if positions is None else positions - self.sampling.max_new_tokens
+        return tuple(ids[-room:]) or (self.tokenizer.eos_token_id or 0,)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        if self.labels is not None:
+            return self.labels[ids[0]]
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=not self._keeps_writing, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def batches(self, sequences: Sequence[Sequence[int]], most: int | None = None) -> Iterator[list[int]]:
+        """Numbers of sequences to read together: neighbours begin alike, or are of similar lengths."""
+        most = most or self.max_tokens_per_batch
+        order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
+        if self._span:
+            arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
+            order = in_order(arrays)
+        batch: list[int] = []
+        longest = 0
+        for number in order:
+            longest = max(longest, len(sequences[number]))
+            if batch and (len(batch) + 1) * longest > most:
+                yield batch
+                batch, longest = [], len(sequences[number])
+            batch.append(number)
+        if batch:
+            yield batch
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def read(
+        self, sequences: Sequence[Sequence[int]], places: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor]:
+        """What the model says behind some tokens: logits [K, V] in float32, and hidden states [K, H].
+
+        All in one batch, with gradients where they are on.
+
+        Args:
+            sequences: token ids.
+            places: of each sequence, the tokens behind which it is asked.
+        """
+        layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=self._span)
+        asked_K = np.concatenate([at[list(of)] for at, of in zip(layout.places, places, strict=True)])
+        question = Question(
+            ids_RT=torch.from_numpy(layout.ids_RT),
+            predictors_K=torch.from_numpy(asked_K),
+            targets_K=torch.zeros(0, dtype=torch.int64),
+        )
+        if layout.shares:
+            question["positions_RT"] = torch.from_numpy(layout.positions_RT)
+            question["ends_RT"] = torch.from_numpy(layout.ends_RT)
+        question = to_device(question, self.device)
+        with self._head_at(question["predictors_K"]) as seen:
+            output = self.model(**inputs_of(self._bare, question))
+        return output.logits.float(), seen[0]
+
+    @contextmanager
+    def _head_at(self, asked_K: Tensor) -> Iterator[list[Tensor]]:
+        """The model's head is asked at some places, about the labels only.
+
+        What a model does to logits behind its head is done to these (logits_small[i] = logits_full[id_i]).
+        """
+        head: Any = self._bare.get_output_embeddings()
+        whole, seen = head.forward, list[Tensor]()
+
+        def forward(hidden_RTH: Tensor, *_: Any, **__: Any) -> Tensor:
+            hidden_KH = hidden_RTH.flatten(0, 1)[asked_K]
+            seen.append(hidden_KH)
+            ids = self._label_ids
+            if ids is None:
+                return whole(hidden_KH)  # type: ignore[no-any-return]
+            if type(head) is not nn.Linear:  # quantized, or with an adapter
+                return whole(hidden_KH)[:, ids]  # type: ignore[no-any-return]
+            bias = None if head.bias is None else head.bias[ids]
+            return functional.linear(hidden_KH, head.weight[ids], bias)
+
+        head.forward = forward
+        try:
+            yield seen
+        finally:
+            head.forward = whole
+
+    def _distribution(self, logits_KV: Tensor) -> Tensor:
+        return sampling_logps(
+            logits_KV,
+            temperature=self.sampling.temperature,
+            top_k=self.sampling.top_k,
+            top_p=self.sampling.top_p,
+        )
+
+    # -- playing ------------------------------------------------------------------------------------------
+
+    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
+        """One action for each prompt; it depends on the prompt and its seed."""
+        with torch.inference_mode(), dropout(self.model, active=self._dropout):
+            sequences = [self.encode(prompt) for prompt in prompts]
+            found = [
+                _Choosing(list(ids), _draws(seed, self.sampling))
+                for ids, seed in zip(sequences, seeds, strict=True)
+            ]
+            for number in range(self.sampling.max_new_tokens):
+                going = [one for one in found if not one.over]
+                for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
+                    self._choose_next([going[place] for place in batch], number)
+        return [Chosen(self._text(one.tokens), tuple(one.tokens), one.logprob, one.entropy) for one in found]
+
+    def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
+        logits_BV, _ = self.read([row.ids for row in rows], [[len(row.ids) - 1] for row in rows])
+        logps_BV = self._distribution(logits_BV)
+        draws_B = torch.tensor([row.draws[number] for row in rows], dtype=torch.float64, device=self.device)
+        tokens_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
+        logps = logps_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
+        entropies = entropy_of(logps_BV).tolist()
+        for row, token, logp, entropy in zip(rows, tokens_B.tolist(), logps, entropies, strict=True):
+            row.ids.append(token)
+            row.tokens.append(token)
+            row.logprob += logp
+            row.entropy += entropy
+            row.over = self.labels is None and token in self._end_ids
+
+    def distribution(self, prompts: Sequence[str]) -> Tensor:
+        """Log-probabilities of what is chosen from, behind each prompt, as [B, V]."""
+        with torch.inference_mode():
+            sequences = [self.encode(prompt) for prompt in prompts]
+            return self._distribution(self.read(sequences, [[len(ids) - 1] for ids in sequences])[0])
+
+    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        """A text behind each prompt; it depends on the prompt and its seed."""
+        sampling = self.sampling
+        requests = [
+            Request(
+                self.encode(prompt),
+                sampling.max_new_tokens,
+                sampling.temperature,
+                seed,
+                sampling.top_k,
+                sampling.top_p,
+            )
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        texts = [""] * len(prompts)
+        lengths = [request.prompt_ids + (0,) * sampling.max_new_tokens for request in requests]
+        with dropout(self.model, active=self._dropout):
+            for batch in self.batches(lengths, 4 * self.max_tokens_per_batch):
+                for finished in self._decoder([requests[number] for number in batch]):
+                    for place, written in finished:
+                        ids = written.token_ids
+                        texts[batch[place]] = self._text(ids[:-1] if written.ended else ids)
+        return texts
+
+    # -- learning -----------------------------------------------------------------------------------------
+
+    def sequence(self, prompt: str, token_ids: Sequence[int]) -> list[int]:
+        """What is read to score tokens behind a prompt: all but the last of them."""
+        return [*self.encode(prompt), *token_ids[:-1]]
+
+    def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
+        """Log-probability [S] of what was chosen behind each prompt, summed over its tokens; one batch."""
+        sequences = [self.sequence(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)]
+        places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
+        logits_KV, _ = self.read(sequences, places)
+        logits_KV = logits_KV / self.sampling.temperature
+        rows = [number for number, ids in enumerate(tokens) for _ in ids]
+        targets_K = torch.tensor([token for ids in tokens for token in ids], device=self.device)
+        logps_K = logits_KV.gather(1, targets_K[:, None])[:, 0] - logits_KV.logsumexp(dim=1)
+        return logps_K.new_zeros(len(tokens)).index_add(0, torch.tensor(rows, device=self.device), logps_K)
+
+    def hidden(self, prompts: Sequence[str]) -> Tensor:
+        """The hidden state behind each prompt [S, H] in float32, without gradients; what a critic reads."""
+        sequences = [self.encode(prompt) for prompt in prompts]
+        found: list[Tensor] = [torch.zeros(0)] * len(prompts)
+        with torch.no_grad():
+            for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
+                part = [sequences[number] for number in batch]
+                _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
+                for number, row_H in zip(batch, hidden_KH.float(), strict=True):
+                    found[number] = row_H
+        return torch.stack(found)
+
+
+class _Plain:
+    """A model as the decoder calls it; peft models forward what they do not know."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.forward: Callable[..., Any] = bare_model(model).forward
+
+    def __call__(self, **inputs: Any) -> Any:
+        return self._model(**inputs)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self._model.parameters()).device  # type: ignore[no-any-return]
+
+
+class _Choosing:
+    """An action that is being written."""
+
+    def __init__(self, ids: list[int], draws: list[float]) -> None:
+        self.ids, self.draws = ids, draws
+        self.tokens: list[int] = []
+        self.logprob = self.entropy = 0.0
+        self.over = False
+
+
+def bare_model(model: Any) -> Any:
+    """The transformers model inside a peft model, adapters in place; any other model as it is."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+@contextmanager
+def dropout(model: Any, *, active: bool) -> Iterator[None]:
+    """The adapter's dropout is active, or not; that of the model itself never is (spec §5)."""
+    changed = [
+        module
+        for name, module in model.named_modules()
+        if "lora_dropout" in name and isinstance(module, nn.Dropout) and module.training != active
+    ]
+    for module in changed:
+        module.train(active)
+    try:
+        yield
+    finally:
+        for module in changed:
+            module.train(not active)
+
+
+def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
+    """The token of each label behind the action marker (spec §5).
+
+    Raises:
+        UsageError: a label is several tokens, an unknown one, or the same as another (§10, T21).
+    """
+    before: list[int] = tokenizer(ACTION_MARKER, add_special_tokens=False)["input_ids"]
+    found: dict[int, str] = {}
+    for label in labels:
+        ids = tokenizer(ACTION_MARKER + label, add_special_tokens=False)["input_ids"]
+        alone = ids[: len(before)] == before and len(ids) == len(before) + 1
+        if not alone or ids[-1] in found or ids[-1] == tokenizer.unk_token_id:
+            raise UsageError(
+                f"--shrink_head needs a token for every label, and this tokenizer has none for {label!r}. "
+                "Pass --no_shrink_head --max_new_tokens 3, or take a model with such a tokenizer (gpt2)."
+            )
+        found[ids[-1]] = label
+    return list(found)
+
+
+def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(end for end in [*listed, tokenizer.eos_token_id] if end is not None)
+
+
+def _draws(seed: int, sampling: Sampling) -> list[float]:
+    generator = torch.Generator().manual_seed(seed)
+    drawn: list[float] = torch.rand(
+        sampling.max_new_tokens, generator=generator, dtype=torch.float64
+    ).tolist()
+    return drawn

@@ -1,0 +1,87 @@
+"""What is minimised: tensors in, tensors out (Reflect-RL spec §6.3). Q values are costs.
+
+Axes: S steps, T tokens that were written in a step.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+VALUE_SCALE = 100.0
+"""The critic's squared error is that of costs divided by this."""
+
+
+def q_values(costs: Sequence[float], entropies: Sequence[float], entropy_coef: float = 0.0) -> list[float]:
+    """What is still to be paid from each step of an episode on, undiscounted.
+
+    Q_t = sum over u >= t of (cost_u - entropy_coef x entropy_u). Entropy is a constant here: no gradient.
+    """
+    found: list[float] = []
+    to_come = 0.0
+    for cost, entropy in zip(reversed(costs), reversed(entropies), strict=True):
+        to_come += cost - entropy_coef * entropy
+        found.append(to_come)
+    return found[::-1]
+
+
+def advantages(q_S: Tensor, values_S: Tensor | None = None) -> Tensor:
+    """How much worse than expected each step turned out; without a critic nothing is expected."""
+    return q_S if values_S is None else q_S - values_S
+
+
+def policy_gradient_loss(logps_S: Tensor, advantages_S: Tensor) -> Tensor:
+    """Sum over steps of log pi(action) x advantage; a mean is this over the number of steps.
+
+    Args:
+        logps_S: log-probabilities of what was written, summed over its tokens; with gradients.
+        advantages_S: constants.
+    """
+    return (logps_S * advantages_S).sum()
+
+
+def ppo_loss(logps_S: Tensor, old_logps_S: Tensor, advantages_S: Tensor, clip: float) -> Tensor:
+    """Sum over steps of PPO's clipped loss, whose advantages are gains: minus ours.
+
+    Args:
+        logps_S: under the policy that learns; with gradients.
+        old_logps_S: under the policy that played.
+        advantages_S: constants, as for `policy_gradient_loss`.
+        clip: how far from 1 the ratio counts.
+    """
+    ratio_S = torch.exp(logps_S - old_logps_S)
+    gains_S = -advantages_S
+    clipped_S = ratio_S.clamp(1 - clip, 1 + clip)
+    return -torch.minimum(ratio_S * gains_S, clipped_S * gains_S).sum()
+
+
+def value_loss(q_S: Tensor, values_S: Tensor) -> Tensor:
+    """Sum over steps of the squared error, in hundreds; a mean is this over the number of steps."""
+    return (((q_S - values_S) / VALUE_SCALE) ** 2).sum()
+
+
+def entropy_of(logps_SV: Tensor) -> Tensor:
+    """Entropy of distributions given as log-probabilities, in nats; what is impossible adds nothing."""
+    return -(logps_SV.exp() * logps_SV.masked_fill(logps_SV == -torch.inf, 0.0)).sum(dim=-1)
+
+
+def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
+    """The distribution that is sampled from, as log-probabilities; what is cut away has -inf (§4.2).
+
+    First the temperature, then the `top_k` likeliest, then the fewest of these that have `top_p` together.
+    """
+    logits_SV = logits_SV.float() / temperature
+    if 0 < top_k < logits_SV.shape[-1]:
+        least_S1 = logits_SV.topk(top_k, dim=-1).values[:, -1:]
+        logits_SV = logits_SV.masked_fill(logits_SV < least_S1, -torch.inf)
+    if top_p < 1:
+        sorted_SV, order_SV = logits_SV.sort(dim=-1, descending=True)
+        chances_SV = sorted_SV.softmax(dim=-1)
+        before_SV = chances_SV.cumsum(dim=-1) - chances_SV
+        dropped_SV = (before_SV >= top_p) & (torch.arange(logits_SV.shape[-1], device=logits_SV.device) > 0)
+        logits_SV = logits_SV.masked_fill(dropped_SV.gather(-1, order_SV.argsort(dim=-1)), -torch.inf)
+    return logits_SV.log_softmax(dim=-1)

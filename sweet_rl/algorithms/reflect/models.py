@@ -1,0 +1,253 @@
+"""Policy and reflection model from folders or the hub: weights, precision, adapters (Reflect-RL spec §5)."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sweet_rl.algorithms.reflect.agent import Agent, Sampling, bare_model
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.chat import load_tokenizer, model_path
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.training.adapters import add_adapter
+from sweet_rl.training.settings import ModelSettings
+from sweet_rl.types import derive_seed
+
+Say = Callable[[str], None]
+
+_MISTRAL = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head"
+
+
+def device_of(name: str) -> torch.device:
+    """The device that is meant.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name == "auto":
+        ours = os.environ.get("LOCAL_RANK", "0")
+        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"--device must be auto, cpu, cuda, cuda:1, ..., got {name!r}.") from error
+
+
+def load_policy(
+    settings: ReflectSettings, labels: Sequence[str], say: Say = print, *, trains: bool = True
+) -> Agent:
+    """The policy with its adapter: that of `load_dir`, or a fresh one where it is to be trained.
+
+    Args:
+        settings: names, precision, sampling.
+        labels: of the world, for the shrunk head.
+        say: told about what had to be done in another way.
+        trains: the adapter gets gradients.
+
+    Raises:
+        UsageError: something cannot be loaded, or does not fit together.
+    """
+    model, tokenizer = load_trained(
+        settings, settings.model_name, settings.load_dir, say, fresh=trains, trains=trains
+    )
+    return Agent(
+        model,
+        tokenizer,
+        Sampling.of(settings),
+        labels=labels if settings.shrink_head else None,
+        max_tokens_per_batch=settings.max_tokens_per_batch,
+        dropout=trains and settings.strict and not settings.disable_dropout,
+        keeps_writing=settings.strict,
+    )
+
+
+def load_reflector(settings: ReflectSettings, say: Say = print, *, training: bool = False) -> Agent | None:
+    """The frozen reflection model; None where nothing is reflected on.
+
+    Args:
+        settings: as for `load_policy`.
+        say: likewise.
+        training: it plays beside a policy that trains; published, its dropout is active then.
+
+    Raises:
+        UsageError: it cannot be loaded, or a checkpoint is named that would not be used (§10, T8).
+    """
+    if not settings.reflect:
+        if settings.reflect_load_dir is not None and not settings.strict:
+            raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
+        return None
+    model, tokenizer = load_trained(
+        settings, settings.reflect_model_name, settings.reflect_load_dir, say, fresh=False, trains=False
+    )
+    return Agent(
+        model,
+        tokenizer,
+        Sampling.of(settings, reflection=True),
+        max_tokens_per_batch=settings.max_tokens_per_batch,
+        dropout=training and settings.strict and not settings.disable_dropout,
+        keeps_writing=settings.strict,
+    )
+
+
+def load_trained(
+    settings: ReflectSettings, name: str, checkpoint: str | None, say: Say, *, fresh: bool, trains: bool
+) -> tuple[Any, Any]:
+    """A model in evaluation mode, with the checkpoint's adapter or a fresh one, and its tokenizer.
+
+    Raises:
+        UsageError: as `load_policy`.
+    """
+    folder = None if checkpoint is None else _checkpoint(checkpoint)
+    has_tokenizer = folder is not None and (folder / "tokenizer_config.json").is_file()
+    tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
+    device = device_of(settings.device)
+    model = _base(settings, name, device, say)
+    if folder is not None:
+        model = _with_trained_adapter(model, folder, settings, trains=trains)
+    elif fresh:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(settings.seed, "adapter"))
+            model = _with_fresh_adapter(model, settings, name)
+    if not getattr(bare_model(model), "is_quantized", False):
+        model.to(device)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    if settings.disable_dropout:
+        without_dropout(model)
+    return model.eval(), tokenizer
+
+
+def without_dropout(model: nn.Module) -> None:
+    """No dropout anywhere, whatever mode the model is in."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+
+
+def _checkpoint(name: str) -> Path:
+    folder = Path(name).expanduser()
+    if not (folder / "adapter_config.json").is_file():
+        there = sorted(path.parent.name for path in folder.glob("checkpoint-*/adapter_config.json"))
+        hint = f" It holds {', '.join(there[-3:])}; name one of these." if there else ""
+        raise UsageError(f"{name!r} is no checkpoint of an adapter: it has no adapter_config.json.{hint}")
+    return folder
+
+
+def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
+    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if (quantized := _quantization(settings, device, say)) is not None:
+        options = {"quantization_config": quantized, "device_map": {"": device}}
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            model_path(name), cache_dir=settings.cache_dir, **options
+        )
+    except (OSError, ValueError) as error:
+        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UsageError(
+            f"No causal language model could be loaded from {name!r}: {line} Name a folder with config.json "
+            "and weights, a model that is in the local cache or on the hub, or tiny."
+        ) from error
+    return model.eval()
+
+
+def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> Any:
+    """How weights are stored smaller; None: they are not."""
+    if not (settings.use_8bit or settings.use_4bit):
+        return None
+    if device.type != "cuda":
+        if settings.use_4bit:
+            raise UsageError("--use_4bit needs a CUDA device; leave it out to compute in float32.")
+        say("Without a CUDA device models are loaded in float32, not in 8 bits (--no_use_8bit says so, too).")
+        return None
+    from transformers import BitsAndBytesConfig  # noqa: PLC0415
+    from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415
+
+    if not is_bitsandbytes_available():
+        raise missing_package(
+            "bitsandbytes", "quantization", needed_for="--use_8bit (the default) or --use_4bit"
+        )
+    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+        load_in_8bit=settings.use_8bit and not settings.use_4bit,
+        load_in_4bit=settings.use_4bit,
+        bnb_4bit_use_double_quant=settings.use_nested_quant,
+        bnb_4bit_compute_dtype=getattr(torch, settings.bnb_4bit_compute_dtype),
+        bnb_4bit_quant_type=settings.bnb_4bit_quant_type,
+    )
+
+
+def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any:
+    adapter = ModelSettings(
+        pretrain=name,
+        lora_rank=settings.lora_r,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=target_modules(model, name),
+    )
+    return add_adapter(model, adapter)
+
+
+def target_modules(model: Any, name: str) -> str:
+    """Names of the modules that get adapters, by commas: peft's own for the kind of model (spec §5)."""
+    kind = model.config.model_type
+    if "mistral" in name.lower() or kind == "mistral":
+        return _MISTRAL
+    try:
+        from peft.utils import (  # noqa: PLC0415 - an extra
+            TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN,
+        )
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="reflect") from error
+    return ",".join(KNOWN[kind]) if kind in KNOWN else "all-linear"
+
+
+def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *, trains: bool) -> Any:
+    """The adapter of a checkpoint, in its own rank and scale; published: in those of the flags (§10, T20)."""
+    try:
+        from peft import LoraConfig, PeftModel  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for="reflect") from error
+    try:
+        config = LoraConfig.from_pretrained(str(folder))
+        config.inference_mode = not trains
+        config.lora_dropout = 0.0 if settings.disable_dropout else settings.lora_dropout
+        if settings.strict:
+            config.lora_alpha, config.r = settings.lora_alpha, settings.lora_r
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
+    except (ValueError, RuntimeError, OSError, KeyError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(
+            f"The adapter {str(folder)!r} does not fit the model: {line} Name what it was trained on "
+            "with --model_name (or --reflect_model_name)."
+        ) from error
+
+
+def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Adapter and tokenizer as a folder that `load_dir` and peft load (spec §13)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a base model in a folder has no card on the hub
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def base_name(checkpoint: Path) -> str | None:
+    """The model that a checkpoint's adapter belongs to, as it says itself."""
+    try:
+        config = json.loads((checkpoint / "adapter_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    name = config.get("base_model_name_or_path")
+    return str(name) if name else None

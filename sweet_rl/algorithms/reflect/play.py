@@ -1,0 +1,190 @@
+"""Many episodes of text games at once, in step: two models and the games (Reflect-RL spec §4.1).
+
+What an episode draws depends on its own seed only, not on the episodes that it is played with. So processes
+may share a batch, and a run that is continued is the run that was not stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, cut_reflection, policy_prompt, reflection_prompt
+from sweet_rl.envs.text_game import TextGame
+from sweet_rl.errors import EpisodeError
+from sweet_rl.types import Task, derive_seed
+
+
+class Actor(Protocol):
+    """Chooses actions (`agent.Agent`, or a script)."""
+
+    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[Any]:
+        """One action a prompt: `text`, `token_ids`, `logprob`, `entropy`."""
+        ...
+
+
+class Reflector(Protocol):
+    """Writes reflections (`agent.Agent`, or a script)."""
+
+    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[str]:
+        """One text a prompt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action: what the policy read, what it did, what that cost.
+
+    `token_ids` are places in the distribution that was sampled from; `logprob` and `entropy` belong to it.
+    """
+
+    prompt: str
+    action: str
+    token_ids: tuple[int, ...]
+    logprob: float
+    entropy: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One episode, whole or broken off by a failure.
+
+    `threshold`: it is a success where its costs sum to less.
+    """
+
+    task_id: str
+    seed: int
+    threshold: float
+    steps: tuple[Step, ...] = field(repr=False)
+    failure: str | None = None
+
+    @property
+    def cost(self) -> float:
+        """Of all steps."""
+        return sum(step.cost for step in self.steps)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it cost little enough."""
+        return self.failure is None and self.cost < self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How episodes are played.
+
+    Attributes:
+        reflect_prob: how often the reflection model is asked, by step.
+        first_step: one step an episode.
+        one_draw: ask it in all episodes of a batch, or in none, as published.
+    """
+
+    reflect_prob: float = 1.0
+    first_step: bool = False
+    one_draw: bool = False
+
+
+class _Playing:
+    """One episode that is being played."""
+
+    def __init__(self, game: TextGame, task: Task, seed: int) -> None:
+        self.game, self.task, self.seed = game, task, seed
+        self.steps: list[Step] = []
+        self.threshold, self.text = 0.0, ""
+        self.failure: str | None = None
+        self.over = False
+        self._guarded(self._begin)
+
+    def _begin(self) -> None:
+        self.text = self.game.reset(self.task, seed=self.seed)
+        self.threshold = self.game.success_threshold
+
+    def take(self, prompt: str, chosen: Any, rules: Rules) -> None:
+        """The chosen action."""
+
+        def step() -> None:
+            moved = self.game.step(chosen.text)
+            self.steps.append(
+                Step(prompt, chosen.text, chosen.token_ids, chosen.logprob, chosen.entropy, moved.cost)
+            )
+            self.text, self.over = moved.text, moved.over or rules.first_step
+
+        self._guarded(step)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except EpisodeError as error:
+            self.failure, self.over = str(error), True
+
+    def seed_of(self, what: str) -> int:
+        """Of a draw at this step."""
+        return derive_seed(self.seed, what, len(self.steps))
+
+    def played(self) -> Played:
+        return Played(self.task.task_id, self.seed, self.threshold, tuple(self.steps), self.failure)
+
+
+def play(
+    make_game: Callable[[], TextGame],
+    tasks: Sequence[Task],
+    seeds: Sequence[int],
+    actor: Actor,
+    reflector: Reflector | None = None,
+    rules: Rules | None = None,
+) -> list[Played]:
+    """Play one episode of each task, all at once; each ends for itself.
+
+    Args:
+        make_game: a fresh game for each episode.
+        tasks: what is played.
+        seeds: of the episodes: of the game and of all that is sampled.
+        actor: chooses actions.
+        reflector: reflects before; None: nobody does.
+        rules: how it is played.
+
+    Returns:
+        Episodes in the order of the tasks. One that the world broke has a failure, and the steps before it.
+    """
+    rules = rules or Rules()
+    episodes = [_Playing(make_game(), task, seed) for task, seed in zip(tasks, seeds, strict=True)]
+    try:
+        while going := [one for one in episodes if not one.over]:
+            reflections = _reflections(going, reflector, rules)
+            prompts = [
+                policy_prompt(one.text, _head(one), said, instruction=_instruction(one, said))
+                for one, said in zip(going, reflections, strict=True)
+            ]
+            chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
+            for one, prompt, action in zip(going, prompts, chosen, strict=True):
+                one.take(prompt, action, rules)
+    finally:
+        for one in episodes:
+            one.game.close()
+    return [one.played() for one in episodes]
+
+
+def _reflections(
+    going: Sequence[_Playing], reflector: Reflector | None, rules: Rules
+) -> Sequence[str | None]:
+    """What was reflected on in each; "" where it was not asked for, None where nobody reflects."""
+    if reflector is None:
+        return [None] * len(going)
+    drawn = [one.seed_of("reflect?") / 2**31 < rules.reflect_prob for one in going]
+    if rules.one_draw:
+        drawn = [drawn[0]] * len(going)
+    asked = [one for one, wanted in zip(going, drawn, strict=True) if wanted]
+    prompts = [reflection_prompt(one.text, _head(one), instruction=one.game.instruction) for one in asked]
+    written = iter(reflector.write(prompts, [one.seed_of("reflect") for one in asked]) if asked else ())
+    return [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
+
+
+def _head(one: _Playing) -> str:
+    return ACTION_HEADS[one.game.name]
+
+
+def _instruction(one: _Playing, reflection: str | None) -> str:
+    """The instruction belongs to the analysis: a policy that does not reflect is not told (spec §4.1)."""
+    return "" if reflection is None else one.game.instruction

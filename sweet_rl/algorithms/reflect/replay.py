@@ -1,0 +1,52 @@
+"""Successful episodes, remembered first in, first out (Reflect-RL spec §6.2). No torch."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Replay(Generic[T]):
+    """The newest episodes that were added, each with a weight.
+
+    Args:
+        size: how many at most; 0 remembers none.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._episodes: deque[T] = deque(maxlen=size)
+        self._weights: deque[float] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    @property
+    def episodes(self) -> list[T]:
+        """Oldest first."""
+        return list(self._episodes)
+
+    @property
+    def weights(self) -> list[float]:
+        """Of `episodes`."""
+        return list(self._weights)
+
+    def add(self, episodes: Iterable[T], weight: float = 1.0) -> None:
+        """Remember these; the oldest are forgotten where there is no room."""
+        for episode in episodes:
+            self._episodes.append(episode)
+            self._weights.append(weight)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._episodes.clear()
+        self._weights.clear()
+
+    def sample(self, count: int, rng: random.Random) -> Sequence[T]:
+        """So many, drawn with replacement by weight; none where nothing is remembered."""
+        if not self._episodes:
+            return []
+        return rng.choices(list(self._episodes), weights=list(self._weights), k=count)

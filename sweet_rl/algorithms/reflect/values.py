@@ -1,0 +1,89 @@
+"""What a policy's situation will still cost: a small head on hidden states, trained alone (spec §5, §6.3)."""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.algorithms.reflect.agent import Agent, bare_model
+
+PUBLISHED_TOKENS = 20
+"""How many tokens of a text the published critic reads: a default of the configuration (§10, T9)."""
+
+
+class ValueHead(nn.Module):
+    """Hidden states [S, H] to values [S], in float32.
+
+    Args:
+        hidden_size: H.
+        layer_type: linear, or mlp (a layer, LayerNorm, ReLU, a layer).
+    """
+
+    def __init__(self, hidden_size: int, layer_type: str = "linear") -> None:
+        super().__init__()
+        out = nn.Linear(hidden_size, 1)
+        nn.init.xavier_uniform_(out.weight)
+        nn.init.zeros_(out.bias)
+        layers: list[nn.Module] = [out]
+        if layer_type == "mlp":
+            layers = [nn.Linear(hidden_size, hidden_size), nn.LayerNorm(hidden_size), nn.ReLU(), out]
+        self.score = nn.Sequential(*layers)
+
+    def forward(self, hidden_SH: Tensor) -> Tensor:
+        """Values."""
+        values_S1: Tensor = self.score(hidden_SH.float())
+        return values_S1[:, 0]
+
+
+class Critic:
+    """Reads what the policy reads and says what is still to be paid.
+
+    Args:
+        agent: whose transformer reads.
+        head: what is trained.
+        shared: read with the policy's adapter, which changes; else with the model as it was before any.
+        strict: read the last 20 tokens in a batch without positions, as published (§10, T9 and T10).
+    """
+
+    def __init__(self, agent: Agent, head: ValueHead, *, shared: bool = True, strict: bool = False) -> None:
+        self.agent, self.head = agent, head.to(agent.device)
+        self._shared, self._strict = shared, strict
+
+    def features(self, prompts: Sequence[str]) -> Tensor:
+        """What the head reads [S, H]; without gradients."""
+        model: Any = self.agent.model
+        apart = (
+            nullcontext()
+            if self._shared or not hasattr(model, "disable_adapter")
+            else model.disable_adapter()
+        )
+        with apart:
+            return self._published(prompts) if self._strict else self.agent.hidden(prompts)
+
+    def values(self, prompts: Sequence[str]) -> Tensor:
+        """V of each prompt [S], without gradients."""
+        with torch.no_grad():
+            found_S: Tensor = self.head(self.features(prompts))
+        return found_S
+
+    def _published(self, prompts: Sequence[str]) -> Tensor:
+        """Padded on the left; read out before the first end token, the last place where there is none."""
+        tokenizer, bare = self.agent.tokenizer, bare_model(self.agent.model)
+        pad = tokenizer.eos_token_id
+        rows = [list(tokenizer(prompt)["input_ids"])[-PUBLISHED_TOKENS:] for prompt in prompts]
+        width = max(map(len, rows))
+        ids_ST = torch.tensor([[pad] * (width - len(ids)) + ids for ids in rows], device=self.agent.device)
+        mask_ST = torch.tensor(
+            [[0] * (width - len(ids)) + [1] * len(ids) for ids in rows], device=self.agent.device
+        )
+        with torch.no_grad():
+            hidden_STH = bare.base_model(input_ids=ids_ST, attention_mask=mask_ST).last_hidden_state
+        first_pad_S = (ids_ST == pad).int().argmax(dim=1)  # 0 where there is none: the last place
+        read_SH: Tensor = hidden_STH[torch.arange(len(rows)), first_pad_S - 1].float()
+        return read_SH
