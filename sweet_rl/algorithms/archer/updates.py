@@ -347,10 +347,9 @@ def shared_passes(
     passes afterwards that weigh nothing.
     """
     batches = list(policy.batches(observations, utterances)) if utterances else []
+    passes = most(len(batches), policy.device) if is_sharded(policy.model) else len(batches)  # agreed before
     yield from batches
-    if not is_sharded(policy.model):
-        return
-    for _ in range(most(len(batches), policy.device) - len(batches)):
+    for _ in range(passes - len(batches)):
         scores = policy.scores(["a"], [policy.utterance("a", "a")])
         found = [scores.logps_BT, *([scores.values_BT] if scores.values_BT is not None else [])]
         torch.autograd.backward(found, [torch.zeros_like(one) for one in found])
