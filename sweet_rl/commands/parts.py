@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from sweet_rl.chat.reflect_format import ACTION_HEADS
 from sweet_rl.commands.reflecting import ReflectionFlags, make_reflective
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
@@ -24,6 +25,7 @@ SCRIPTED_AGENTS = {
     "webshop": ("careful", "buyer", "random"),
     "dangerous_taxi": ("planner", "careless", "random"),
     "auto_explore": ("planner", "wanderer"),
+    "alfworld": ("planner", "careless", "random"),
 }
 DEFAULT_AGENTS = {task_type: names[0] for task_type, names in SCRIPTED_AGENTS.items()} | {
     "code": "questioner"
@@ -39,6 +41,7 @@ AGENT_PROMPTS = {
     "webshop": "llm_agent_webshop_prompt.txt",
     "dangerous_taxi": "llm_agent_taxi_prompt.txt",
     "auto_explore": "llm_agent_explore_prompt.txt",
+    "alfworld": "llm_agent_household_prompt.txt",
 }
 
 
@@ -128,6 +131,10 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
         ServiceError: no server answers.
     """
     acting = await _acting(flags, tasks, concurrency)
+    if flags.task_type in ACTION_HEADS and flags.resolved_engine() != "scripted":
+        from sweet_rl.policies.markov import MarkovPolicy
+
+        acting = MarkovPolicy(acting)
     return await make_reflective(acting, flags, tasks, concurrency=concurrency)
 
 

@@ -125,8 +125,28 @@ def test_a_model_behind_a_server(tmp_path, chat_server):
     assert [turn["reflection"] for turn in turns] == ["Go on."] * len(asked)
     for request in asked:
         assert (request["model"], request["max_tokens"]) == ("sage", 17)
-        system, *_, user = request["messages"]
+        system, user = request["messages"]
         assert system["content"].startswith("You advise somebody")
         assert "--- Current State ---" in user["content"]
         assert "The actions you can take" not in json.dumps(request)
         assert user["content"].rstrip().endswith("Do not take the step yourself.")
+
+
+def test_a_model_that_drives_sees_the_present_alone(tmp_path, chat_server):
+    address, asked = chat_server("0")
+    rows = simulated(
+        tmp_path,
+        "dangerous_taxi",
+        num_tasks=1,
+        reflection_model=None,
+        agent_model="sage",
+        agent_base_url=address,
+        agent_api="chat",
+        max_steps=3,
+    )
+    said = [entry["content"] for entry in rows[0]["dialogue_history"] if entry["role"] == "user"]
+    assert len(asked) > 1
+    for request, text in zip(asked, said, strict=False):
+        assert [message["role"] for message in request["messages"]] == ["system", "user"]
+        assert request["messages"][1]["content"] == text
+    assert len({request["seed"] for request in asked}) == len(asked)

@@ -1,0 +1,37 @@
+"""An agent that is shown the present alone, for worlds whose every text says the whole state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sweet_rl.contracts import Policy
+from sweet_rl.types import Generation, Observation, derive_seed
+
+
+class MarkovPolicy:
+    """Any policy, shown only what the world said last.
+
+    Chat models would else be sent every earlier state with every turn, and run out of context. The seed
+    depends on the turn, as it would with the whole dialogue.
+
+    Args:
+        policy: who acts; closed with it.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.name = policy.name
+        self._policy = policy
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn.
+
+        Raises:
+            EpisodeError: this episode cannot go on.
+            ServiceError: nobody can go on.
+        """
+        seed = derive_seed(observation.seed, observation.turn)
+        return await self._policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))
+
+    async def close(self) -> None:
+        """Close the policy."""
+        await self._policy.close()
