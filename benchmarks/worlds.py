@@ -211,6 +211,24 @@ async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
         await process.wait()
 
 
+@asynccontextmanager
+async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
+    """Embedded repositories; the agent takes any command but handing in, until the horizon."""
+    from sweet_rl.envs.explore.game import ExploreGame
+    from sweet_rl.envs.text_game_env import TextGameEnv
+    from sweet_rl.policies.explorer import offered_commands
+    from sweet_rl.repositories.library import Library
+
+    library = Library()
+
+    def say(seen: Observation) -> str:
+        offered = offered_commands(seen.messages[-1].content)
+        labels = [label for command, label in offered.items() if not command.startswith("id ")]
+        return labels[(seen.seed + 7 * seen.turn) % len(labels)]
+
+    yield World(load_tasks("auto-explore"), lambda: TextGameEnv(lambda: ExploreGame(library)), say)
+
+
 def _purchase() -> Callable[[Observation], str]:
     """To the product that each task has in mind, with a look at two of its pages: about nine turns."""
     scripts: dict[str, list[str]] = {}
@@ -251,6 +269,7 @@ WORLDS: dict[str, Callable[[argparse.Namespace], AbstractAsyncContextManager[Wor
     "dangerous_taxi": dangerous_taxi,
     "webshop": webshop,
     "webshop_http": webshop_http,
+    "auto_explore": auto_explore,
 }
 
 
