@@ -19,6 +19,7 @@ ACTIONS = {
     "lantern": ["look", "north", "south"],
     "webshop": ["search[shoes]", "click[Back to Search]", "think[hm]"],
     "dangerous_taxi": ["0", "1", "7"],
+    "alfworld": ["0", "1", "7"],
     "auto_explore": ["cat README.md", "cat CHANGES.md", "ls"],
 }
 
@@ -29,6 +30,8 @@ def game(request, shared, monkeypatch):
         if importlib.util.find_spec("jericho") is None:
             pytest.skip("needs jericho: pip install 'sweet_rl[detective]'")
         monkeypatch.setenv("SWEET_RL_DETECTIVE", str(shared / "data/games/detective.z5"))
+    if request.param == "alfworld" and importlib.util.find_spec("textworld") is None:
+        pytest.skip("needs its engine: pip install 'sweet_rl[alfworld]'")
     return request.param
 
 

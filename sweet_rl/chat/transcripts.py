@@ -107,6 +107,7 @@ TRANSCRIPTS: Final[dict[str, type[ChatFormat]]] = {
     "lantern": LastObservation,
     "dangerous_taxi": LastObservation,
     "auto_explore": LastObservation,
+    "alfworld": LastObservation,
 }
 """The published text of each world, by its task type."""
 

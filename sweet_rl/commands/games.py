@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.envs.alfworld import Household
 
 GAMES = (
     "twenty_questions",
@@ -18,6 +22,7 @@ GAMES = (
     "webshop",
     "dangerous_taxi",
     "auto_explore",
+    "alfworld",
 )
 QUESTION_GAMES = ("twenty_questions", "guess_my_city")
 ORACLES = ("embedded", "seq2seq", "openai", "gradio")
@@ -30,6 +35,7 @@ TURNS = {
     "webshop": 10,
     "dangerous_taxi": 15,
     "auto_explore": 15,
+    "alfworld": 15,
 }
 """Agent turns at most, as published; of lantern ours."""
 
@@ -41,6 +47,7 @@ TASKS = {
     "webshop": ("webshop:train", "webshop:test"),
     "dangerous_taxi": ("taxi:full:train", "taxi:full:test"),
     "auto_explore": ("auto-explore:train", "auto-explore:test"),
+    "alfworld": ("alfworld:train", "alfworld:test"),
 }
 """What is played to learn from, and what to measure on."""
 
@@ -114,6 +121,8 @@ class GameFlags:
         }
         if self.name == "dangerous_taxi":
             return settings | {"with_prompt": self.with_prompt, "with_history": self.with_history}
+        if self.name == "alfworld":
+            return settings | {"shuffle_action": self.shuffle_action}
         settings |= {"place": self.place}
         if self.name == "auto_explore":
             return settings | {"leaveout_prob": self.leaveout_prob, "shuffle_action": self.shuffle_action}
@@ -183,6 +192,11 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
             yield _taxi(flags)
         elif flags.name == "auto_explore":
             yield _explore(flags)
+        elif flags.name == "alfworld":
+            from sweet_rl.envs.alfworld import Household
+
+            household = stack.enter_context(Household())
+            yield _household(flags, household)
         else:
             from sweet_rl.envs.adventure.lantern import LanternEnv
 
@@ -221,6 +235,23 @@ def _explore(flags: GameFlags) -> Callable[[], Env]:
         )
 
     return lambda: TextGameEnv(game)
+
+
+def _household(flags: GameFlags, household: Household) -> Callable[[], Env]:
+    from sweet_rl.envs.alfworld import HouseholdGame
+    from sweet_rl.envs.text_game_env import TextGameEnv
+    from sweet_rl.household import BLACKLIST
+
+    def game() -> HouseholdGame:
+        return HouseholdGame(
+            household,
+            horizon=flags.turns,
+            shuffle_action=flags.shuffle_action,
+            strict=flags.compat == "published",
+            blacklist=BLACKLIST,
+        )
+
+    return lambda: TextGameEnv(game, threaded=True)
 
 
 def _question_game(flags: GameFlags, oracle: User | None) -> Callable[[], Env]:

@@ -27,7 +27,8 @@ def play(
     At the end the solution is shown. Ctrl-D or Ctrl-C stops the game.
 
     Args:
-        world: twenty_questions, guess_my_city, lantern, detective, webshop, dangerous_taxi or auto_explore.
+        world: twenty_questions, guess_my_city, lantern, detective, webshop, dangerous_taxi,
+            auto_explore or alfworld.
         tasks: what may be drawn from, like twenty-questions:ten; default: all tasks of the world.
         task: number of the task in that list, from 0; default: drawn with the seed.
         seed: draws the task and whatever the world leaves to chance; default: another one each time.

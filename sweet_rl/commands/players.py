@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
         from sweet_rl.policies.shopper import ShopperPolicy
 
         return ShopperPolicy(flags.model, max_steps=flags.max_steps, system_prompt=system_prompt)
-    if flags.task_type in {"dangerous_taxi", "auto_explore"}:
+    if flags.task_type in {"dangerous_taxi", "auto_explore", "alfworld"}:
         return _chooser(flags, tasks, system_prompt)
     if flags.task_type in {"detective", "lantern"}:
         from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
@@ -63,12 +64,34 @@ def _chooser(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Sc
         from sweet_rl.policies.taxi_driver import TaxiDriver
 
         return TaxiDriver(flags.model, skill=flags.skill, system_prompt=system_prompt)
+    if flags.task_type == "alfworld":
+        return _household_player(flags, tasks, system_prompt)
     from sweet_rl.policies.explorer import PlanningExplorer, Wanderer
 
     if flags.model == "wanderer":
         return Wanderer(system_prompt=system_prompt)
     targets = {task.task_id: task.ground_truth for task in tasks}
     return PlanningExplorer(targets, system_prompt=system_prompt)
+
+
+def _household_player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> ScriptedPolicy:
+    """With a planner of its own: a worker process, started when it is first asked."""
+    from sweet_rl.envs.alfworld import Household
+    from sweet_rl.policies.householder import HouseholdPlayer
+
+    household = Household(workers=1)
+
+    async def plan(source: str, done: Sequence[str]) -> Sequence[str]:
+        return await asyncio.to_thread(household.plan, source, done)
+
+    return HouseholdPlayer(
+        flags.model,
+        plan,
+        {task.task_id: str(task.row.get("game")) for task in tasks},
+        skill=flags.skill,
+        system_prompt=system_prompt,
+        on_close=household.close,
+    )
 
 
 async def _routes(flags: AgentFlags, tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:

@@ -45,6 +45,8 @@ RULES = {
     "nothing, like driving into a wall, ends the game. You have {turns} actions.",
     "auto_explore": "Find the file that answers the question: type the label of a command. `cd` goes to a "
     "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands.",
+    "alfworld": "Do the task in the household: type the number of an action. You carry one thing at a time. "
+    "You have {turns} actions.",
 }
 """What a person is told first; an agent's rules are in its prompt."""
 

@@ -82,13 +82,13 @@ def simulate_interactions(
     simulate_interactions.py --task_type html --input_path mini-web:test --output_path pages.jsonl --env_model scripted --num_tasks 20
 
     Args:
-        input_path: tasks: twenty-questions, guess-my-city, webshop, lantern or detective (each with :train or :test behind it), taxi:full, taxi:pickup, taxi:dropoff or taxi:none (likewise), auto-explore:train or auto-explore:test (embedded) or auto-explore:PATH (a .json file of task records) for games; a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
+        input_path: tasks: twenty-questions, guess-my-city, webshop, lantern or detective (each with :train or :test behind it), taxi:full, taxi:pickup, taxi:dropoff or taxi:none (likewise), auto-explore:train or auto-explore:test (embedded) or auto-explore:PATH (a .json file of task records), alfworld:train or alfworld:test (embedded) or alfworld-data:train (of $ALFWORLD_DATA) for games; a ColBench .jsonl file, mini:test or mini:train (embedded; mini-web:test or mini-web:train for pages), or facebook/collaborative_agent_bench[:train] from the hub.
         output_path: the .jsonl file that trajectories are appended to.
         agent_model: in games asker, careful, buyer, walkthrough, planner, careless, wanderer or random; oracle, constant, questioner (the default) or expert (scripted agents: ceiling, floor, template questions, noisy teacher of the mini worlds), for html target, blank, generic or improver (the default; ceiling, two floors, one that applies what the human says), or a model: a folder, a hub name, or the name under which a server offers it.
         env_model: in question games who answers: the embedded oracle, unless a server is named; else who plays the human: auto (the first model that the server offers), the server's name for a model (for html one with eyes), or scripted: no model, in process unless a server is named (for html always in process).
         num_tasks: take the first so many tasks.
         best_of_n: repeats of every task.
-        max_steps: agent turns at most, and in code and html the last one counts as the answer; default 10 (20 in question games, 50 in adventures, 15 in dangerous_taxi and auto_explore).
+        max_steps: agent turns at most, and in code and html the last one counts as the answer; default 10 (20 in question games, 50 in adventures, 15 in dangerous_taxi, auto_explore and alfworld).
         temperature: sampling temperature of the agent; 0 is greedy.
         batch_size: episodes in flight at once; for html at most 100.
         to_continue: finish the run that output_path already holds.
@@ -119,9 +119,9 @@ def simulate_interactions(
         request_attempts: how often a request is tried when it fails in a way that can pass.
         num_questions: questions of the questioner.
         seed: every episode's seed is derived from it.
-        task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective, dangerous_taxi, auto_explore.
+        task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective, dangerous_taxi, auto_explore, alfworld.
         game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the address of a shop's server (default: the embedded shop), for auto_explore the folder of repositories (default: embedded ones).
-        skill: of the asker: how often it asks one of the best questions, 0 to 1 (default 1); else any, or a wild guess. Of the careless driver: how often it goes the shortest way (default 0.1).
+        skill: of the asker: how often it asks one of the best questions, 0 to 1 (default 1); else any, or a wild guess. Of the careless driver: how often it goes the shortest way (default 0.1); of the careless one in households, how often it does what the planner says (default 0.3).
         reflection_model: a second model that analyses where things stand before every turn of the agent, whichever world it plays: a folder, a hub name, the name under which reflection_base_url offers it, or recap (no model, for trials).
         reflection_base_url: base URL(s) of the server that runs it.
         reflection_prompt_path: its system prompt file; default the packaged one.
@@ -130,7 +130,7 @@ def simulate_interactions(
         with_prompt: for dangerous_taxi: the rules stand in every observation.
         with_history: for dangerous_taxi: every state so far stands in every observation.
         leaveout_prob: for auto_explore: with which probability each file or folder that leads to no answer is left out.
-        shuffle_action: for auto_explore: labels of commands are drawn anew for every step.
+        shuffle_action: for auto_explore and alfworld: labels of commands are drawn anew for every step.
         image_url: for html: how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for OpenAI).
         compat: for html: fixed, or published: a draft that cannot be rendered takes away an earlier answer. For games: the published rules with their oddities.
         browser: for html: what renders pages: chromium or firefox.

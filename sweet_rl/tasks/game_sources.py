@@ -50,6 +50,18 @@ def _auto_explore(where: str) -> Rows:
     return explore_tasks(where)
 
 
+def _alfworld(where: str) -> Rows:
+    from sweet_rl.tasks.household import household_tasks  # noqa: PLC0415
+
+    return household_tasks(where)
+
+
+def _alfworld_data(where: str) -> Rows:
+    from sweet_rl.tasks.household import alfworld_data_tasks  # noqa: PLC0415
+
+    return alfworld_data_tasks(where)
+
+
 GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
     "twenty-questions": _twenty_questions,
     "guess-my-city": _guess_my_city,
@@ -59,9 +71,12 @@ GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
     "taxi": _taxi,
     "dangerous-taxi": _taxi,
     "auto-explore": _auto_explore,
+    "alfworld": _alfworld,
+    "alfworld-data": _alfworld_data,
 }
 """What stands before the colon, to the rows of what stands behind it (all of them where nothing does).
 
 `webshop:2000-2100@server` are sessions of somebody's server, whose goals nobody here knows. `taxi` has a
-curriculum before its split: `taxi:pickup:train`. Behind `auto-explore` may stand a path to task records.
+curriculum before its split: `taxi:pickup:train`. Behind `auto-explore` may stand a path to task records,
+behind `alfworld` and `alfworld-data` what games' names contain, before the split.
 """

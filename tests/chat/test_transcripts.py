@@ -97,8 +97,8 @@ def test_template():
 
 def test_formats_by_world():
     names = ["twenty_questions", "guess_my_city", "webshop", "detective", "lantern"]
-    names += ["dangerous_taxi", "auto_explore"]
+    names += ["dangerous_taxi", "auto_explore", "alfworld"]
     kinds = [type(transcript_of(name)).__name__ for name in names]
-    assert kinds == ["QuestionTranscript"] * 2 + ["ShopTranscript"] + ["LastObservation"] * 4
+    assert kinds == ["QuestionTranscript"] * 2 + ["ShopTranscript"] + ["LastObservation"] * 5
     with pytest.raises(UsageError, match="'code' has no transcript"):
         transcript_of("code")

@@ -1,0 +1,109 @@
+"""Players of household games without a model: one that does what the planner says, one that often forgets it.
+
+They read the same text as a model. The planner is handed to them, and with it what nobody who plays may see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from sweet_rl.chat import with_system
+from sweet_rl.chat.reflect_format import ACTION_HEADS, split_prompt
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.types import (
+    Completion,
+    Failure,
+    FinishReason,
+    Generation,
+    Observation,
+    StopReason,
+    derive_seed,
+)
+
+Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
+"""A game's source and the commands so far, to commands that solve it from there."""
+
+SKILLS: Final = {"planner": 1.0, "careless": 0.3, "random": 0.0}
+"""How often each follows the planner; the published data generator in three steps of ten (§2.3)."""
+
+_OFFERED = re.compile(r"^Action (\w+): (.+)$", re.MULTILINE)
+_DONE = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
+
+
+class HouseholdPlayer(ScriptedPolicy):
+    """With probability `skill` takes the planner's next command, else any that is on offer.
+
+    The same episode seed draws the same steps.
+
+    Args:
+        name: one of `SKILLS`.
+        plan: the planner; never asked by one without skill.
+        games: the games' sources by `task_id`.
+        skill: how often it plans, 0 to 1; None for what its name says.
+        system_prompt: recorded as part of the input; changes nothing else.
+        on_close: frees the planner.
+
+    Raises:
+        UsageError: there is no such player, or `skill` is no share.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        games: Mapping[str, str],
+        *,
+        skill: float | None = None,
+        system_prompt: str = "",
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        if name not in SKILLS:
+            raise UsageError(f"There is no household player {name!r}. There are {', '.join(SKILLS)}.")
+        super().__init__(system_prompt)
+        self.name = name
+        self._skill = SKILLS[name] if skill is None else skill
+        if not 0 <= self._skill <= 1:
+            raise UsageError(f"skill must be from 0 to 1, got {skill}.")
+        self._plan, self._games = plan, games
+        self._on_close = on_close
+        self._plans: dict[tuple[str, ...], Sequence[str]] = {}
+
+    async def act(self, observation: Observation) -> Generation:
+        """One turn.
+
+        Raises:
+            EpisodeError: the planner found no way, or took too long.
+        """
+        text = observation.messages[-1].content
+        prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
+        offered = dict(_OFFERED.findall(split_prompt(text, ACTION_HEADS["alfworld"]).after))
+        rng = Random(derive_seed(observation.seed, observation.turn, "household player"))
+        if rng.random() >= self._skill:
+            label = rng.choice(list(offered))
+        else:
+            label = await self._planned(observation.task_id, text, offered)
+        return Generation(prompt, Completion(label, finish_reason=FinishReason.STOP))
+
+    async def close(self) -> None:
+        """Free the planner."""
+        self._on_close()
+
+    async def _planned(self, task_id: str, text: str, offered: Mapping[str, str]) -> str:
+        """The label of the planner's next command."""
+        done = _DONE.findall(split_prompt(text, ACTION_HEADS["alfworld"]).before)
+        key = (task_id, *done)
+        if key not in self._plans:
+            if task_id not in self._games:
+                raise UsageError(f"The {self.name} agent was not told which game the task {task_id!r} plays.")
+            self._plans[key] = await self._plan(self._games[task_id], done)
+        plan = self._plans[key]
+        label = next((label for label, command in offered.items() if plan and command == plan[0]), None)
+        if label is None:
+            said = f"its next command {plan[0]!r} is not on offer" if plan else "it found no way"
+            raise EpisodeError(StopReason.POLICY_FAILED, Failure("planner_failed", f"{task_id}: {said}"))
+        self._plans.setdefault((*key, plan[0]), plan[1:])
+        return label
