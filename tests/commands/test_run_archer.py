@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,3 +202,55 @@ def test_two_processes_learn_what_one_does(tmp_path):
     assert [[turn["content"] for turn in game] for game in games[0]] == [
         [turn["content"] for turn in game] for game in games[1]
     ]
+
+
+def launched(folder, *more, stop=None):
+    """run_archer in two processes with a divided policy; killed, all at once, when `stop` exists."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(ROOT / "scripts/run_archer.py"), "--config-name", "archer_debug", "shard_with=fsdp2"]
+    process = subprocess.Popen(
+        [*command, *script, *options("archer_debug", folder), *more],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 100
+    try:
+        while process.poll() is None and not (stop is not None and stop.exists()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert stop is not None or process.returncode == 0
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(20)
+
+
+def test_a_divided_policy_learns_what_a_whole_one_does_and_goes_on_in_any_number(tmp_path):
+    exact = ["dtype=float64", "use_baseline=true", "iterations=3"]
+    archer.run("archer_debug", [*options("archer_debug", tmp_path / "one"), *exact], None)
+    launched(tmp_path / "two", *exact, "epochs=2", stop=tmp_path / "two" / "checkpoint-1")
+    assert not (tmp_path / "two" / "final").exists()
+    shutil.copytree(tmp_path / "two", tmp_path / "then_one")
+    launched(tmp_path / "two", *exact)
+    archer.run("archer_debug", [*options("archer_debug", tmp_path / "then_one"), *exact], None)
+    one, *others = (load_state(tmp_path / name / "checkpoint-3") for name in ("one", "two", "then_one"))
+    for other in others:
+        for part in ("model_state_dict", "value_head_state_dict", "critic_state_dict"):
+            assert other[part].keys() == one[part].keys()
+            for name, weights in one[part].items():
+                assert (weights - other[part][name]).abs().max() < 1e-6, name
+        assert other["lm_optimizer_state_dict"].keys() == one["lm_optimizer_state_dict"].keys()
+        for number, values in one["lm_optimizer_state_dict"]["state"].items():
+            for name, kept in values.items():
+                theirs = other["lm_optimizer_state_dict"]["state"][number][name]
+                assert (kept - theirs).abs().max() < 1e-6, (number, name)
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / "two/final" / name).stat().st_size == (
+            tmp_path / "one/final" / name
+        ).stat().st_size
+
+
+def test_a_divided_policy_needs_several_processes(tmp_path):
+    with pytest.raises(UsageError, match="this is the only one"):
+        archer.run("archer_debug", [*options("archer_debug", tmp_path), "shard_with=fsdp2"], None)

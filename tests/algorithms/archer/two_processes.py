@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import sys
 import traceback
 
@@ -38,23 +39,32 @@ def work(rank, kind, folder):
     dist.destroy_process_group()
 
 
-def main(kind, folder):
-    children = []
+def forked(work, *arguments):
+    """Run `work(rank, *arguments)` in two processes; 0 if both did it. One does not wait for another's end."""
+    children = set()
     for rank in range(2):
         child = os.fork()
         if not child:
             status = 0
             try:
-                work(rank, kind, folder)
-            except Exception:  # noqa: BLE001 - shown by the parent
+                work(rank, *arguments)
+            except BaseException:  # noqa: BLE001 - shown by the parent
                 traceback.print_exc()
                 status = 1
             sys.stderr.flush()
             os._exit(status)
-        children.append(child)
-    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+        children.add(child)
+    failed = 0
+    while children:
+        child, status = os.wait()
+        children.remove(child)
+        if status:
+            failed = 1
+            for other in children:
+                os.kill(other, signal.SIGKILL)
+    return failed
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.exit(max(main(kind, sys.argv[1]) for kind in one_process.KINDS))
+    sys.exit(max(forked(work, kind, sys.argv[1]) for kind in one_process.KINDS))
