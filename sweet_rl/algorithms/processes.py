@@ -58,6 +58,7 @@ def joined() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
+    os.environ.pop("ACCELERATE_USE_FSDP", None)  # transformers would load weights in the first process only
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backends = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
