@@ -135,6 +135,16 @@ def test_in_the_taxi_the_reflection_stands_before_the_actions():
     assert text.splitlines()[-1] == shown.splitlines()[-1]
 
 
+def test_the_reflection_model_never_sees_a_list_of_actions():
+    thinker = Reflector()
+    policy = ReflectivePolicy(TaxiDriver(), thinker, head=TAXI)
+    played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=2)), "taxi:full:any", 1)
+    assert [len(seen.messages) for seen in thinker.seen] == [1, 3]
+    for seen in thinker.seen:
+        assert not any("The actions" in message.content for message in seen.messages)
+        assert seen.messages[0].content.startswith("You have already completed")
+
+
 def test_the_published_prompts_from_two_samplers():
     """Both models continue plain text: exactly the prompts of training and evaluation (§4.1)."""
 
