@@ -1,0 +1,37 @@
+"""A real OpenAI-compatible server in a thread, whose model says what the test wants."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from sweet_rl.users.server import SimulatorServer
+
+
+@contextmanager
+def talking(speaker, weather=None):
+    """Yields the base URL; the model is called "m", and is given the last user message."""
+    ready = threading.Event()
+    shared = {}
+
+    async def serve():
+        server = SimulatorServer(weather)
+        server._speakers["m"] = speaker
+        runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        shared["stop"], shared["loop"] = asyncio.Event(), asyncio.get_running_loop()
+        shared["port"] = runner.addresses[0][1]
+        ready.set()
+        await shared["stop"].wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield f"http://127.0.0.1:{shared['port']}/v1"
+    finally:
+        shared["loop"].call_soon_threadsafe(shared["stop"].set)
+        thread.join(10)
