@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     critic_tokenizer().save_pretrained(root / "critic")
     done = subprocess.run(
         [sys.executable, "-m", "tests.algorithms.archer.sharded_processes", str(root)],
-        capture_output=True, text=True, check=False, timeout=280,
+        capture_output=True, text=True, check=False, timeout=110,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
