@@ -6,7 +6,6 @@ package. Nothing is ever written there.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from sweet_rl import household
-from sweet_rl.errors import EpisodeError, SweetRLError, missing_package
+from sweet_rl.errors import EpisodeError, SweetRLError
 from sweet_rl.types import Failure, Json, StopReason, derive_seed
 
 
@@ -35,7 +34,6 @@ def read_game(source: str) -> GameData:
 
     Raises:
         EpisodeError: a file is missing or makes no sense ("bad_game").
-        UsageError: alfworld is not installed.
     """
     if not Path(source).is_absolute():
         try:
@@ -66,8 +64,6 @@ def bad_game(source: str, why: str) -> EpisodeError:
 
 def _game_data(problem: str, trajectory: Json, *, own_words: bool = False) -> GameData:
     """Domain and grammar are the user's (`logic/`) where the folder has them, else the package's."""
-    if importlib.util.find_spec("alfworld") is None:
-        raise missing_package("alfworld", "alfworld", needed_for="The household world")
     from alfworld.agents.utils.misc import add_task_to_grammar  # noqa: PLC0415 - an optional package
     from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH  # noqa: PLC0415
 

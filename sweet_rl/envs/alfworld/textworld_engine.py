@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from sweet_rl.envs.alfworld.engine import Moment
+from sweet_rl.envs.alfworld.library import Library
 from sweet_rl.envs.alfworld.sources import bad_game, read_game
-from sweet_rl.errors import missing_package
 
-GAMES_KEPT: Final = 32
-"""Loaded games of one worker: a few MB each."""
+GAMES_KEPT: Final = 128
+"""Loaded games of one worker: two MB each."""
 
 WAYS_KEPT: Final = 4096
 """Command sequences of one game whose operators are remembered."""
@@ -30,9 +30,14 @@ NOTHING_HAPPENS: Final = "Nothing happens."
 
 
 class TextWorldEngine:
-    """A `sweet_rl.envs.alfworld.engine.Engine`, for one process."""
+    """A `sweet_rl.envs.alfworld.engine.Engine`, for one process.
+
+    Raises:
+        UsageError: the packages are not installed.
+    """
 
     def __init__(self) -> None:
+        self._library = Library()
         self._games: OrderedDict[str, LoadedGame] = OrderedDict()
 
     def begin(self, source: str) -> Moment:
@@ -49,7 +54,7 @@ class TextWorldEngine:
 
     def _game(self, source: str) -> LoadedGame:
         if source not in self._games:
-            self._games[source] = LoadedGame(source)
+            self._games[source] = LoadedGame(source, self._library)
             if len(self._games) > GAMES_KEPT:
                 self._games.popitem(last=False)
         self._games.move_to_end(source)
@@ -65,20 +70,19 @@ class LoadedGame:
 
     Args:
         source: see `sources.read_game`.
+        library: shared by all games of the process.
 
     Raises:
         EpisodeError: the game cannot be read, or its PDDL makes no sense ("bad_game").
-        UsageError: the packages are not installed.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, library: Library) -> None:
+        self._library = library
         data = read_game(source)
         try:
-            self._env = _load(data)
+            self._env = library.load(data, self)
         except SystemExit as error:  # how the translator refuses some files
             raise bad_game(source, f"is no PDDL problem of this domain ({error})") from None
-        except ImportError:
-            raise missing_package("textworld", "alfworld", needed_for="The household world") from None
         except Exception as error:  # noqa: BLE001 - whatever its parsers raise
             why = f"is no PDDL problem of this domain ({type(error).__name__}: {error})"
             raise bad_game(source, why) from None
@@ -133,14 +137,14 @@ class LoadedGame:
 
     def _go_to(self, commands: tuple[str, ...]) -> None:
         """Stand where `commands` lead. Those that the engine did not accept lead nowhere."""
-        if commands == self._here:
+        if commands == self._here and self._library.holder is self:
             return
         known = len(commands)
         while commands[:known] not in self._ways:
             known -= 1
         self._return_to_start()
         for operator, changed in self._ways[commands[:known]]:
-            self._state._operators = {operator: _operator(operator, changed)}  # noqa: SLF001
+            self._state._operators = {operator: self._library.operator(operator, b"", changed)}  # noqa: SLF001
             self._state.apply(_Applied(operator))
         self._here = commands[:known]
         for command in commands[known:]:
@@ -151,6 +155,7 @@ class LoadedGame:
                 self._remember((*self._here, command), self._ways[self._here])
 
     def _return_to_start(self) -> None:
+        self._library.holder = self
         self._state.downward_lib.load_sas(self._state.sas.encode())
         self._state.downward_lib.load_sas_replan(self._state.sas_replan.encode())
         now = frozenset(self._state.facts)
@@ -213,25 +218,6 @@ class _Applied(NamedTuple):
     """What `PddlState.apply` wants to know of an action."""
 
     id: int
-
-
-def _operator(number: int, changed: int) -> Any:
-    from fast_downward import Operator  # noqa: PLC0415 - an optional package
-
-    return Operator(number, b"", changed)
-
-
-def _load(data: Any) -> Any:
-    """The package's environment with ALFWorld's names in it, loaded."""
-    from alfworld.agents.utils.misc import Demangler  # noqa: PLC0415 - an optional package
-    from textworld.envs.pddl import PddlEnv  # noqa: PLC0415
-
-    env = PddlEnv()
-    env.load(data)
-    names = Demangler(game_infos=env._entity_infos)  # noqa: SLF001
-    for info in env._entity_infos.values():  # noqa: SLF001
-        info.name = names.demangle_alfred_name(info.id)
-    return env
 
 
 def start() -> dict[str, Any]:
