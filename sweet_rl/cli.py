@@ -56,6 +56,8 @@ COMMANDS = {
     "reflect gen_sft": "AutoExplore: write training texts from trajectories.",
     "reflect taxi_reflection": "DangerousTaxi: let a teacher reflect on states of random games.",
     "reflect taxi_gen_sft": "DangerousTaxi: write training texts from records.",
+    "reflect alfworld_reflection": "ALFWorld: let a teacher reflect on states of random household games.",
+    "reflect alfworld_gen_sft": "ALFWorld: write training texts from records.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sweet_rl.chat.reflect_format import split_prompt
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill
 from sweet_rl.teaching.jobs import Done, Job, JobFile
 from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
@@ -121,7 +121,10 @@ def _check_progress(episodes: int, failed: int, records: Sequence[Json]) -> None
 async def _episode(job: Job[int], plan: RecordPlan, teacher: Teacher) -> Done:
     """Play one episode and ask about all its states at once; a state without an answer gives no record."""
     own_seed = derive_seed(plan.seed, "episode", job.item)
-    moments = await asyncio.to_thread(plan.play, own_seed)
+    try:
+        moments = await asyncio.to_thread(plan.play, own_seed)
+    except EpisodeError as error:
+        return Done(None, (error.failure,))
 
     async def ask(step: int, moment: Moment) -> Json | Failure:
         reflection = ""
