@@ -11,6 +11,7 @@ import codecs
 import errno
 import os
 import posixpath
+import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from random import Random
@@ -33,6 +34,7 @@ TAIL_BYTES: Final = 1 << 20
 """How far from its end `tail` looks for the last lines of a file."""
 
 _SHORT: Final = 200
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_SUCH: Final = os.strerror(errno.ENOENT)
 
 
@@ -188,7 +190,9 @@ class Sandbox:
                     raise CommandError(f"echo: {_shown(name)}: cannot be written")
                 if not path.isprintable() or len(path) > MAX_NAME:
                     raise CommandError(f"echo: {_shown(name)}: no name for a file")
-                before = self._text(path, name) if operator == ">>" and self.is_file(path) else ""
+                before = (
+                    self._decoded(path, name, MAX_WRITTEN) if operator == ">>" and self.is_file(path) else ""
+                )
                 text = before + " ".join(unwrap(word, strict=self._strict) for word in said) + "\n"
                 if sum(map(len, self.written.values())) + len(text) > MAX_WRITTEN:
                     raise CommandError("echo: nothing more can be written")
@@ -202,14 +206,12 @@ class Sandbox:
         count, names = (None, list(rest)) if command == "cat" else _line_count(command, rest)
         if not names or _operators(names) or any(name.startswith("-") for name in names):
             raise CommandError(f"{command} needs files, and knows no pipes")
-        texts = [self._lines(command, name, count) for name in names]
-        whole = all(text_whole for _, text_whole in texts)
-        first = unwrap(names[0], strict=self._strict)
-        text = truncate("".join(text for text, _ in texts), first, tokens=self._tokens, whole=whole)
+        text = "".join(self._lines(command, name, count) for name in names)
+        text = truncate(text, unwrap(names[0], strict=self._strict), tokens=self._tokens)
         return Result(f"Success: The content of {_shown(' '.join(names))} is:\n{text}")
 
-    def _lines(self, command: str, name: str, count: int | None) -> tuple[str, bool]:
-        """What a command takes of a file, and whether nothing of that is missing."""
+    def _lines(self, command: str, name: str, count: int | None) -> str:
+        """What a command takes of a file, as far as it can be shown."""
         path = self._path(name)
         if self.is_folder(path):
             raise CommandError(f"{command}: {_shown(name)}: {os.strerror(errno.EISDIR)}\n")
@@ -218,20 +220,14 @@ class Sandbox:
         if count is None:
             return self._decoded(path, name, bytes_shown(self._tokens))
         if command == "head":
-            text, whole = self._decoded(path, name, bytes_shown(self._tokens))
-            lines = text.splitlines(keepends=True)
-            return "".join(lines[:count]), whole or len(lines) > count
-        text, whole = self._decoded(path, name, TAIL_BYTES, from_end=True)
-        lines = text.splitlines(keepends=True)
-        return "".join(lines[max(len(lines) - count, 0) :]), whole or len(lines) > count
+            return "".join(_LINE.findall(self._decoded(path, name, bytes_shown(self._tokens)))[:count])
+        lines = _LINE.findall(self._decoded(path, name, TAIL_BYTES, from_end=True))
+        return "".join(lines[max(len(lines) - count, 0) :])
 
-    def _text(self, path: str, name: str) -> str:
-        return self._decoded(path, name, MAX_WRITTEN)[0]
-
-    def _decoded(self, path: str, name: str, limit: int, *, from_end: bool = False) -> tuple[str, bool]:
-        """Up to `limit` bytes of a file as text, and whether that is all of it."""
+    def _decoded(self, path: str, name: str, limit: int, *, from_end: bool = False) -> str:
+        """Up to `limit` bytes of a file as text."""
         if path in self.written:
-            return self.written[path], True
+            return self.written[path]
         try:
             read = self.index.read_tail if from_end else self.index.read_head
             data, whole = read(path, limit)
@@ -245,7 +241,7 @@ class Sandbox:
             raise CommandError(f"{_shown(name)} is not a text in UTF-8") from None
         if "\0" in text:
             raise CommandError(f"{_shown(name)} is not a text")
-        return text, whole
+        return text
 
     def _path(self, word: str) -> str:
         """The path of a word of a command, "" for the repository itself.

@@ -74,14 +74,13 @@ def bytes_shown(tokens: TokenCounter) -> int:
     return 4 * (TOKEN_LIMIT * tokens.longest + 1)
 
 
-def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES, whole: bool = True) -> str:
+def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
     """What is shown of a text: the first lines, of these the first tokens, and a note if that is not all.
 
     Args:
-        text: of the file, or its beginning.
+        text: of the file, or so much of its beginning that the rest changes nothing (`bytes_shown`).
         name: of the file; decides how many lines.
         tokens: what counts as a token.
-        whole: `text` is all there is.
     """
     limit = LINE_LIMITS[kind_of(name)]
     lines = text.split("\n")
@@ -89,7 +88,7 @@ def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES, whole: bool
     if len(lines) > limit + (not lines[-1]):  # behind a last line break there is no line
         shown = "\n".join(lines[:limit])
     shown = tokens.cut(shown, TOKEN_LIMIT)
-    return shown if whole and shown == text else f"{shown}{truncation_note(limit)}"
+    return shown if shown == text else f"{shown}{truncation_note(limit)}"
 
 
 def truncation_note(lines: int) -> str:

@@ -314,10 +314,19 @@ def test_huge_files_are_not_read(tmp_path):
 def test_a_character_may_end_where_reading_ends(tmp_path):
     (tmp_path / "r").mkdir()
     for shift in range(4):
-        (tmp_path / "r" / "a.md").write_text("x" * shift + "🐕" * 1_000_000)
+        (tmp_path / "r" / "a.md").write_text("x" * shift + "🐕" * 1_000_000 + "x" * shift)
         box = Sandbox(scan(tmp_path / "r"))
         assert say(box, "cat a.md").startswith("Success")
         assert say(box, "tail a.md").startswith("Success")
+
+
+def test_a_line_ends_with_a_line_break_and_with_nothing_else():
+    box = Sandbox(index_of("r", {"a.md": "1\x0b2\u20283\n4\n\n5"}))
+    head = "Success: The content of a.md is:\n"
+    assert say(box, "head -n 1 a.md") == f"{head}1\x0b2\u20283\n"
+    assert say(box, "tail -n 2 a.md") == f"{head}\n5"
+    assert say(box, "tail -n 0 a.md") == say(box, "head -n 0 a.md") == head
+    assert say(box, "head a.md") == say(box, "tail -99 a.md") == say(box, "cat a.md")
 
 
 def test_writing_has_an_end():
