@@ -58,6 +58,8 @@ COMMANDS = {
     "reflect taxi_gen_sft": "DangerousTaxi: write training texts from records.",
     "reflect alfworld_reflection": "ALFWorld: let a teacher reflect on states of random household games.",
     "reflect alfworld_gen_sft": "ALFWorld: write training texts from records.",
+    "reflect auto_explore_gpt": "AutoExplore: measure a model as it is, in the talk of the data generation.",
+    "reflect evaluate_gpt": "The taxi and the household: measure a model as it is, by ReAct.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 

@@ -1,0 +1,74 @@
+"""The taxi and the household played by a model as it is: it thinks, then acts."""
+
+from __future__ import annotations
+
+
+def evaluate_gpt(
+    *,
+    scenario: str = "taxi",
+    extra: str = "pickup",
+    random: bool = False,
+    horizon: int = 15,
+    shuffle_action: bool = False,
+    react: bool = True,
+    runs: int = 10,
+    output: str = ".",
+    tasks: str | None = None,
+    teacher: str = "embedded",
+    base_url: str | None = None,
+    model: str = "gpt-3.5-turbo",
+    api_key_var: str = "OPENAI_API_KEY",
+    request_timeout_s: float = 120.0,
+    request_attempts: int = 4,
+    concurrency: int = 16,
+    overwrite: bool = False,
+    strict: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Let a model play the taxi or the household without training (Reflect-RL spec §8).
+
+    Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
+    command goes on where it was stopped.
+
+    Args:
+        scenario: taxi or alfworld.
+        extra: for taxi: pickup, dropoff, full or none.
+        random: let chance play in place of a model: the floor.
+        horizon: steps of an episode at most.
+        shuffle_action: for alfworld: labels mean other commands at each step.
+        react: ask for thoughts before each action.
+        runs: episodes.
+        output: folder of result.txt and result_episode.txt.
+        tasks: games: taxi:full:test and the like, alfworld:test and the like; default the test games of the
+            scenario.
+        teacher: embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.
+        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
+        model: for openai: the server's name for the model.
+        api_key_var: for openai: environment variable that holds the key.
+        request_timeout_s: for openai: seconds that one request may take.
+        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
+        concurrency: episodes in flight.
+        overwrite: begin again.
+        strict: as published: a reply is searched for anything that might be a label, a reply without one
+            becomes a random action, and an episode counts that earned more than 0 (dropoff: 20).
+        quiet: no progress bar.
+    """
+    from pathlib import Path
+
+    from sweet_rl.commands.reflect.gpt_runs import GptFlags, run
+    from sweet_rl.commands.reflect.teachers import TeacherFlags
+    from sweet_rl.errors import UsageError
+    from sweet_rl.tasks.games.taxi import CURRICULA
+
+    flags = TeacherFlags(
+        teacher, base_url, model, api_key_var, request_timeout_s, request_attempts, concurrency
+    )
+    flags.check()
+    if scenario not in {"taxi", "alfworld"}:
+        raise UsageError(f"--scenario must be taxi or alfworld, got {scenario!r}.")
+    if extra not in CURRICULA:
+        raise UsageError(f"--extra must be {', '.join(CURRICULA)}, got {extra!r}.")
+    if runs < 1 or horizon < 1:
+        raise UsageError(f"--runs and --horizon must be at least 1, got {runs} and {horizon}.")
+    games = GptFlags(scenario, extra, random, horizon, shuffle_action, react, runs, tasks, strict)
+    run(games, flags, Path(output), overwrite=overwrite, quiet=quiet)

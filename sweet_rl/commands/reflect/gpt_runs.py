@@ -1,0 +1,157 @@
+"""What `evaluate_gpt` does once its flags are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from sweet_rl.commands.reflect.teachers import TeacherFlags, beside, run_until_stopped, say_failures
+from sweet_rl.commands.running import progress
+from sweet_rl.envs.alfworld import Household, HouseholdGame
+from sweet_rl.envs.taxi.game import TaxiGame
+from sweet_rl.envs.text_game import TextGame
+from sweet_rl.errors import EpisodeError
+from sweet_rl.records import task_from_row
+from sweet_rl.tasks import load_tasks
+from sweet_rl.tasks.household import published_household_tasks
+from sweet_rl.teaching.jobs import Done, Job, JobFile
+from sweet_rl.teaching.knowers import HouseholdKnower, Ignorant, TaxiKnower
+from sweet_rl.teaching.react import Knower, play
+from sweet_rl.teaching.teachers import EmbeddedTeacher, Teacher
+from sweet_rl.types import Task, derive_seed
+
+_ALL = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class GptFlags:
+    """Which games are played, and how; see the flags of `evaluate_gpt`."""
+
+    scenario: str
+    extra: str
+    random: bool
+    horizon: int
+    shuffle_action: bool
+    react: bool
+    runs: int
+    tasks: str | None
+    strict: bool
+
+
+class Chance:
+    """Acts at random."""
+
+    def __init__(self, game: TextGame, seed: int) -> None:
+        self._game, self._random = game, Random(seed)
+
+    def thought(self) -> Callable[[Random], str]:
+        """It thinks nothing."""
+        return lambda _: "Anything may do."
+
+    def label(self) -> str:
+        """Any that is on offer."""
+        return self._random.choice(list(self._game.labels))
+
+
+def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool, quiet: bool) -> None:
+    """Play what is missing, and write down the result.
+
+    Raises:
+        SweetRLError: only a person can mend it; what had finished is in the journal.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    name = "random" if games.random else player.name
+    journal = beside(folder / "result.txt", f"{games.scenario}.{name}", "journal")
+    settings = {**player.settings(), **asdict(games)}
+    del settings["runs"]
+    tasks = _tasks(games)
+    planned = {f"run {number}": number for number in range(games.runs)}
+    engine = Household() if games.scenario == "alfworld" else None
+    try:
+        with JobFile(journal, settings, overwrite=overwrite) as jobs:
+            todo = jobs.missing(planned)
+            bar = progress(len(planned), len(planned) - len(todo), unit="episode", quiet=quiet)
+
+            async def work() -> None:
+                teacher = EmbeddedTeacher() if games.random else player.make(folder / "result.txt")
+
+                async def one(job: Job[int]) -> Done:
+                    task = tasks[Random(job.item).randrange(len(tasks))]
+                    return await _episode(games, player, engine, task, teacher, job)
+
+                try:
+                    await jobs.do(todo, one, at_once=player.concurrency, on_done=bar.update)
+                finally:
+                    await teacher.close()
+                    bar.close()
+
+            run_until_stopped(work(), journal)
+            episodes = [jobs.results[key] for key in planned if key in jobs.results]
+            _write(folder, games, name, episodes)
+            say_failures(jobs, len(jobs.missing(planned)), "episodes")
+    finally:
+        if engine is not None:
+            engine.close()
+
+
+def _tasks(games: GptFlags) -> list[Task]:
+    if games.tasks:
+        return list(load_tasks(games.tasks, limit=_ALL, seed=0))
+    if games.scenario == "taxi":
+        return list(load_tasks(f"taxi:{games.extra}:test", limit=_ALL, seed=0))
+    return [task_from_row(row) for row in published_household_tasks("test")]
+
+
+async def _episode(
+    games: GptFlags,
+    player: TeacherFlags,
+    engine: Household | None,
+    task: Task,
+    teacher: Teacher,
+    job: Job[int],
+) -> Done:
+    game: Any
+    if engine is None:
+        game = TaxiGame(horizon=games.horizon, with_prompt=True)
+    else:
+        game = HouseholdGame(engine, horizon=games.horizon, shuffle_action=games.shuffle_action)
+    knower: Knower = Ignorant()
+    if games.random:
+        knower = Chance(game, derive_seed(job.item, "chance"))
+    elif player.teacher == "embedded":
+        knower = TaxiKnower(game) if engine is None else HouseholdKnower(game)
+    try:
+        game.reset(task, seed=job.item)
+        seed = derive_seed(job.item, job.attempt)
+        played = await play(game, knower, teacher, seed=seed, react=games.react, strict=games.strict)
+    except EpisodeError as error:
+        return Done(None, (error.failure,))
+    finally:
+        game.close()
+    reward = round(-played.cost, 6)
+    won = played.cost < game.success_threshold
+    if games.strict:
+        won = reward > (20 if games.scenario == "taxi" and games.extra == "dropoff" else 0)
+    result = {"task_id": task.task_id, "won": won, "reward": reward, "steps": played.steps}
+    return Done(result, tuple(played.failures))
+
+
+def _write(folder: Path, games: GptFlags, name: str, episodes: list[dict[str, Any]]) -> None:
+    """Add a line for each episode and one for all of them, as the published stage does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    what = f"{games.scenario} {games.extra}" if games.scenario == "taxi" else games.scenario
+    with (folder / "result_episode.txt").open("a", encoding="utf-8") as file:
+        for number, episode in enumerate(episodes):
+            file.write(
+                f"{what} {name} run {number}: reward {episode['reward']:g}, {episode['steps']} steps, "
+                f"{'success' if episode['won'] else 'failure'}\n"
+            )
+    won = sum(episode["won"] for episode in episodes)
+    mean = sum(episode["reward"] for episode in episodes) / max(len(episodes), 1)
+    line = f"{what} {name}: success {won}/{len(episodes)}, mean reward {mean:.3f}"
+    with (folder / "result.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    print(line)

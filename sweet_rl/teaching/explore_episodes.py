@@ -1,0 +1,43 @@
+"""One episode of AutoExplore by a teacher that is being measured (Reflect-RL spec §8)."""
+
+from __future__ import annotations
+
+from sweet_rl.envs.explore.game import ExploreGame
+from sweet_rl.errors import EpisodeError
+from sweet_rl.teaching.explore_talk import ExploreTalk
+from sweet_rl.teaching.jobs import Done
+from sweet_rl.teaching.teachers import Teacher, TeacherFailed
+from sweet_rl.types import Failure, Task
+
+
+async def play_explore(
+    task: Task, game: ExploreGame, player: Teacher, *, seed: int, markov: bool = False
+) -> Done:
+    """Play a task to its end; the result has `won`, `cost`, and the commands.
+
+    An episode that cannot go on is not won; what went wrong is told.
+
+    Raises:
+        ServiceError: nobody can be asked.
+    """
+    failures: list[Failure] = []
+    cost = 0.0
+    try:
+        game.reset(task, seed=seed)
+        talk = ExploreTalk(
+            game, task.problem_description, task.ground_truth, player, seed=seed, markov=markov
+        )
+        over = False
+        while not over:
+            turn = await talk.turn()
+            over, cost = turn.moved.over, talk.cost
+            if turn.failure:
+                failures.append(turn.failure)
+        won = cost < game.success_threshold
+    except (TeacherFailed, EpisodeError) as error:
+        failures.append(error.failure)
+        won = False
+    finally:
+        game.close()
+    commands = list(getattr(game, "history", ()))
+    return Done({"task_id": task.task_id, "won": won, "cost": cost, "commands": commands}, tuple(failures))

@@ -1,0 +1,54 @@
+"""What the embedded player knows of a game that it plays: the oracle's next action, and words for it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sweet_rl.envs.alfworld import HouseholdGame
+from sweet_rl.envs.taxi.game import TaxiGame
+from sweet_rl.teaching.household_lessons import thought as household_thought
+from sweet_rl.teaching.react import Words
+from sweet_rl.teaching.taxi_words import thought as taxi_thought
+
+
+class TaxiKnower:
+    """Knows the shortest way of a taxi game."""
+
+    def __init__(self, game: TaxiGame) -> None:
+        self._game = game
+
+    def thought(self) -> Words:
+        """Where things stand, and what is next."""
+        return partial(taxi_thought, None, None, self._game.state)
+
+    def label(self) -> str:
+        """The oracle's first action."""
+        return next((str(action) for action in self._game.best_actions()), "0")
+
+
+class HouseholdKnower:
+    """Asks the planner; once for each state."""
+
+    def __init__(self, game: HouseholdGame) -> None:
+        self._game = game
+
+    def thought(self) -> Words:
+        """The task, and what is next."""
+        plan = self._game.expert_plan()
+        return partial(household_thought, self._game.text, self._game.commands, plan, None)
+
+    def label(self) -> str:
+        """The label of the planner's next command; the first one where there is no plan."""
+        return self._game.expert_label() or self._game.labels[0]
+
+
+class Ignorant:
+    """Knows nothing: for games that a model plays."""
+
+    def thought(self) -> Words:
+        """Never said."""
+        return lambda _: ""
+
+    def label(self) -> str:
+        """Never said."""
+        return ""

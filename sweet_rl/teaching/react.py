@@ -1,0 +1,141 @@
+"""A model that plays without having been trained: it thinks, then acts, one request each (ReAct).
+
+Nothing of earlier steps is sent but what the state tells. A reply that names no action is recorded with its
+raw text and handed to the game as it is, which costs a step; nobody acts in the model's place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, split_prompt
+from sweet_rl.envs.text_game import Moved, TextGame
+from sweet_rl.prompts import load_prompt
+from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
+from sweet_rl.types import Failure, Message, derive_seed
+
+ATTEMPTS: Final = 3
+"""How often a state is sent again to a model that says nothing."""
+
+_SAID: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
+_WORD: Final = re.compile(r"\w+")
+
+Words = Callable[[random.Random], str]
+
+
+class Knower(Protocol):
+    """What the embedded player knows of a game's current state."""
+
+    def thought(self) -> Words:
+        """What it would think."""
+        ...
+
+    def label(self) -> str:
+        """What it would do."""
+        ...
+
+
+@dataclass(slots=True)
+class Played:
+    """One episode: the sum of its costs, its steps, what could not be read."""
+
+    cost: float = 0.0
+    steps: int = 0
+    moved: Moved | None = None
+    failures: list[Failure] = field(default_factory=list)
+
+
+def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -> str | None:
+    """The label that a reply names; None where it names none.
+
+    The first of `action: 3`, `action 3` and a bare number counts if it is on offer; else the first word that
+    is. As published, that is the first label that occurs anywhere, so that of labels 0 to 5 `take 57` is 5.
+
+    Args:
+        reply: what the model wrote.
+        labels: those on offer.
+        strict: as published.
+    """
+    text = reply.lower()
+    for pattern in _SAID:
+        found = pattern.search(text)
+        if found:
+            said = found[1] if pattern.groups else found[0]
+            if said in labels:
+                return said
+            break
+    if not strict:
+        return next((word for word in _WORD.findall(reply) if word in labels), None)
+    places = {label: reply.find(label) for label in labels if label in reply}
+    return min(places, key=places.__getitem__) if places else None
+
+
+async def play(
+    game: TextGame,
+    knower: Knower,
+    teacher: Teacher,
+    *,
+    seed: int,
+    react: bool = True,
+    strict: bool = False,
+) -> Played:
+    """Play a begun game to its end.
+
+    Args:
+        game: begun.
+        knower: what the embedded player knows.
+        teacher: the model.
+        seed: of the episode.
+        react: ask for thoughts first.
+        strict: as published, `extract_action` is generous, and where it finds nothing a random action is
+            taken (and recorded as a failure all the same).
+
+    Raises:
+        ServiceError: nobody can be asked.
+        EpisodeError: the game broke.
+    """
+    head = ACTION_HEADS[game.name]
+    draws = random.Random(seed)
+    played = Played()
+    while played.moved is None or not played.moved.over:
+        before, actions = split_prompt(game.text, head)
+        step_seed = derive_seed(seed, played.steps)
+        thoughts = ""
+        if react:
+            text = f"{before}\n\n{_prompt('react_think')}"
+            thoughts = await _ask(teacher, text, await asyncio.to_thread(knower.thought), step_seed, played)
+        text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{_prompt('react_act')}"
+        label = await asyncio.to_thread(knower.label)
+        reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
+        found = extract_action(reply, game.labels, strict=strict)
+        if found is None:
+            if reply:
+                played.failures.append(Failure("malformed_reply", reply, turn=played.steps))
+            found = draws.choice(list(game.labels)) if strict else reply
+        played.moved = await asyncio.to_thread(game.step, found)
+        played.cost += played.moved.cost
+        played.steps += 1
+    return played
+
+
+async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Played) -> str:
+    """One request; "" after so many that brought nothing, which are recorded."""
+    messages = [Message("system", _prompt("react_system")), Message("user", text)]
+    for attempt in range(ATTEMPTS):
+        try:
+            return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
+        except TeacherFailed as error:
+            failure = error.failure
+            played.failures.append(
+                Failure(failure.kind, failure.detail, failure.status, failure.attempts, played.steps)
+            )
+    return ""
+
+
+def _prompt(name: str) -> str:
+    return load_prompt(f"reflect/{name}").strip()

@@ -1,0 +1,94 @@
+"""Models that play without training: what they are sent, what their replies are taken for."""
+
+import asyncio
+import json
+
+import pytest
+
+from sweet_rl.envs.taxi.game import TaxiGame
+from sweet_rl.taxi import START_STATES, plan
+from sweet_rl.teaching.knowers import Ignorant, TaxiKnower
+from sweet_rl.teaching.react import extract_action, play
+from sweet_rl.teaching.teachers import EmbeddedTeacher, TeacherFailed
+from sweet_rl.types import Failure
+
+LABELS = [str(label) for label in range(6)]
+
+
+def test_published_replies(shared):
+    golden = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["extract_action"]
+    assert {reply: extract_action(reply, LABELS, strict=True) for reply in golden} == golden
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [
+        ("Action: 3", "3"),
+        ("I think action 2 is best", "2"),
+        ("Action 12", None),
+        ("take 57", None),
+        ("57 would be too much, so 4", "4"),
+        ("go south", None),
+        ("", None),
+    ],
+)
+def test_a_label_is_a_word(reply, label):
+    assert extract_action(reply, LABELS) == label
+
+
+class Listening(EmbeddedTeacher):
+    name = "m"
+
+    def __init__(self, *replies):
+        self.replies, self.asked = list(replies), []
+
+    async def say(self, asked):
+        self.asked.append(asked.messages)
+        reply = self.replies.pop(0) if self.replies else "Action: 4"
+        if not reply:
+            raise TeacherFailed(Failure("empty_reply", "''"))
+        return reply
+
+
+def run(teacher, knower=None, **flags):
+    game = TaxiGame(horizon=15)
+    game.begin(START_STATES[7], "full")
+    knower = TaxiKnower(game) if knower is None else knower
+    return game, asyncio.run(play(game, knower, teacher, seed=0, **flags))
+
+
+def test_the_embedded_player_delivers():
+    game, played = run(EmbeddedTeacher())
+    assert played.steps == len(plan(START_STATES[7]))
+    assert played.cost < game.success_threshold
+    assert not played.failures
+
+
+def test_it_thinks_first_and_forgets_what_was_before():
+    teacher = Listening("I see a taxi.", "Action: 0", "Still a taxi.")
+    run(teacher, Ignorant())
+    think, act, again, _ = (call[-1].content for call in teacher.asked[:4])
+    assert [len(call) for call in teacher.asked] == [2] * len(teacher.asked)
+    assert "Action 0: move south" not in think
+    assert "I see a taxi." in act
+    assert "Action 0: move south" in act
+    assert "I see a taxi." not in again
+    _, one = run(Listening(), Ignorant(), react=False)
+    assert one.steps == 1
+
+
+def test_a_reply_without_an_action_costs_a_step_and_is_kept():
+    _, played = run(Listening("thought", "I would rather not"), Ignorant())
+    assert played.failures == [Failure("malformed_reply", "I would rather not", turn=0)]
+    assert played.steps == 2
+    assert played.cost == pytest.approx(0.05 + 0.5)
+    _, published = run(Listening("thought", "I would rather not"), Ignorant(), strict=True)
+    assert published.failures == played.failures
+
+
+def test_a_silent_model_is_sent_the_state_again():
+    teacher = Listening("", "", "thought", "Action: 4")
+    _, played = run(teacher, Ignorant())
+    assert teacher.asked[0] == teacher.asked[1] == teacher.asked[2]
+    assert [failure.kind for failure in played.failures] == ["empty_reply"] * 2
+    assert played.steps == 1
