@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from sweet_rl.envs.explore.truncation import PIECES
 from sweet_rl.errors import UsageError
 from sweet_rl.repositories import is_allowed
 from sweet_rl.repositories.library import Library
@@ -30,6 +31,7 @@ def test_a_repository(name):
         assert is_allowed(path)
         assert text.isascii()
         assert len(text) >= 10
+        assert PIECES.count(text) >= 50  # gen_task asks nothing about shorter files
         assert text.count("\n") <= 10
         assert not any(word in part for part in path.split("/") for word in DROPPED)  # of filter_repo
         assert not any(re.match(pattern, path) for pattern in NO_QUESTION)  # of gen_task

@@ -66,7 +66,7 @@ def code(folder: str, about: str, draws: Draws) -> MadeFile:
     wait, tries = draws.number(11, 999), draws.number(1000, 9999)
     text = (
         f'"""Everything that is done with {about}."""\n\n'
-        f"WAIT_S = {wait}\nBATCH = {tries}\n\n\n"
+        f"WAIT_S = {wait}  # seconds until it gives up\nBATCH = {tries}  # sent at once\n\n\n"
         f"def send_{about}(client):\n    return client.send('{about}', wait_s=WAIT_S, batch=BATCH)\n"
     )
     return MadeFile(
@@ -94,7 +94,11 @@ def code(folder: str, about: str, draws: Draws) -> MadeFile:
 def manual(folder: str, about: str, draws: Draws) -> MadeFile:
     """A page of documentation about who is in charge."""
     person, room = draws.pick(words.PEOPLE), draws.number(100, 999)
-    text = f"# {about.capitalize()}\n\n{person} looks after the {about}.\nThe office is in room {room}.\n"
+    text = (
+        f"# {about.capitalize()}\n\n{person} looks after the {about}.\nThe office is in room {room}.\n\n"
+        f"Before you change anything about the {about}, ask there.\n"
+        "Write down what was changed, when and why, so that others find it again later on.\n"
+    )
     return MadeFile(
         f"{folder}{about}.md",
         text,
@@ -122,7 +126,12 @@ def settings(folder: str, about: str, draws: Draws) -> MadeFile:
     port, place = draws.number(2000, 9999), draws.pick(words.PLACES)
     stage = folder.rstrip("/").rpartition("/")[2]
     where = f" in {stage}" if stage in {"production", "staging"} else ""
-    text = f"{about}:\n  port: {port}\n  region: {place}\n"
+    text = (
+        f"# How the {about} are reached, and where they run.\n"
+        f"{about}:\n  port: {port}\n  region: {place}\n"
+        "  protocol: https\n  log_level: info\n  retries: 3\n"
+        "  read_only: false\n  compress: true\n  cache: true\n"
+    )
     return MadeFile(
         f"{folder}{about}.yaml",
         text,
@@ -146,9 +155,10 @@ def settings(folder: str, about: str, draws: Draws) -> MadeFile:
 
 
 def table(folder: str, about: str, draws: Draws) -> MadeFile:
-    """A table of four rows: the lines of it that are shown."""
-    rows = [(draws.pick(words.THINGS), draws.number(10, 9999)) for _ in range(4)]
-    text = "item,count\n" + "".join(f"{thing},{count}\n" for thing, count in rows)
+    """A table of six rows; what is asked about is in the first four, which are shown."""
+    rows = [(draws.pick(words.THINGS), draws.number(10, 9999)) for _ in range(6)]
+    text = "item,count,unit,checked\n" + "".join(f"{thing},{count},boxes,yes\n" for thing, count in rows)
+    del rows[4:]
     thing, count = draws.rng.choice(rows)
     other, number = draws.rng.choice([row for row in rows if row[0] != thing])
     return MadeFile(
@@ -170,7 +180,11 @@ def table(folder: str, about: str, draws: Draws) -> MadeFile:
 def script(folder: str, about: str, draws: Draws) -> MadeFile:
     """A shell script with a time of the night in it."""
     time = f"{draws.number(0, 23)}:{draws.number(24, 59)}"
-    text = f"#!/bin/sh\n# Every night at {time}: save the {about}.\nset -e\ncp -r data/{about} backup/\n"
+    text = (
+        f"#!/bin/sh\n# Every night at {time}: save the {about}.\nset -e\n"
+        f"mkdir -p backup\ncp -r data/{about} backup/\n"
+        f"echo 'all of the {about} are saved in the folder backup'\n"
+    )
     question = draws.ask(
         f"At what time are the {about} saved every night?",
         f"When does the script for {about} run?",
@@ -186,7 +200,9 @@ def notes(folder: str, about: str, draws: Draws) -> MadeFile:
         draws.pick(words.COLOURS),
     )
     text = (
-        f"Notes of {about.capitalize()}\n\n{person} will bring the {thing}.\nThe new sign will be {colour}.\n"
+        f"Notes of {about.capitalize()}\n\n{person} will bring the {thing}.\n"
+        f"The new sign will be {colour}.\n\nEverybody was there, and nobody was late.\n"
+        "What is still open goes on the list for the next meeting.\nThere was tea and cake.\n"
     )
     return MadeFile(
         f"{folder}{about}.md",
@@ -207,7 +223,11 @@ def notes(folder: str, about: str, draws: Draws) -> MadeFile:
 def run(folder: str, about: str, draws: Draws) -> MadeFile:
     """The result of an experiment: the name is a number, the question is about what was tried."""
     rate, score = f"0.{draws.number(1000, 4999)}", f"0.{draws.number(5000, 9999)}"
-    text = f'{{\n  "learning_rate": {rate},\n  "accuracy": {score}\n}}\n'
+    text = (
+        f'{{\n  "learning_rate": {rate},\n  "accuracy": {score},\n  "layers": 2,\n'
+        '  "optimizer": "adam",\n  "shuffled": true,\n'
+        '  "seed": 1,\n  "finished": true\n}\n'
+    )
     question = draws.ask(
         f"What accuracy did the experiment with learning rate {rate} reach?",
         f"Which accuracy belongs to a learning rate of {rate}?",
@@ -218,7 +238,11 @@ def run(folder: str, about: str, draws: Draws) -> MadeFile:
 def readme(_folder: str, about: str, draws: Draws) -> MadeFile:
     """The page that everybody sees first."""
     person, licence = draws.pick(words.PEOPLE), draws.pick(words.LICENCES)
-    text = f"# {about}\n\n{about} was begun by {person}.\nIts licence is {licence}.\n"
+    text = (
+        f"# {about}\n\n{about} was begun by {person}.\nIts licence is {licence}.\n\n"
+        "Every folder holds one sort of thing, and names say what a file is about.\n"
+        "If something is missing, look at the neighbours of the file first.\n"
+    )
     return MadeFile(
         "README.md",
         text,
@@ -233,6 +257,10 @@ def changes(_folder: str, about: str, draws: Draws) -> MadeFile:
     """What changed in two versions."""
     new, old = f"3.{draws.number(10, 99)}", f"2.{draws.number(10, 99)}"
     thing, other = draws.pick(words.THINGS), draws.pick(words.THINGS)
-    text = f"Changes of {about}\n\n{new}: {thing} are supported.\n{old}: {other} are supported.\n"
+    text = (
+        f"Changes of {about}\n\n{new}: {thing} are supported.\n{old}: {other} are supported.\n"
+        "1.0: the first version that others could use, without much in it.\n"
+        "Older versions are kept nowhere, and nobody misses them.\n"
+    )
     question = f"Since which version of {about} are {thing} supported?"
     return MadeFile("CHANGES.md", text, (Question(question, new),))
