@@ -8,9 +8,9 @@
 : "${K:=40}" "${DATA_FRACTION:=0.3}" "${NUM_PAIRS:=4}"
 : "${EVALUATE:=evaluate_games}"
 
-SIMULATE_FLAGS=(--agent transformers --task_type twenty_questions --max_tokens 16 --batch_size 256 --max_batch 256 --quiet)
+SIMULATE_FLAGS=(--agent transformers --task_type twenty_questions --max_tokens 4 --batch_size 256 --max_batch 256 --quiet)
 PREFERENCE_FLAGS=(--margin 5)
-SAMPLE_FLAGS=(--best_of_n 16 --max_tokens 16 --max_batch 256 --quiet)
+SAMPLE_FLAGS=(--best_of_n 16 --max_tokens 4 --max_batch 256 --quiet)
 RANK_FLAGS=(--quiet)
 PAIR_FLAGS=(--compat published)
 TRAIN_FLAGS=(--train_batch_size 32 --micro_train_batch_size 32 --eval_fraction 0 --quiet)
