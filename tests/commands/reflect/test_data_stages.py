@@ -1,0 +1,221 @@
+"""The data stages as they are typed: the whole pipeline from nothing, a teacher over HTTP, trouble, resuming."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.chat.reflect_format import split_prompt
+from sweet_rl.commands.reflect.alfworld_gen_sft import alfworld_gen_sft
+from sweet_rl.commands.reflect.auto_explore_gpt import auto_explore_gpt
+from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
+from sweet_rl.commands.reflect.filter_repo import filter_repo
+from sweet_rl.commands.reflect.filter_task import filter_task
+from sweet_rl.commands.reflect.gen_sft import gen_sft
+from sweet_rl.commands.reflect.gen_task import gen_task
+from sweet_rl.commands.reflect.reflection_negative import reflection_negative
+from sweet_rl.commands.reflect.split_data import split_data
+from sweet_rl.commands.reflect.taxi_gen_sft import taxi_gen_sft
+from sweet_rl.commands.reflect.taxi_reflection import taxi_reflection
+from sweet_rl.errors import DataError, ServiceError, UsageError
+from sweet_rl.repositories.made import make_repository
+from tests.teaching.serving import talking
+
+TASKS = Path("data/auto_explore/tasks_filtered")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty working folder with three small repositories."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("service-1", "service-2", "service-3"):
+        for path, text in make_repository(name).files.items():
+            file = tmp_path / "repos" / name / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    return tmp_path
+
+
+def load(path):
+    return json.loads(Path(path).read_text())
+
+
+def texts(path):
+    return [json.loads(line)["text"] for line in Path(path).read_text().split("\n")]
+
+
+def up_to_tasks():
+    filter_repo("repos")
+    gen_task(quiet=True)
+    filter_task("data/auto_explore/tasks/")
+
+
+def test_the_published_commands_in_order(here, capsys):
+    up_to_tasks()
+    reflection_negative(quiet=True)
+    split_data(str(TASKS / "data_reflection_negative.json"))
+    gen_sft(str(TASKS / "train.json"), quiet=True)
+    auto_explore_gpt(eval_reps=2, depth_curriculum=True, quiet=True)
+    said = capsys.readouterr().out
+
+    tasks = load("data/auto_explore/tasks/data.json")
+    assert len(tasks) > 20
+    assert {task["root"] for task in tasks} == {"service-1", "service-2", "service-3"}
+    complete = load(TASKS / "data_reflection_negative.json")
+    found = [one for task in complete for one in task["trajectories"] if one["info"] == "positive"]
+    assert len(found) == len(complete)
+    assert all(one["filename"] == task["filename"] for task, one in zip(complete, found, strict=True))
+    sizes = [len(load(TASKS / f"{name}.json")) for name in ("train", "validate", "test")]
+    assert sum(sizes) == len(complete)
+    assert abs(sizes[0] - 0.7 * len(complete)) <= 1
+    for name in ("sft", "sft_reflection", "sft_policy", "sft_reflection_positive", "sft_policy_positive"):
+        assert texts(TASKS / f"{name}.jsonl"), name
+    assert "Level 0: 100.00%" in said
+    assert load("results/auto_explore_gpt.json")[0]["success"] == 1
+
+
+def test_the_same_seed_gives_the_same_files(here):
+    up_to_tasks()
+    reflection_negative(quiet=True, concurrency=1)
+    one = (TASKS / "data_reflection_negative.json").read_bytes()
+    reflection_negative(quiet=True, overwrite=True, concurrency=9)
+    assert (TASKS / "data_reflection_negative.json").read_bytes() == one
+    reflection_negative(quiet=True)  # nothing is missing
+    assert (TASKS / "data_reflection_negative.json").read_bytes() == one
+
+
+def test_the_taxis_data(here, capsys):
+    taxi_reflection(num_records=30, quiet=True)
+    taxi_gen_sft()
+    assert len(load("data/taxi/data_reflection.json")) == 30
+    assert len(texts("data/taxi/sft.jsonl")) == len(texts("data/taxi/sft_policy.jsonl")) == 30
+    published = "data/taxi/published"
+    taxi_gen_sft(strict=True, output=published)
+    assert all(text.startswith("--- Current State ---") for text in texts(f"{published}/sft.jsonl"))
+    taxi_reflection(num_records=3, random_share=0.0, quiet=True)
+    taxi_reflection(num_records=3, reflections=False, quiet=True)
+    assert len(load("data/taxi/data_reflection_oracle.json")) == 3
+    assert [record["reflection"] for record in load("data/taxi/data.json")] == [""] * 3
+    assert "30 records are in data/taxi/data_reflection.json" in capsys.readouterr().out
+
+
+def test_more_records_go_on_from_those_there_are(here):
+    taxi_reflection(num_records=10, quiet=True)
+    first = load("data/taxi/data_reflection.json")
+    taxi_reflection(num_records=20, quiet=True)
+    assert load("data/taxi/data_reflection.json")[:10] == first
+    with pytest.raises(UsageError, match=r"random_share was 0\.9, is 0\.5"):
+        taxi_reflection(num_records=20, random_share=0.5, quiet=True)
+
+
+def expert(prompt):
+    """A model that finds its way by the names of files, and now and then says something useless."""
+    offered = dict(re.findall(r"^(\w+)\. (.+)$", prompt, re.MULTILINE))
+    if not offered:
+        return "Let me think about it."
+    expert.calls += 1
+    if expert.calls % 7 == 0:
+        return "I cannot decide."
+    for wanted in ("id README.md", "cat README.md"):
+        label = next((label for label, command in offered.items() if command == wanted), None)
+        if label and (wanted.startswith("cat") or "cat README.md" not in offered.values()):
+            return f"{label}."
+    return next(iter(offered))
+
+
+def test_a_teacher_over_http_and_what_it_says_wrongly(here, capsys):
+    up_to_tasks()
+    tasks = [task for task in load(TASKS / "data.json") if task["filename"] == "README.md"][:4]
+    (TASKS / "few.json").write_text(json.dumps(tasks))
+    flags = {"task_file": str(TASKS / "few.json"), "teacher": "openai", "model": "m", "quiet": True}
+    expert.calls = 0
+    with talking(expert) as url:
+        reflection_negative(base_url=url, **flags)
+        calls = expert.calls
+        reflection_negative(base_url=url, **flags)
+        assert expert.calls == calls  # all is there
+    complete = load(TASKS / "data_reflection_negative.json")
+    right = [task["trajectories"][0] for task in complete]
+    assert {one["model_name"] for one in right} == {"m"}
+    assert {one["filename"] for one in right} == {"README.md"}
+    assert {step["reflection"] for one in right for step in one["trajectory"]} == {"Let me think about it."}
+    journal = (TASKS / "data_reflection_negative.m.journal.jsonl").read_text()
+    assert '"kind": "malformed_reply", "detail": "I cannot decide."' in journal
+    assert "malformed_reply" in capsys.readouterr().out
+
+
+def test_a_dead_server_stops_the_run_and_another_goes_on(here):
+    flags = {"num_records": 12, "teacher": "openai", "model": "m", "quiet": True, "request_attempts": 1}
+    calls = []
+
+    def few(prompt):
+        calls.append(prompt)
+        return "The passenger waits."
+
+    with talking(few) as url:
+        taxi_reflection(base_url=url, **{**flags, "num_records": 4})
+        asked = len(calls)
+    with pytest.raises(ServiceError, match="No server answers"):
+        taxi_reflection(base_url=url, **flags)
+    with talking(few) as url:
+        taxi_reflection(base_url=url, **flags)
+    records = load("data/taxi/data_reflection.json")
+    assert len(records) == 12
+    assert {record["reflection"] for record in records} == {"The passenger waits."}
+    assert len(calls) == len(set(calls)) or asked < len(calls)
+    assert not any(split_prompt(prompt, "\nThe actions you can take now is:").after for prompt in calls)
+
+
+def test_gen_task_over_http_tries_again_what_could_not_be_read(here, capsys):
+    filter_repo("repos")
+    replies = iter(["nonsense"] * 1000)
+    with talking(lambda _: next(replies)) as url:
+        gen_task(teacher="openai", base_url=url, model="m", quiet=True)
+    assert load("data/auto_explore/tasks/data.json") == []
+    assert "files are missing; the same command tries them again" in capsys.readouterr().out
+    with talking(lambda _: "- QUERY1: What?\n- ANSWER1: 7") as url:
+        gen_task(teacher="openai", base_url=url, model="m", quiet=True)
+    assert {task["answer"] for task in load("data/auto_explore/tasks/data.json")} == {"7"}
+
+
+def test_models_play_the_taxi(here, capsys):
+    evaluate_gpt(runs=5, quiet=True)
+    evaluate_gpt(runs=5, extra="dropoff", random=True, quiet=True)
+    with talking(lambda prompt: "Action: 0") as url:
+        evaluate_gpt(runs=5, extra="full", teacher="openai", base_url=url, model="m", quiet=True)
+    lines = Path("result.txt").read_text().splitlines()
+    assert lines[0].startswith("taxi pickup embedded: success 5/5")
+    assert lines[1].startswith("taxi dropoff random: success")
+    assert lines[2].startswith("taxi full m: success 0/5")
+    assert len(Path("result_episode.txt").read_text().splitlines()) == 15
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (lambda: taxi_reflection(teacher="me"), "--teacher must be embedded or openai"),
+        (lambda: taxi_reflection(teacher="openai"), "needs --base_url"),
+        (lambda: taxi_reflection(base_url="http://x/v1"), "--base_url is of use with --teacher openai"),
+        (lambda: taxi_reflection(num_records=0), "--num_records"),
+        (lambda: taxi_reflection(random_share=2), "--random_share"),
+        (lambda: taxi_gen_sft(label="mine"), "--label"),
+        (lambda: taxi_gen_sft(), "There is no file"),
+        (lambda: alfworld_gen_sft(), "There is no file"),
+        (lambda: filter_repo("nowhere"), "There is no folder"),
+        (lambda: gen_task(quiet=True), "There is no folder"),
+        (lambda: filter_task("repos"), "no .json file"),
+        (lambda: evaluate_gpt(scenario="chess"), "--scenario"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_made(here, work, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        work()
+    assert not Path("data/taxi").exists()
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": 1}', "[1]", "[NaN]"])
+def test_a_file_that_holds_no_records_is_named(here, content):
+    Path("tasks.json").write_text(content)
+    with pytest.raises(DataError, match=r"tasks\.json"):
+        split_data("tasks.json")
