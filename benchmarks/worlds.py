@@ -22,6 +22,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from itertools import count, cycle, islice
 from pathlib import Path
+from random import Random
 
 from _machine import machine_line
 
@@ -229,6 +230,25 @@ async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     yield World(load_tasks("auto-explore"), lambda: TextGameEnv(lambda: ExploreGame(library)), say)
 
 
+@asynccontextmanager
+async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
+    """Ten embedded games on the real engine; the agent takes any action, until the horizon.
+
+    Never the same ones: what an engine was asked before it knows, and that would be measured.
+    """
+    from sweet_rl.envs.alfworld import Household, HouseholdGame
+    from sweet_rl.envs.text_game_env import TextGameEnv
+    from sweet_rl.policies.householder import offered_commands
+
+    def say(seen: Observation) -> str:
+        return draw.choice(list(offered_commands(seen.messages[-1].content)))
+
+    draw = Random(0)
+    with Household() as household:
+        tasks = load_tasks("alfworld:test")[:10]
+        yield World(tasks, lambda: TextGameEnv(lambda: HouseholdGame(household), threaded=True), say)
+
+
 def _purchase() -> Callable[[Observation], str]:
     """To the product that each task has in mind, with a look at two of its pages: about nine turns."""
     scripts: dict[str, list[str]] = {}
@@ -270,6 +290,7 @@ WORLDS: dict[str, Callable[[argparse.Namespace], AbstractAsyncContextManager[Wor
     "webshop": webshop,
     "webshop_http": webshop_http,
     "auto_explore": auto_explore,
+    "alfworld": alfworld,
 }
 
 

@@ -34,6 +34,11 @@ _OFFERED = re.compile(r"^Action (\w+): (.+)$", re.MULTILINE)
 _DONE = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 
 
+def offered_commands(text: str) -> dict[str, str]:
+    """The commands on offer in a prompt, by their labels."""
+    return dict(_OFFERED.findall(split_prompt(text, ACTION_HEADS["alfworld"]).after))
+
+
 class HouseholdPlayer(ScriptedPolicy):
     """With probability `skill` takes the planner's next command, else any that is on offer.
 
@@ -80,7 +85,7 @@ class HouseholdPlayer(ScriptedPolicy):
         """
         text = observation.messages[-1].content
         prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
-        offered = dict(_OFFERED.findall(split_prompt(text, ACTION_HEADS["alfworld"]).after))
+        offered = offered_commands(text)
         rng = Random(derive_seed(observation.seed, observation.turn, "household player"))
         if rng.random() >= self._skill:
             label = rng.choice(list(offered))
