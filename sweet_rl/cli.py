@@ -60,6 +60,9 @@ COMMANDS = {
     "reflect alfworld_gen_sft": "ALFWorld: write training texts from records.",
     "reflect auto_explore_gpt": "AutoExplore: measure a model as it is, in the talk of the data generation.",
     "reflect evaluate_gpt": "The taxi and the household: measure a model as it is, by ReAct.",
+    "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
+    "reflect rl_finetune": "Reflect-RL: train the policy online, beside a frozen model that reflects.",
+    "reflect evaluate": "Reflect-RL: measure checkpoints by sampled episodes.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 

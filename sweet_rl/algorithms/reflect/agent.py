@@ -291,6 +291,10 @@ class Agent:
     def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
         """Log-probability [S] of what was chosen behind each prompt, summed over its tokens; one batch."""
         sequences = [self.sequence(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)]
+        return self.score(sequences, tokens)
+
+    def score(self, sequences: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]]) -> Tensor:
+        """The same for sequences as `sequence` makes them: all tokens but the last one of `tokens`."""
         places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
         logits_KV, _ = self.read(sequences, places)
         logits_KV = logits_KV / self.sampling.temperature

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -193,7 +192,9 @@ def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any
         lora_rank=settings.lora_r,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
-        target_modules=target_modules(model, name),
+        target_modules=target_modules(model, name)
+        if settings.target_modules == "auto"
+        else settings.target_modules,
     )
     return add_adapter(model, adapter)
 
@@ -241,13 +242,3 @@ def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
         warnings.simplefilter("ignore")  # a base model in a folder has no card on the hub
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def base_name(checkpoint: Path) -> str | None:
-    """The model that a checkpoint's adapter belongs to, as it says itself."""
-    try:
-        config = json.loads((checkpoint / "adapter_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    name = config.get("base_model_name_or_path")
-    return str(name) if name else None

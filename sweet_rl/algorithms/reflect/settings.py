@@ -13,7 +13,7 @@ ENVS: Final = ("auto_explore", "taxi", "alfworld")
 
 @dataclass(frozen=True, slots=True)
 class ReflectSettings:
-    """All flags under their published names and defaults; the last five are ours.
+    """All flags under their published names and defaults; the last six are ours.
 
     Args:
         per_device_train_batch_size: rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.
@@ -96,6 +96,7 @@ class ReflectSettings:
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         max_tokens_per_batch: tokens computed together at most, padding included. Changes speed and memory only.
         reflect_max_new_tokens: tokens of a reflection at most.
+        target_modules: names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.
 
     Raises:
         UsageError: a value is out of its range.
@@ -181,6 +182,7 @@ class ReflectSettings:
     device: str = "auto"
     max_tokens_per_batch: int = 4096
     reflect_max_new_tokens: int = 100
+    target_modules: str = "auto"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -234,7 +236,7 @@ _RANGES: Final[tuple[_Range, ...]] = (
     ),
 )
 
-OURS: Final = ("seed", "strict", "device", "max_tokens_per_batch", "reflect_max_new_tokens")
+OURS: Final = ("seed", "strict", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules")
 """Flags that the published code does not have."""
 
 PUBLISHED: Final = tuple(field.name for field in fields(ReflectSettings) if field.name not in OURS)

@@ -1,0 +1,96 @@
+"""Checkpoints measured by sampled episodes, level by level (Reflect-RL spec §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from sweet_rl.algorithms.reflect.loop import in_batches, play_shared, rules_of
+from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.worlds import World
+from sweet_rl.grading.report import proportion_interval
+from sweet_rl.types import Json, derive_seed
+
+
+@dataclass(frozen=True, slots=True)
+class LevelResult:
+    """What came of a level's episodes; those that the world broke are counted apart.
+
+    `low` and `high` bound the success rate with 95 % confidence (Wilson).
+    """
+
+    level: str
+    episodes: int
+    failed: int
+    cost: float
+    success: float
+    low: float
+    high: float
+    steps: float
+
+    def row(self) -> dict[str, Json]:
+        """As plain data."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """For people."""
+        failed = f", {self.failed} failed" if self.failed else ""
+        return (
+            f"{self.level}: success {self.success:.2%} (95 % interval {self.low:.1%} to {self.high:.1%}), "
+            f"cost {self.cost:.2f}, {self.steps:.1f} steps, {self.episodes} episodes{failed}"
+        )
+
+
+def measure(
+    settings: ReflectSettings,
+    world: World,
+    actor: Actor,
+    reflector: Reflector | None,
+    tell: Callable[[int], object] = lambda _: None,
+) -> list[LevelResult]:
+    """Play every level's tasks `eval_reps` times.
+
+    Seeds depend on the level, the task and the repetition only, so every checkpoint plays the same games.
+
+    Args:
+        settings: of the evaluation.
+        world: what is played.
+        actor: the policy.
+        reflector: the reflection model, if there is one.
+        tell: called with the number of episodes of a batch that is over.
+    """
+    results = []
+    for name, tasks in zip(world.names, world.levels, strict=True):
+        turns = [(place, again) for again in range(settings.eval_reps) for place in range(len(tasks))]
+        played: list[Played] = []
+        for batch in in_batches(len(turns), settings.per_device_eval_batch_size):
+            chosen = [turns[number] for number in batch]
+            played += play_shared(
+                world,
+                [tasks[place] for place, _ in chosen],
+                [derive_seed(settings.seed, "evaluate", name, place, again) for place, again in chosen],
+                actor,
+                reflector,
+                rules_of(settings),
+                tell,
+            )
+        results.append(summary(name, played))
+    return results
+
+
+def summary(level: str, played: Sequence[Played]) -> LevelResult:
+    """The numbers of one level: means over episodes that the world did not break."""
+    whole = [episode for episode in played if episode.failure is None]
+    success = proportion_interval([float(episode.succeeded) for episode in whole])
+    return LevelResult(
+        level=level,
+        episodes=len(whole),
+        failed=len(played) - len(whole),
+        cost=fmean(episode.cost for episode in whole) if whole else 0.0,
+        success=success.mean,
+        low=success.low,
+        high=success.high,
+        steps=fmean(len(episode.steps) for episode in whole) if whole else 0.0,
+    )

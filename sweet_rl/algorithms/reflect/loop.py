@@ -1,0 +1,211 @@
+"""The online loop: play, remember, learn from the fresh and from the remembered (Reflect-RL spec §6.2).
+
+Processes divide the episodes of an iteration, then know them all, and make the same updates.
+Each random choice is made from the run's seed and the number of what it is for, so a run that was stopped and
+continued is the run that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Protocol
+
+import torch.distributed as dist
+
+from sweet_rl.algorithms.processes import is_main, world_size
+from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector, Rules, play
+from sweet_rl.algorithms.reflect.replay import Replay
+from sweet_rl.algorithms.reflect.schedule import Schedule
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.trainer import Row, Trainer, episode_of, episode_state
+from sweet_rl.algorithms.reflect.worlds import World
+from sweet_rl.algorithms.shares import own_rows
+from sweet_rl.errors import ServiceError
+from sweet_rl.types import Json, Task, derive_seed
+
+Entry = dict[str, Json]
+"""One iteration in logs.json (spec §6.2)."""
+
+
+class Watcher(Protocol):
+    """Who is told how a run goes."""
+
+    def log(self, done: int, entry: Mapping[str, Any]) -> None:
+        """The numbers of the iteration that was just finished; `done` counts iterations."""
+        ...
+
+
+class Loop:
+    """A run: its players, what learns, its world, its folder.
+
+    Args:
+        settings: of the run.
+        trainer: holds the policy that plays.
+        reflector: reflects before; None: nobody does.
+        world: what is played.
+        checkpoints: what the first process writes; None in the others.
+        watchers: who is told.
+    """
+
+    def __init__(
+        self,
+        settings: ReflectSettings,
+        trainer: Trainer,
+        reflector: Reflector | None,
+        world: World,
+        checkpoints: Checkpoints | None,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        self._settings, self._trainer, self._reflector = settings, trainer, reflector
+        self._world, self._checkpoints, self._watchers = world, checkpoints, watchers
+        self._replay: Replay[Played] = Replay(settings.replay_buffer_size)
+        self._schedule = Schedule(
+            [len(level) for level in world.levels],
+            world.starts,
+            batch=settings.per_device_eval_batch_size,
+            seed=settings.seed,
+            strict=settings.strict,
+        )
+        self._logs: list[Entry] = []
+
+    def run(self, state: Any = None) -> None:
+        """Play and learn until all iterations are done.
+
+        Args:
+            state: of `state()`, to go on from; None begins.
+
+        Raises:
+            SweetRLError: a person has to mend something; the last checkpoint can be continued.
+        """
+        done = 0
+        if state is not None:
+            done = self._load(state)
+        for iteration in range(done, self._settings.max_steps):
+            entry = self._iterate(iteration)
+            for watcher in self._watchers:
+                watcher.log(iteration + 1, entry)
+            self._logs.append(entry)
+            if (iteration + 1) % self._settings.save_steps == 0 or iteration + 1 == self._settings.max_steps:
+                self._save(iteration + 1)
+
+    def _iterate(self, iteration: int) -> Entry:
+        settings = self._settings
+        begins, level, items = self._schedule.draw(iteration)
+        if begins:
+            self._replay.clear()
+        tasks = [self._world.levels[level][item] for item in items]
+        seeds = [derive_seed(settings.seed, "episode", iteration, number) for number in range(len(items))]
+        played = play_shared(
+            self._world, tasks, seeds, self._trainer.agent, self._reflector, rules_of(settings)
+        )
+        whole = [episode for episode in played if episode.failure is None and episode.steps]
+        if not whole:
+            why = played[0].failure if played else "there is none"
+            raise ServiceError(f"Every episode of iteration {iteration + 1} failed. The first: {why}")
+        rows = [self._trainer.rows(episode) for episode in whole]
+        succeeded = [
+            episode for episode, its in zip(whole, rows, strict=True) if its[0].q < episode.threshold
+        ]
+        self._replay.add(succeeded)
+        fresh = self._trainer.train(whole)
+        rng = random.Random(derive_seed(settings.seed, "replay", iteration))
+        again = self._trainer.train(self._replay.sample(settings.per_device_train_batch_size, rng))
+        return {
+            "iter": iteration,
+            "loss": [fresh.loss, again.loss],
+            "critic_loss": [fresh.critic_loss, again.critic_loss],
+            "cost": fmean(its[0].q for its in rows),
+            "succ": len(succeeded) / len(whole),
+            "log": [_logged(number, its) for number, its in enumerate(rows)],
+        }
+
+    def state(self, done: int) -> dict[str, Any]:
+        """All that later iterations depend on."""
+        return {
+            "done": done,
+            "trainer": self._trainer.state(),
+            "replay": [episode_state(episode) for episode in self._replay.episodes],
+            "place": self._schedule.place.state(),
+            "logs": self._logs,
+        }
+
+    def _load(self, state: Any) -> int:
+        self._trainer.load(state["trainer"])
+        self._replay.add(episode_of(episode) for episode in state["replay"])
+        self._schedule.restore(state["place"])
+        self._logs = list(state["logs"])
+        return int(state["done"])
+
+    def _save(self, done: int) -> None:
+        """Published: a checkpoint has the logs since the one before."""
+        logs, self._logs = self._logs, []
+        if self._checkpoints is not None:
+            self._checkpoints.save(done, self._trainer, logs, self.state(done))
+
+
+def rules_of(settings: ReflectSettings) -> Rules:
+    """How the flags let episodes be played."""
+    return Rules(settings.reflect_prob, settings.first_step, one_draw=settings.strict)
+
+
+def play_shared(
+    world: World,
+    tasks: Sequence[Task],
+    seeds: Sequence[int],
+    actor: Actor,
+    reflector: Reflector | None,
+    rules: Rules,
+    tell: Callable[[int], object] = lambda _: None,
+) -> list[Played]:
+    """Play one episode of each task; every process plays its share and knows all of them.
+
+    Args:
+        world: of the tasks.
+        tasks: what is played.
+        seeds: of the episodes.
+        actor: the policy.
+        reflector: the reflection model.
+        rules: how it is played.
+        tell: called with the number of episodes once they are over.
+    """
+    mine = own_rows(len(tasks))
+    played = play(
+        world.make_game, [tasks[n] for n in mine], [seeds[n] for n in mine], actor, reflector, rules
+    )
+    found = dict(zip(mine, played, strict=True))
+    if world_size() > 1:
+        shares: list[Any] = [None] * world_size()
+        dist.all_gather_object(shares, found)
+        found = {number: episode for share in shares for number, episode in share.items()}
+    if is_main():
+        tell(len(tasks))
+    return [found[number] for number in range(len(tasks))]
+
+
+def in_batches(count: int, size: int) -> Iterator[range]:
+    """Numbers in batches of at most `size`."""
+    for start in range(0, count, size):
+        yield range(start, min(start + size, count))
+
+
+def _logged(number: int, rows: Sequence[Row]) -> dict[str, Json]:
+    """An episode as logs.json has it."""
+    return {
+        "batch": number,
+        "detail": [
+            {
+                "step": at,
+                "Q_value": row.q,
+                "prob": math.exp(row.step.logprob),
+                "entropy": row.step.entropy,
+                "cost": row.step.cost,
+                "prompt": row.step.prompt,
+                "generation": {"role": "assistant", "content": row.step.action},
+            }
+            for at, row in enumerate(rows)
+        ],
+    }

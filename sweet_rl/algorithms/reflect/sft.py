@@ -1,0 +1,237 @@
+"""Supervised fine-tuning of the policy or the reflection model on what stands behind the marker (spec §6.1).
+
+An update minimises the mean negative log-likelihood over all target tokens of its rows; published, the mean
+over micro-batches of their means. Processes divide an update's rows and add up gradients.
+"""
+
+# ruff: noqa: N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sweet_rl.algorithms.processes import is_main
+from sweet_rl.algorithms.reflect.agent import Agent, bare_model
+from sweet_rl.algorithms.reflect.checkpoints import STATE_FOLDER
+from sweet_rl.algorithms.reflect.models import save_agent
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.texts import Example, Order
+from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.state_files import load_state, save_state
+from sweet_rl.errors import ServiceError, UsageError, missing_package
+from sweet_rl.training import checkpoints
+from sweet_rl.training.models import recompute_activations
+from sweet_rl.training.schedule import rate_factor
+from sweet_rl.training.settings import ModelSettings
+from sweet_rl.types import derive_seed
+
+_OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")
+
+
+class FineTuning:
+    """A run: its model, its texts, its folder.
+
+    Args:
+        agent: with an adapter and the whole head.
+        examples: the texts.
+        settings: of the run.
+        folder: where checkpoints go; None in all processes but the first.
+        tell: told the update's number and its numbers (loss, learning rate).
+        say: told what had to be done in another way.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        examples: Sequence[Example],
+        settings: ReflectSettings,
+        folder: Path | None,
+        tell: Callable[[int, Mapping[str, float]], object] = lambda *_: None,
+        say: Callable[[str], object] = print,
+    ) -> None:
+        self._agent, self._examples, self._settings = agent, examples, settings
+        self._folder, self._tell = folder, tell
+        self._parameters = agent.trainable()
+        self._optimizer = optimizer_of(self._parameters, settings, agent.device, say)
+        self._factor = _rates(settings)
+        self._log: list[dict[str, float]] = []
+        self._order = Order(
+            [len(example.sequence) for example in examples],
+            batch=settings.per_device_train_batch_size * settings.gradient_accumulation_steps,
+            seed=settings.seed,
+            by_length=settings.group_by_length,
+        )
+        if settings.gradient_checkpointing:
+            recompute_activations(bare_model(agent.model), ModelSettings(settings.model_name, lora_rank=1))
+
+    def run(self, done: int = 0) -> None:
+        """Make the updates from `done` on.
+
+        Raises:
+            ServiceError: the loss is not a number.
+        """
+        for update in range(done, self._settings.max_steps):
+            loss = self._update(update)
+            numbers = {"step": update + 1, "loss": loss, "learning_rate": self._rate(update)}
+            self._tell(update + 1, numbers)
+            if (update + 1) % self._settings.logging_steps == 0:
+                self._log.append(numbers)
+            last = update + 1 == self._settings.max_steps
+            if last or (update + 1) % self._settings.save_steps == 0:
+                self._save(update + 1)
+
+    def _rate(self, update: int) -> float:
+        return self._settings.learning_rate * self._factor(update)
+
+    def _update(self, update: int) -> float:
+        rows = self._order.rows(update)
+        scales = self._scales(rows)
+        mine = own_rows(len(rows))
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate(update)
+        self._optimizer.zero_grad(set_to_none=True)
+        device = self._agent.device
+        whole = torch.zeros((), dtype=torch.float64, device=device)
+        sequences = [self._examples[rows[at]].sequence for at in mine]
+        with torch.random.fork_rng(), _training(self._agent.model), _precision(self._settings, device):
+            torch.manual_seed(derive_seed(self._settings.seed, "dropout", update, rank()))
+            for batch in self._agent.batches(sequences):
+                targets = [self._examples[rows[mine[at]]].target_ids for at in batch]
+                logps_S = self._agent.score([sequences[at] for at in batch], targets)
+                weights_S = torch.tensor([scales[mine[at]] for at in batch], device=device)
+                loss = -(logps_S * weights_S).sum()
+                loss.backward()  # type: ignore[no-untyped-call]
+                whole += loss.detach()
+        found = float(summed(whole))
+        if found != found or found in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
+            raise ServiceError(f"The loss of update {update + 1} is {found}. Lower --learning_rate.")
+        for parameter in self._parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        sum_gradients(self._parameters)
+        nn.utils.clip_grad_norm_(self._parameters, self._settings.max_grad_norm)
+        self._optimizer.step()
+        return found
+
+    def _scales(self, rows: Sequence[int]) -> list[float]:
+        """What each row's summed log-likelihood counts for."""
+        tokens = [len(self._examples[row].target_ids) for row in rows]
+        if not self._settings.strict:
+            return [1 / sum(tokens)] * len(rows)
+        size = self._settings.per_device_train_batch_size
+        micro = [sum(tokens[at : at + size]) for at in range(0, len(rows), size)]
+        return [1 / (micro[place // size] * len(micro)) for place in range(len(rows))]
+
+    # -- disk ---------------------------------------------------------------------------------------------
+
+    def _save(self, done: int) -> None:
+        if not is_main() or self._folder is None:
+            return
+        folder = self._folder
+        shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
+        made = folder / checkpoints.PARTIAL / f"checkpoint-{done}"
+        (made / STATE_FOLDER).mkdir(parents=True)
+        save_agent(self._agent.model, self._agent.tokenizer, made)
+        parameters = [parameter.detach() for parameter in self._parameters]
+        state = {
+            "done": done,
+            "parameters": parameters,
+            "optimizer": self._optimizer.state_dict(),
+            "log": self._log,
+        }
+        save_state(made / STATE_FOLDER, state)
+        text = json.dumps({"global_step": done, "log_history": self._log}, indent=1)
+        (made / checkpoints.STATE).write_text(text, encoding="utf-8")
+        published = checkpoints.publish(folder, made.name)
+        checkpoints.rotate(folder, keep=self._settings.save_total_limit, max_gb=float("inf"))
+        for older in checkpoints.complete_checkpoints(folder):
+            if older != published:
+                shutil.rmtree(older / STATE_FOLDER, ignore_errors=True)
+
+    def load(self, folder: Path) -> int:
+        """Go on from the newest checkpoint in a folder; returns the updates that are done, 0 without one.
+
+        Raises:
+            UsageError: it is broken.
+        """
+        found = checkpoints.complete_checkpoints(folder)
+        if not found:
+            return 0
+        state = load_state(found[-1] / STATE_FOLDER)
+        with torch.no_grad():
+            for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
+                parameter.copy_(saved)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._log = list(state["log"])
+        return int(state["done"])
+
+
+def optimizer_of(
+    parameters: Sequence[nn.Parameter],
+    settings: ReflectSettings,
+    device: torch.device,
+    say: Callable[[str], object],
+) -> torch.optim.Optimizer:
+    """AdamW, kept in the memory that the name says where that is possible.
+
+    Raises:
+        UsageError: there is no such optimizer, or bitsandbytes is missing on a GPU.
+    """
+    name = settings.optim
+    if name not in _OPTIMIZERS:
+        raise UsageError(f"--optim must be one of {', '.join(_OPTIMIZERS)}, got {name!r}.")
+    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if name in {"adamw_torch", "adamw_hf"}:
+        return torch.optim.AdamW(parameters, **options)
+    if device.type != "cuda":
+        say(f"Without a CUDA device --optim {name} is plain AdamW.")
+        return torch.optim.AdamW(parameters, **options)
+    try:
+        from bitsandbytes import optim  # type: ignore[import-not-found]  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_package("bitsandbytes", "quantization", needed_for=f"--optim {name}") from error
+    kinds = {
+        "paged_adamw_32bit": optim.PagedAdamW32bit,
+        "paged_adamw_8bit": optim.PagedAdamW8bit,
+        "adamw_bnb_8bit": optim.AdamW8bit,
+    }
+    made: torch.optim.Optimizer = kinds[name](parameters, **options)
+    return made
+
+
+def _rates(settings: ReflectSettings) -> Callable[[int], float]:
+    """Factors of the learning rate; published "constant" has no warm-up."""
+    names = {"constant_with_warmup": "constant", "cosine": "cosine_with_floor"}
+    name = settings.lr_scheduler_type
+    return rate_factor(
+        names.get(name, name),
+        steps=settings.max_steps,
+        warmup_ratio=0.0 if name == "constant" else settings.warmup_ratio,
+        published=settings.strict,
+    )
+
+
+@contextmanager
+def _training(model: nn.Module) -> Iterator[None]:
+    """Dropout of model and adapter is active, as published for fine-tuning."""
+    model.train()
+    try:
+        yield
+    finally:
+        model.eval()
+
+
+def _precision(settings: ReflectSettings, device: torch.device) -> AbstractContextManager[Any]:
+    """What is computed in; weights that are trained stay in float32."""
+    if device.type != "cuda" or not (settings.bf16 or settings.fp16):
+        return nullcontext()
+    dtype = torch.float16 if settings.fp16 else torch.bfloat16
+    return torch.autocast("cuda", dtype=dtype)

@@ -1,0 +1,88 @@
+"""Checkpoints measured: success rates with intervals, printed and as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.reflect.flags import reflect_stage
+
+
+@reflect_stage(mode="test")
+def evaluate(
+    *checkpoints: str,
+    report: str | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    flags: ReflectSettings,
+) -> None:
+    """Play eval_reps episodes of every task with each checkpoint; print success rates and costs by level.
+
+    A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads what another one reflects on; the model
+    itself, without an adapter, is called base. Without any, --load_dir and --reflect_load_dir (with --reflect)
+    are measured. Models, rank and precision are those of a checkpoint's own run. All checkpoints play the same
+    games; nothing is left out of repositories.
+
+    sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env taxi --taxi_curriculum --curriculum_index 2 --per_device_eval_batch_size 50
+
+    Args:
+        checkpoints: folders of checkpoints, with + between a policy and its reflection model.
+        report: a .json file for settings and results.
+        overwrite: replace a report that exists.
+        quiet: no progress bar.
+        flags: the published ones.
+    """
+    import json
+
+    from sweet_rl.commands.reflect.models import quieten
+    from sweet_rl.errors import UsageError
+
+    if report is not None and Path(report).exists() and not overwrite:
+        raise UsageError(f"--report {report!r} exists; name another file, or pass --overwrite.")
+    named = checkpoints or (
+        "+".join([flags.load_dir or "base", *([flags.reflect_load_dir or "base"] if flags.reflect else [])]),
+    )
+    quieten()
+    from sweet_rl.records import replace_file
+
+    measured = [_measure(name, flags, quiet=quiet) for name in named]
+    if report is not None:
+        text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
+        replace_file(Path(report), [text.encode()])
+        print(f"The report is in {report}")
+
+
+def _measure(name: str, flags: ReflectSettings, *, quiet: bool) -> dict[str, Any]:
+    """One checkpoint: settings and results."""
+    from dataclasses import asdict, replace
+
+    from sweet_rl.algorithms.reflect.evaluation import measure
+    from sweet_rl.algorithms.reflect.experiments import with_saved
+    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
+    from sweet_rl.algorithms.reflect.worlds import open_world
+    from sweet_rl.commands.running import progress
+
+    policy, plus, reflection = name.partition("+")
+    settings = replace(
+        flags,
+        load_dir=None if policy == "base" else policy,
+        reflect=bool(plus),
+        reflect_load_dir=None if reflection in {"", "base"} else reflection,
+        reflect_prob=1.0,
+        leaveout_prob=0.0,
+    )
+    settings = with_saved(settings, settings.load_dir)
+    if settings.reflect_load_dir is not None:
+        saved = with_saved(settings, settings.reflect_load_dir)
+        settings = replace(settings, reflect_model_name=saved.model_name)
+    with open_world(settings, evaluates=True) as world:
+        reflector = load_reflector(settings)
+        agent = load_policy(settings, world.labels, trains=False)
+        total = settings.eval_reps * sum(map(len, world.levels))
+        with progress(total, 0, unit="episode", quiet=quiet) as bar:
+            results = measure(settings, world, agent, reflector, bar.update)
+    print(name)
+    for result in results:
+        print(f"  {result.line()}")
+    return {"checkpoint": name, "settings": asdict(settings), "levels": [result.row() for result in results]}

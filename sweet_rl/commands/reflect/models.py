@@ -1,0 +1,57 @@
+"""What the stages with models share: tiny ones made on the spot, quiet libraries, words at the end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.embedded.reflect_models import TINY, make_reflect_model
+
+
+def with_tiny_models(
+    settings: ReflectSettings, folder: Path, texts: Callable[[], Sequence[str]]
+) -> ReflectSettings:
+    """The settings with folders where they say `tiny`; the models are made there.
+
+    Args:
+        settings: of the run.
+        folder: gets `tiny`.
+        texts: what the tokenizer of a new one learns from.
+    """
+    if TINY not in {settings.model_name, settings.reflect_model_name}:
+        return settings
+    made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts()))
+    return replace(
+        settings,
+        model_name=made if settings.model_name == TINY else settings.model_name,
+        reflect_model_name=made if settings.reflect_model_name == TINY else settings.reflect_model_name,
+    )
+
+
+def quieten() -> None:
+    """No bars and hints of the libraries below beside our own."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def stopped_politely(words: str) -> Iterator[None]:
+    """Ctrl-C and a polite kill end the stage with words about how to go on."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nStopped. {words}", flush=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

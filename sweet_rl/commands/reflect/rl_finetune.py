@@ -1,0 +1,112 @@
+"""Online learning: the policy plays, a frozen model reflects, and the policy learns from both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.reflect.flags import reflect_stage
+
+
+@reflect_stage(mode="train_RLFT")
+def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: ReflectSettings) -> None:
+    """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
+
+    An iteration plays per_device_eval_batch_size episodes, learns from them, then from successful ones that it
+    remembers. Runs go to CKPT_PATH/NNN_rl_finetune, with setting.yml and checkpoint-N/ (adapter, tokenizer,
+    critic, logs.json, and what --resume needs to go on exactly).
+
+    A tiny model learns to pick the passenger up:
+    sweet-rl reflect rl_finetune --env taxi --taxi_curriculum --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
+    Several processes: accelerate launch --num_processes 4 scripts/reflect/rl_finetune.py ...; they make the updates of one.
+
+    Args:
+        resume: a run's folder: go on with it where its newest checkpoint is, with its own flags.
+        quiet: no progress bar.
+        flags: the published ones.
+    """
+    from contextlib import ExitStack
+
+    from sweet_rl.commands.reflect.models import quieten, stopped_politely, with_tiny_models
+
+    quieten()
+    from sweet_rl.algorithms import processes
+    from sweet_rl.algorithms.reflect import experiments
+    from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+    from sweet_rl.algorithms.reflect.loop import Loop
+    from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
+
+    with ExitStack() as stack:
+        stack.enter_context(processes.joined())
+        main = processes.is_main()
+        say = print if main else _silent
+        settings = (
+            experiments.continued(Path(resume).expanduser(), flags, experiments.typed_flags(flags))
+            if resume
+            else experiments.with_saved(flags, flags.load_dir)
+        )
+        world = stack.enter_context(open_world(settings))
+        folder = Path(resume).expanduser() if resume else None
+        if folder is None:
+            root = Path(settings.ckpt_path).expanduser()
+            folder = processes.from_main(lambda: experiments.next_experiment(root, "rl_finetune"))
+            settings = processes.from_main(
+                lambda: with_tiny_models(settings, folder, lambda: sample_texts(world))
+            )
+            if main:
+                experiments.save_settings(folder, settings)
+        say(f"The run is in {folder}")
+        checkpoints = Checkpoints(folder)
+        state = processes.from_main(checkpoints.newest)
+        if resume and state is None:
+            say("It has no checkpoint yet, and begins anew.")
+        trainer, reflector = _learner(settings, world.labels, say)
+        watchers = [
+            stack.enter_context(_bar(settings, quiet=quiet, done=0 if state is None else state["done"]))
+        ]
+        stack.enter_context(
+            stopped_politely(
+                f"Go on from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
+            )
+        )
+        loop = Loop(
+            settings, trainer, reflector, world, checkpoints if main else None, watchers if main else []
+        )
+        loop.run(state)
+        say(
+            f"{settings.max_steps} iterations are done; the policy is in {folder}/checkpoint-{settings.max_steps}"
+        )
+
+
+def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any]:
+    """What learns, and what reflects."""
+    import torch
+
+    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
+    from sweet_rl.algorithms.reflect.trainer import Trainer
+    from sweet_rl.algorithms.reflect.values import Critic, ValueHead
+    from sweet_rl.algorithms.shares import begin_alike
+    from sweet_rl.types import derive_seed
+
+    reflector = load_reflector(settings, say, training=True)
+    agent = load_policy(settings, labels, say)
+    critic = None
+    if settings.use_critic:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(settings.seed, "critic"))
+            head = ValueHead(agent.config.hidden_size, settings.critic_layer_type)
+        critic = Critic(agent, head, shared=settings.shared_critic, strict=settings.strict)
+        begin_alike([critic.head])
+    begin_alike([agent.model])
+    return Trainer(agent, settings, critic), reflector
+
+
+def _bar(settings: ReflectSettings, *, quiet: bool, done: int) -> Any:
+    from sweet_rl.commands.reflect.progress import Bar
+
+    return Bar(settings.max_steps, done, window=settings.logging_steps, quiet=quiet)
+
+
+def _silent(*_: object) -> None:
+    """The first process speaks."""

@@ -1,0 +1,122 @@
+"""Fine-tuning on recorded texts: the policy, or with --reflect the reflection model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.reflect.flags import reflect_stage
+
+
+@reflect_stage(mode="train_SPT")
+def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags: ReflectSettings) -> None:
+    """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
+
+    Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
+    used, whatever --shrink_head says. Runs go to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
+    checkpoint-N/ (adapter, tokenizer, and what --resume needs to go on exactly).
+
+    The policy, then the reflection model:
+    sweet-rl reflect supervised_pretrain --task_file data/taxi/sft_policy.jsonl --max_steps 2000
+    sweet-rl reflect supervised_pretrain --task_file data/taxi/sft_reflection.jsonl --reflect --max_steps 2000
+
+    Args:
+        resume: a run's folder: go on with it where its newest checkpoint is, with its own flags.
+        quiet: no progress bar.
+        flags: the published ones.
+    """
+    from contextlib import ExitStack
+    from dataclasses import replace
+
+    from sweet_rl.algorithms.reflect import experiments
+    from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
+
+    settings = (
+        experiments.continued(Path(resume).expanduser(), flags, experiments.typed_flags(flags))
+        if resume
+        else experiments.with_saved(flags, flags.load_dir)
+    )
+    settings = replace(settings, shrink_head=False)
+    texts = read_texts(settings.task_file)
+    if not settings.strict:
+        check_kind(texts, settings.task_file, reflect=settings.reflect)
+
+    from sweet_rl.commands.reflect.models import quieten, stopped_politely, with_tiny_models
+
+    quieten()
+    from sweet_rl.algorithms import processes
+    from sweet_rl.algorithms.reflect.sft import FineTuning
+    from sweet_rl.algorithms.shares import begin_alike
+
+    with ExitStack() as stack:
+        stack.enter_context(processes.joined())
+        main = processes.is_main()
+        say = print if main else _silent
+        folder = Path(resume).expanduser() if resume else None
+        if folder is None:
+            root = Path(settings.ckpt_path).expanduser()
+            folder = processes.from_main(lambda: experiments.next_experiment(root, "supervised_pretrain"))
+            settings = processes.from_main(lambda: with_tiny_models(settings, folder, lambda: texts))
+            if main:
+                experiments.save_settings(folder, settings)
+        say(f"The run is in {folder}")
+        agent = _agent(settings, say)
+        begin_alike([agent.model])
+        bar = stack.enter_context(_bar(settings, quiet=quiet or not main))
+
+        def tell(done: int, numbers: Any) -> None:
+            bar.set_postfix_str(f"loss {numbers['loss']:.4g}", refresh=False)
+            bar.update(done - bar.n)
+
+        run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
+        done = run.load(folder)
+        bar.update(done)
+        stack.enter_context(
+            stopped_politely(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}")
+        )
+        run.run(done)
+        say(
+            f"{settings.max_steps} updates are done; the model is in {folder}/checkpoint-{settings.max_steps}"
+        )
+
+
+def _agent(settings: ReflectSettings, say: Any) -> Any:
+    """The model with an adapter, fresh or loaded, and the whole head."""
+    from sweet_rl.algorithms.reflect.models import load_policy
+
+    return load_policy(settings, (), say)
+
+
+def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
+    """The texts as tokens; a published run passes over those without a marker."""
+    from sweet_rl.algorithms.reflect.texts import encode, encode_published
+    from sweet_rl.errors import UsageError
+
+    positions = getattr(agent.config, "max_position_embeddings", None)
+    room = min(settings.max_seq_length, positions or settings.max_seq_length)
+    if not settings.strict:
+        try:
+            return [encode(agent.tokenizer, text, reflect=settings.reflect, room=room) for text in texts]
+        except ValueError as error:
+            raise UsageError(f"--task_file {settings.task_file!r}: in a text {error}.") from error
+    found = [encode_published(agent.tokenizer, text, reflect=settings.reflect, room=room) for text in texts]
+    kept = [example for example in found if example is not None]
+    if len(kept) < len(found):
+        say(f"{len(found) - len(kept)} of {len(found)} texts have no marker; nothing is learnt from them.")
+    if not kept:
+        raise UsageError(
+            f"--task_file {settings.task_file!r}: no text has the marker (is --reflect missing?)."
+        )
+    return kept
+
+
+def _bar(settings: ReflectSettings, *, quiet: bool) -> Any:
+    from sweet_rl.commands.running import progress
+
+    return progress(settings.max_steps, 0, unit="update", quiet=quiet)
+
+
+def _silent(*_: object) -> None:
+    """The first process speaks."""

@@ -1,0 +1,99 @@
+"""A tiny GPT-2 for Reflect-RL, made from nothing: every action label is one of its tokens.
+
+Its tokenizer takes words, numbers, line breaks and single signs apart, so that each character of the taxi's
+grid is a token of its own. Without texts a word is its letters; words that are frequent in texts become one
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, CHOICES
+
+TINY = "tiny"
+"""Name of models that are made here, from the seed."""
+
+CONTEXT = 1024
+_PIECES = r" ?[A-Za-z]+|\d{1,3}|\n+|[^A-Za-z\d\n]"
+_END, _PAD = "<|end|>", "<|pad|>"
+
+
+def make_reflect_model(
+    folder: Path,
+    *,
+    seed: int,
+    texts: Sequence[str] = (),
+    hidden_size: int = 64,
+    layers: int = 2,
+    context: int = CONTEXT,
+) -> Path:
+    """Write the model with its tokenizer, unless it is there; returns its folder.
+
+    Args:
+        folder: for config.json, weights and tokenizer.
+        seed: of the weights.
+        texts: what the tokenizer learns words from.
+        hidden_size: width.
+        layers: depth.
+        context: positions.
+    """
+    import torch  # noqa: PLC0415 - seconds; only for those who make models
+    from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+
+    if (folder / "model.safetensors").is_file():
+        return folder
+    tokenizer = _tokenizer(texts)
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=context,
+        n_embd=hidden_size,
+        n_layer=layers,
+        n_head=max(2, hidden_size // 32),
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.1,  # the usual 0.02 is for wide models
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT2LMHeadModel(config)
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return folder
+
+
+def _tokenizer(texts: Iterable[str]) -> Any:
+    """Byte-level BPE over `_PIECES`; labels and markers are learnt first, being the most frequent."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
+    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    texts = list(texts)
+    formats = [f"{marker}{label}\n" for marker in (ACTION_MARKER, ANALYSE_MARKER) for label in CHOICES]
+    bpe.train_from_iterator(
+        [*texts, *(formats * (1 + sum(map(len, texts)) // 5000))],
+        trainers.BpeTrainer(
+            vocab_size=2000,
+            special_tokens=[_PAD, _END],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            min_frequency=2,
+            show_progress=False,
+        ),
+    )
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=bpe, eos_token=_END, pad_token=_PAD
+    )
+    return tokenizer

@@ -1,0 +1,130 @@
+"""Online runs: their logs and folders, going on after a kill, and what is remembered."""
+
+import json
+
+import pytest
+import torch
+
+from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+from sweet_rl.algorithms.state_files import same_state
+from sweet_rl.envs.taxi import TaxiGame
+from sweet_rl.errors import UsageError
+from tests.algorithms.reflect import taxi
+from tests.algorithms.reflect.tiny import golden
+
+CRITIC = {"use_critic": True, "shared_critic": True, "trainer": "ppo"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return taxi.make_model(tmp_path_factory.mktemp("model"))
+
+
+def run(flags, folder=None, state=None):
+    entries = taxi.Entries()
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+    with taxi.opened(flags, folder, [entries]) as loop:
+        loop.run(state)
+        return loop.state(flags.max_steps), entries.all
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("extra", [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}])
+def test_a_run_that_is_continued_is_the_run_that_was_not_stopped(tmp_path, model, extra, monkeypatch):
+    flags = taxi.settings(model, lora_dropout=0.2, **extra)
+    whole, entries = run(flags, tmp_path / "a")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(taxi.Entries, "log", killed_in(2))
+        run(flags, tmp_path / "b")
+    state = Checkpoints(tmp_path / "b").newest()
+    assert state["done"] == 2
+    rest, later = run(flags, tmp_path / "b", state)
+    assert later == entries[2:]
+    assert same_state(rest, whole)
+    assert whole["trainer"]["optimizer"]["state"], "nothing was learnt"
+
+
+def killed_in(iteration):
+    def log(self, done, entry):
+        if entry["iter"] == iteration:
+            raise Killed
+
+    return log
+
+
+def test_logs_and_files_are_as_published(tmp_path, model, shared):
+    recorded = golden(shared, "rl_loop_and_plots")
+    flags = taxi.settings(model, reflect=True, use_critic=True, shared_critic=True)
+    run(flags, tmp_path / "run")
+    found = tmp_path / "run" / "checkpoint-2"
+    logs = json.loads((found / "logs.json").read_text())
+    assert [entry["iter"] for entry in logs] == [0, 1]
+    assert list(logs[0]) == recorded["log_entry_keys"]
+    assert list(logs[0]["log"][0]["detail"][0]) == recorded["detail_keys"]
+    assert {"README.md", "adapter_config.json", "critic", "logs.json"} <= {
+        path.name for path in found.iterdir()
+    }
+    assert (found / "critic" / "score.pt").is_file()
+    assert not (found / "state").exists()
+    assert (tmp_path / "run" / "checkpoint-4" / "state").is_dir()
+    first = logs[0]["log"][0]["detail"][0]
+    assert first["generation"]["role"] == "assistant"
+    assert " # Analyze:\n" in first["prompt"]
+    assert first["prompt"].endswith(" # Action:\n")
+    total = sum(step["cost"] for step in logs[0]["log"][0]["detail"])
+    assert first["Q_value"] == pytest.approx(total)
+
+
+def test_published_taxi_without_curriculum_never_succeeds(model, shared):
+    recorded = golden(shared, "rl_loop_and_plots")["no_taxi_curriculum_succ"]
+    flags = taxi.settings(model, taxi_curriculum=False, curriculum_index=-1, strict=True, max_steps=2)
+    state, entries = run(flags)
+    assert [entry["succ"] for entry in entries] == recorded
+    assert state["replay"] == []
+    assert [len(entry["log"]) for entry in entries] == [3, 3]  # as many as a micro-batch has rows
+
+
+def test_successes_are_remembered_and_a_new_level_forgets_them(model, monkeypatch):
+    monkeypatch.setattr(TaxiGame, "success_threshold", property(lambda _: 0.52))  # half of them
+    changed = {"per_device_eval_batch_size": 8, "max_steps": 3}
+    state, entries = run(taxi.settings(model, **changed))
+    assert (
+        len(state["replay"]) == sum(round(entry["succ"] * 8) for entry in entries) > 8 * entries[-1]["succ"]
+    )
+    state, entries = run(taxi.settings(model, **changed, curriculum_index=-1))
+    assert len(state["replay"]) == round(entries[-1]["succ"] * 8)
+
+
+def test_a_critic_of_its_own_reads_without_the_adapter(model):
+    flags = taxi.settings(model, use_critic=True, shared_critic=False, max_steps=2)
+    _, entries = run(flags)
+    assert entries[1]["critic_loss"] != [None, None]
+    with taxi.opened(flags) as loop:
+        critic = loop._trainer.critic
+        before = critic.features(["a b"])
+        for parameter in loop._trainer.agent.trainable():
+            parameter.data += 0.5
+        assert torch.equal(critic.features(["a b"]), before)
+
+
+def test_a_reflection_checkpoint_that_would_not_be_used_is_refused(model):
+    with (
+        pytest.raises(UsageError, match="without --reflect"),
+        taxi.opened(taxi.settings(model, reflect_load_dir="x")),
+    ):
+        pass
+
+
+def test_labels_that_are_no_tokens_are_refused(model):
+    from sweet_rl.algorithms.reflect.agent import label_tokens
+    from sweet_rl.chat import load_tokenizer
+    from sweet_rl.chat.reflect_format import CHOICES
+
+    tokenizer = load_tokenizer(model)
+    assert len(set(label_tokens(tokenizer, CHOICES))) == 252
+    with pytest.raises(UsageError, match="no_shrink_head"):
+        label_tokens(tokenizer, ["0", "1234"])

@@ -1,0 +1,115 @@
+"""Episodes in step: prompts, who is asked, failures, and that nothing depends on the others."""
+
+from typing import NamedTuple
+
+from sweet_rl.algorithms.reflect.play import Rules, play
+from sweet_rl.envs.text_game import Moved
+from sweet_rl.errors import EpisodeError
+from sweet_rl.types import Failure, StopReason, Task
+
+HEAD = "\nThe actions you can take now is:"
+
+
+class Done(NamedTuple):
+    text: str
+    token_ids: tuple
+    logprob: float
+    entropy: float
+
+
+class Game:
+    name, instruction, max_labels, success_threshold = "dangerous_taxi", "Think.", ("0", "1"), 0
+
+    def __init__(self):
+        self.steps, self.closed = 0, False
+
+    @property
+    def text(self):
+        return f"state {self.task} {self.steps}{HEAD}\n0\n1\n"
+
+    labels = max_labels
+
+    def reset(self, task, *, seed):
+        self.task = task.task_id
+        if task.task_id == "broken":
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad", "no such world"))
+        return self.text
+
+    def step(self, label):
+        self.steps += 1
+        over = label == "1" or self.steps == 3
+        return Moved(self.text, 1.0 if label == "1" else -0.5, label == "1", over, {})
+
+    def close(self):
+        self.closed = True
+
+
+def task(name):
+    return Task(name, "", "", "", {}, {})
+
+
+class Actor:
+    def __init__(self, chosen):
+        self.chosen, self.prompts, self.seeds = chosen, [], []
+
+    def choose(self, prompts, seeds):
+        self.prompts.append(list(prompts))
+        self.seeds.append(list(seeds))
+        return [Done(self.chosen(prompt), (0,), -0.5, 0.7) for prompt in prompts]
+
+
+class Reflector:
+    def __init__(self):
+        self.prompts = []
+
+    def write(self, prompts, seeds):
+        self.prompts.append(list(prompts))
+        return ["I think. # Action:\n9" for _ in prompts]
+
+
+def test_an_episode_costs_what_its_steps_cost_and_ends_for_itself():
+    actor = Actor(lambda prompt: "1" if "state a 1" in prompt else "0")
+    a, b = play(Game, [task("a"), task("b")], [1, 2], actor)
+    assert ([step.cost for step in a.steps], a.succeeded) == ([0.5, -1.0], True)
+    assert ([step.cost for step in b.steps], b.succeeded) == ([0.5, 0.5, 0.5], False)
+    assert [len(prompts) for prompts in actor.prompts] == [2, 2, 1]
+    assert actor.prompts[0][0] == f"state a 0{HEAD}\n0\n1\n # Action:\n"
+    assert len({seed for seeds in actor.seeds for seed in seeds}) == 5
+
+
+def test_the_policy_reads_what_was_reflected_up_to_where_it_acts():
+    actor, reflector = Actor(lambda _: "1"), Reflector()
+    play(Game, [task("a")], [1], actor, reflector)
+    assert reflector.prompts == [["Think.\nstate a 0 # Analyze:\n"]]
+    assert actor.prompts == [[f"Think.\nstate a 0 # Analyze:\nI think. {HEAD}\n0\n1\n # Action:\n"]]
+
+
+def test_nobody_is_asked_with_probability_0_and_some_between():
+    actor, reflector = Actor(lambda _: "0"), Reflector()
+    play(Game, [task("a")], [1], actor, reflector, Rules(reflect_prob=0.0))
+    assert reflector.prompts == []
+    assert actor.prompts[0] == [f"Think.\nstate a 0 # Analyze:\n{HEAD}\n0\n1\n # Action:\n"]
+    play(Game, [task("a")] * 40, range(40), actor, reflector, Rules(reflect_prob=0.5))
+    assert 0 < len(reflector.prompts[0]) < 40
+    together = Reflector()
+    play(Game, [task("a")] * 40, range(40), actor, together, Rules(reflect_prob=0.5, one_draw=True))
+    assert {len(prompts) for prompts in together.prompts} <= {40}
+
+
+def test_what_an_episode_draws_does_not_depend_on_the_others():
+    alone, beside = Actor(lambda _: "0"), Actor(lambda _: "0")
+    play(Game, [task("b")], [2], alone)
+    play(Game, [task("a"), task("b")], [1, 2], beside)
+    assert [seeds[0] for seeds in alone.seeds] == [seeds[1] for seeds in beside.seeds]
+
+
+def test_a_broken_world_spoils_one_episode():
+    broken, whole = play(Game, [task("broken"), task("b")], [1, 2], Actor(lambda _: "1"))
+    assert "no such world" in broken.failure
+    assert not broken.succeeded
+    assert whole.succeeded
+
+
+def test_only_the_first_step_is_played_where_asked():
+    (episode,) = play(Game, [task("a")], [1], Actor(lambda _: "0"), rules=Rules(first_step=True))
+    assert len(episode.steps) == 1
