@@ -65,8 +65,6 @@ def _write(made: MadeRepository, place: Path) -> None:
         for path, text in made.files.items():
             (new / path).parent.mkdir(parents=True, exist_ok=True)
             (new / path).write_text(text, encoding="utf-8")
-        if place.is_symlink():
-            place.unlink()
-        elif place.exists():
+        if place.is_symlink() or place.exists():
             shutil.move(place, Path(work) / "old")
         new.rename(place)

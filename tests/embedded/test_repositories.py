@@ -42,13 +42,14 @@ def test_what_is_there_stays(tmp_path, capsys):
     assert not list((tmp_path / "repos").glob(".*"))
 
 
-def test_a_link_is_replaced_not_followed(tmp_path):
+@pytest.mark.parametrize("target", ["outside", "nowhere"])
+def test_a_link_is_replaced_not_followed(tmp_path, target):
     write_repositories(tmp_path / "a", num=1)
     (name,) = Library(tmp_path / "a" / "repos").names()
     (tmp_path / "b" / "repos").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "mine.md").write_text("stays")
-    (tmp_path / "b" / "repos" / name).symlink_to(tmp_path / "outside")
+    (tmp_path / "b" / "repos" / name).symlink_to(tmp_path / target)
     write_repositories(tmp_path / "b", num=1, overwrite=True)
     assert (tmp_path / "outside" / "mine.md").read_text() == "stays"
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
