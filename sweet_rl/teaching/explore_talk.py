@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
@@ -134,5 +135,6 @@ class ExploreTalk:
         return next((label for label, command in self.game.offered.items() if command == best), best)
 
 
+@cache  # looking for a packaged file takes a millisecond
 def _prompt(name: str) -> str:
     return load_prompt(f"reflect/{name}").strip()

@@ -15,12 +15,12 @@ from typing import Final
 
 from sweet_rl.envs.explore.commands import wrap
 
-_WORD: Final = re.compile(r"[a-z]{3,}|\d+")
+_WORD: Final = re.compile(r"[a-z]{3,}|\d[\d.]*\d|\d")
 _COMMON: Final = frozenset(
     _WORD.findall(
-        "about and any are can change data did does file files find for from get has have how into know need "
-        "listed many not number our row rows say service should show that the there this use used user users "
-        "want was what when where which who why with written would you"
+        "about and any are can change code data did does file files find for from get has have how into know "
+        "listed many need not number our row rows say script service should show that the there this use "
+        "used user users want was what when where which who why with written would you"
     )
 )
 

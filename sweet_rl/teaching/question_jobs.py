@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -81,8 +82,8 @@ async def ask_about(
         return Done([])
     if file.kind == "data":
         block = "".join(block.splitlines(keepends=True)[:DATA_LINES])
-    prompt = fill(load_prompt(f"reflect/gen_task_{file.kind}"), NAME=file.path, CONTENT=block)
-    messages = [Message("system", load_prompt("reflect/gen_task_system").strip()), Message("user", prompt)]
+    prompt = fill(_prompt(file.kind), NAME=file.path, CONTENT=block)
+    messages = [Message("system", _prompt("system").strip()), Message("user", prompt)]
     try:
         reply = await teacher.say(
             Asked(messages, lambda draws: known_questions(file, text, block, draws), own_seed)
@@ -124,3 +125,8 @@ def write_questions(
     every = [task for name in sorted(by_repository) for task in by_repository[name]]
     write_list(folder / "data.json", every)
     return len(every)
+
+
+@cache  # looking for a packaged file takes a millisecond
+def _prompt(name: str) -> str:
+    return load_prompt(f"reflect/gen_task_{name}")

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, Protocol
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, split_prompt
@@ -137,5 +138,6 @@ async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Pla
     return ""
 
 
+@cache  # looking for a packaged file takes a millisecond
 def _prompt(name: str) -> str:
     return load_prompt(f"reflect/{name}").strip()
