@@ -126,6 +126,7 @@ class HouseholdGame:
         """
         if self._over:
             return self._moved(0.0, "over", None)
+        self._over = True  # should the engine fail
         self.steps += 1
         found = resolve_label(label, self._offered)
         if found is None:
@@ -136,7 +137,7 @@ class HouseholdGame:
             with self._listing_failures():
                 self._moment = self._engine.play(self._source, self.commands, command)
         except EpisodeError:
-            self._terminated, self._truncated, self._over = False, True, True
+            self._terminated, self._truncated = False, True
             if not self._strict:
                 raise
             return self._moved(0.0, "engine_failed", command)
@@ -188,7 +189,7 @@ class HouseholdGame:
         self._offered = dict(zip(labels, commands, strict=True))
 
     def _moved(self, reward: float, outcome: str, command: str | None) -> Moved:
-        self._over = self._over or self._terminated or self._truncated
+        self._over = outcome == "over" or self._terminated or self._truncated
         info = {"outcome": outcome, "command": command, "won": self._terminated and reward > 0}
         return Moved(self.text, reward, self._terminated, self._truncated, info)
 

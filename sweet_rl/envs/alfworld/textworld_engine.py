@@ -97,6 +97,7 @@ class LoadedGame:
         self._ways: OrderedDict[tuple[str, ...], Way] = OrderedDict({(): ()})
         self._here: tuple[str, ...] = ()
         self._moments: dict[tuple[str, ...], Moment] = {}
+        self._plans: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._first: Moment | None = None
 
     def _actions(self) -> Iterable[tuple[str, Any]]:
@@ -130,10 +131,16 @@ class LoadedGame:
         return self._moment(self._derive(action.feedback_rule, action.mapping))
 
     def plan(self, before: tuple[str, ...]) -> tuple[str, ...]:
-        """What the planner would do from there."""
-        self._go_to(before)
-        plan: list[str] = self._state.replan(self._env._entity_infos)  # noqa: SLF001
-        return tuple(" ".join(command.split()) for command in plan)
+        """What the planner would do from there; a way that it named once is known to its end."""
+        if before not in self._plans:
+            self._go_to(before)
+            plan: list[str] = self._state.replan(self._env._entity_infos)  # noqa: SLF001
+            commands = tuple(" ".join(command.split()) for command in plan)
+            if len(self._plans) >= WAYS_KEPT:
+                self._plans.clear()
+            for done in range(max(1, len(commands))):
+                self._plans.setdefault((*before, *commands[:done]), commands[done:])
+        return self._plans[before]
 
     def _go_to(self, commands: tuple[str, ...]) -> None:
         """Stand where `commands` lead. Those that the engine did not accept lead nowhere."""

@@ -108,3 +108,26 @@ def test_metrics(shared):
             assert sum(won) / len(won) == case["avg_succ"]
             return
     pytest.fail("the goldens have no case of this threshold")
+
+
+def test_more_commands_than_labels():
+    class Crowded(FakeEngine):
+        def play(self, source, before, command):
+            return Moment("Many.", tuple(f"go to door {number}" for number in range(253)))
+
+    game = HouseholdGame(Crowded())
+    game.begin("x")
+    with pytest.raises(EpisodeError, match="253 commands are on offer and there are 252 labels"):
+        game.step("0")
+    assert game.step("0").info["outcome"] == "over"
+
+
+def test_after_the_end_nothing_changes():
+    game = HouseholdGame(FakeEngine())
+    game.begin("x")
+    game.step("go to microwave 1")  # the command is understood, and so is a label as it is listed
+    won = game.step(" 1. look")
+    assert (won.reward, won.terminated, won.info["won"], won.info["command"]) == (1, True, True, "look")
+    after = game.step("0")
+    assert (after.text, after.reward, after.info["outcome"]) == (won.text, 0, "over")
+    assert game.commands == ("go to microwave 1", "look")
