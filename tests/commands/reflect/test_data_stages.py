@@ -1,13 +1,16 @@
 """The data stages as they are typed: the whole pipeline from nothing, a teacher over HTTP, trouble, resuming."""
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
 from sweet_rl.chat.reflect_format import split_prompt
 from sweet_rl.commands.reflect.alfworld_gen_sft import alfworld_gen_sft
+from sweet_rl.commands.reflect.alfworld_reflection import alfworld_reflection
 from sweet_rl.commands.reflect.auto_explore_gpt import auto_explore_gpt
 from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
 from sweet_rl.commands.reflect.filter_repo import filter_repo
@@ -165,6 +168,40 @@ def test_a_dead_server_stops_the_run_and_another_goes_on(here):
     assert {record["reflection"] for record in records} == {"The passenger waits."}
     assert len(calls) == len(set(calls)) or asked < len(calls)
     assert not any(split_prompt(prompt, "\nThe actions you can take now is:").after for prompt in calls)
+
+
+def test_a_polite_kill_says_how_to_go_on_and_loses_nothing(here, capsys):
+    calls = []
+
+    def killing(prompt):
+        calls.append(prompt)
+        if len(calls) == 12:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return "The passenger waits."
+
+    flags = {"num_records": 40, "teacher": "openai", "model": "m", "quiet": True, "concurrency": 1}
+    with talking(killing) as url:
+        with pytest.raises(KeyboardInterrupt):
+            taxi_reflection(base_url=url, **flags)
+        assert "The same command goes on" in capsys.readouterr().err
+        assert not Path("data/taxi/data_reflection.json").exists()
+        assert len(calls) < 20
+        taxi_reflection(base_url=url, **flags)
+    assert len(load("data/taxi/data_reflection.json")) == 40
+    replies = Path("data/taxi/data_reflection.m.replies.jsonl").read_text().splitlines()
+    assert len(replies) == len({json.loads(line)["request"] for line in replies})
+    assert len(calls) <= len(replies) + 1  # the request that was cut short
+
+
+def test_households_over_the_real_engine(here):
+    pytest.importorskip("alfworld")
+    alfworld_reflection(num_records=6, quiet=True)
+    alfworld_gen_sft()
+    records = load("data/alfworld/data_reflection.json")
+    assert len(records) == 6
+    assert all("Tomato-None-Microwave" in record["problem"] for record in records)
+    assert all("put some tomato in microwave" in record["reflection"] for record in records)
+    assert len(texts("data/alfworld/sft_reflection.jsonl")) == 6
 
 
 def test_gen_task_over_http_tries_again_what_could_not_be_read(here, capsys):
