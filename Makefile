@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 OUT ?= outputs/demo
 ARCHER_OUT ?= outputs/demo_archer
+REFLECT_OUT ?= outputs/demo_reflect
 PIP := pip install --quiet --disable-pip-version-check
 
-.PHONY: help install demo demo-archer test check format test-vllm bench bench-training clean
+.PHONY: help install demo demo-archer demo-reflect test check format test-vllm bench bench-training clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +33,9 @@ demo: install  ## tasks, dialogues, grades and a report to look at, from nothing
 
 demo-archer: install  ## ArCHer and its rivals learn online from nothing; a report to look at
 	$(BIN)/python scripts/demo_archer.py --output_dir $(ARCHER_OUT)
+
+demo-reflect: install  ## Reflect-RL and what it is compared with, from nothing; a report to look at
+	$(BIN)/python scripts/demo_reflect.py --output_dir $(REFLECT_OUT)
 
 test: install  ## all tests that need neither network nor GPU
 	$(BIN)/pytest -n auto --dist loadgroup

@@ -47,6 +47,7 @@ COMMANDS = {
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
+    "demo_reflect": "Reflect-RL on the embedded defaults: the taxi and repositories to explore.",
     "reflect make_repositories": "AutoExplore: make small repositories with facts to find.",
     "reflect filter_repo": "AutoExplore: copy what may be shown of repositories.",
     "reflect gen_task": "AutoExplore: let a teacher ask questions about files of repositories.",

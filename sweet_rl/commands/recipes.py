@@ -24,8 +24,8 @@ ADDRESSES = frozenset({"env_base_url"})
 class Call:
     """One stage with its arguments; `output` is what it makes.
 
-    `stage` is a command, or `module:function` for a step that is none. `resumes`: it goes on by itself with
-    an output that was not finished; others begin again.
+    `stage` is a command (`reflect gen_sft` of a group), or `module:function` for a step that is none.
+    `resumes`: it goes on by itself with an output that was not finished; others begin again.
     """
 
     stage: str
@@ -45,7 +45,7 @@ class Call:
         return self._line({name: value for name, value in self.flags.items() if name not in ADDRESSES})
 
     def _line(self, flags: Flags) -> str:
-        words = [*([] if ":" in self.stage else ["sweet-rl"]), self.stage, *self.positional]
+        words = [*([] if ":" in self.stage else ["sweet-rl"]), *self.stage.split(), *self.positional]
         for name, value in flags.items():
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         return shlex.join(words)

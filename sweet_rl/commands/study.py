@@ -124,8 +124,11 @@ def _run_chain(chain: Chain, folder: Path) -> None:
 
 
 def _run_call(call: Call, log: Path) -> None:
-    module, _, function = call.stage.partition(":")
-    stage = getattr(importlib.import_module(f"sweet_rl.commands.{module}"), function or module)
+    name, _, function = call.stage.partition(":")
+    module = name.replace(" ", ".")
+    stage = getattr(
+        importlib.import_module(f"sweet_rl.commands.{module}"), function or module.rpartition(".")[2]
+    )
     flags = {name: str(value) if isinstance(value, Path) else value for name, value in call.flags.items()}
     if call.output.is_dir() and not call.resumes:  # a model that was not finished
         shutil.rmtree(call.output)

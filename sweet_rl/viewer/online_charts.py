@@ -29,9 +29,23 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
-    """Where the chart is drawn, and by which axes."""
+class Words:
+    """What stands above and below the chart, and what its horizontal axis counts."""
 
+    caption: str = "mean return of the games of an iteration"
+    along: str = "environment steps (questions asked)"
+    unit: str = "steps"
+    measure: str = "mean return against environment steps"
+
+
+_RETURNS = Words()
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Where the chart is drawn, by which axes, with which words."""
+
+    words: Words
     along: charts.Axis
     up: charts.Axis
     width: float
@@ -59,23 +73,24 @@ class _Frame:
         return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in map(self.place, points))
 
 
-def learning_curves(methods: Sequence[Learning], level: float | None) -> Markup:
+def learning_curves(methods: Sequence[Learning], level: float | None, words: Words = _RETURNS) -> Markup:
     """Mean lines over their bands, single seeds faint; `level` is the start, a dashed line.
 
     Args:
         methods: drawn in this order, the first one on top.
         level: mean return of what all began with; None for no line.
+        words: what is drawn.
     """
     curves = [curve for method in methods for curve in method.seeds]
     bands = [line for method in methods for line in (method.band.low, method.band.high)]
     heights = [y for line in (*curves, *bands) for _, y in line] + ([] if level is None else [level])
     furthest = max(x for curve in curves for x, _ in curve)
     up = charts.axis(heights, charts.plain, count=6)
-    wide = _Frame(_steps_axis(furthest, 8), up, 1000, 420, right=188)
-    narrow = _Frame(_steps_axis(furthest, 4), up, 360, 300, right=42)
+    wide = _Frame(words, _steps_axis(furthest, 8), up, 1000, 420, right=188)
+    narrow = _Frame(words, _steps_axis(furthest, 4), up, 360, 300, right=42)
     return tag(
         "figure",
-        tag("figcaption", "mean return of the games of an iteration"),
+        tag("figcaption", words.caption),
         _drawn(wide, methods, level, name="wide-only", named=True),
         _drawn(narrow, methods, level, name="narrow-only", named=False),
         class_="plot learning",
@@ -123,7 +138,7 @@ def _drawn(
         class_=f"panel-plot {name}",
         viewBox=f"0 0 {frame.width:g} {frame.height:g}",
         role="img",
-        aria_label="mean return against environment steps, " + "; ".join(map(_said, methods)),
+        aria_label=f"{frame.words.measure}, " + "; ".join(map(_said, methods)),
     )
 
 
@@ -145,7 +160,7 @@ def _axes(frame: _Frame) -> list[Markup]:
         label = frame.along.write(tick)
         drawn.append(tag("text", label, class_="tick", x=x, y=frame.floor + 18, text_anchor="middle"))
     middle = (frame.left + frame.edge) / 2
-    title = "environment steps (questions asked)"
+    title = frame.words.along
     drawn.append(tag("text", title, class_="axis-title", x=middle, y=frame.height - 6, text_anchor="middle"))
     return drawn
 
@@ -168,7 +183,7 @@ def _tips(frame: _Frame, method: Learning) -> list[Markup]:
     for (x, y), (_, low), (_, _high) in points[:: -(-len(points) // _TIPS)]:
         left, top = frame.place((x, y))
         error = f" \u00b1 {charts.plain(y - low)}" if len(method.seeds) > 1 else ""
-        tip = f"{method.title} after {_thousands(x)} steps: {charts.plain(y)}{error}"
+        tip = f"{method.title} after {_thousands(x)} {frame.words.unit}: {charts.plain(y)}{error}"
         marks.append(tag("circle", class_=f"dot {method.colour}", cx=left, cy=top, r=3.5, data_tip=tip))
     return marks
 

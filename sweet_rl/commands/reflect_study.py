@@ -1,0 +1,339 @@
+"""The study behind `demo_reflect`: data of a teacher that knows, two models of a seed, four ways to learn.
+
+Two worlds, the taxi and repositories to explore. For every seed a tiny GPT-2 is made for each of them; it is
+fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
+`sweet_rl.commands.study`: two at a time, each once, and an interrupted study goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.commands.recipes import Call, Chain
+
+TAXI, EXPLORE = "taxi", "auto_explore"
+WORLDS = (TAXI, EXPLORE)
+
+RECORDS = 2000
+"""States of the taxi that the teacher reflects on."""
+
+REPOSITORIES = 6
+"""To explore; each has about twenty questions."""
+
+SFT_UPDATES, ITERATIONS, TEST_GAMES = 400, 60, 200
+"""Of every fine-tuning; of every online run; games of each level that every policy is measured on."""
+
+WIDTH, LAYERS = 64, 2
+"""Of policy and reflection model."""
+
+TRAINING: Mapping[str, Any] = {
+    "target_modules": "all-linear",
+    "disable_dropout": True,
+    "gradient_checkpointing": False,
+    "quiet": True,
+}
+"""Of every training: the model below an adapter is random, so the adapter is all that learns."""
+
+FINE_TUNING: Mapping[str, Any] = {
+    "per_device_train_batch_size": 16,
+    "learning_rate": 3e-3,
+    "lr_scheduler_type": "cosine",
+    "max_grad_norm": 1.0,
+}
+
+ONLINE: Mapping[str, Any] = {
+    "per_device_eval_batch_size": 16,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 1e-3,
+}
+"""Episodes of an iteration; episodes drawn from replay after it; how fast is learned from them."""
+
+REFLECTION_TOKENS: Mapping[str, int] = {TAXI: 56, EXPLORE: 64}
+"""Of a reflection at most; those of the teacher are shorter."""
+
+_AT_ONCE = 256
+"""Of the teacher's work: what is finished together goes to the disk together."""
+
+_TEST_SEED = 1_000
+"""The same games for every policy of the study; nobody learns from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to make a policy.
+
+    Attributes:
+        key: name in files.
+        texts: fine-tuned on `sft` (no reflections), `policy` (with), `policy_positive` (with, but without
+            wrong ways), or on nothing.
+        online: iterations of reinforcement learning follow.
+        curriculum: these begin with easier levels.
+    """
+
+    key: str
+    texts: str = ""
+    online: bool = False
+    curriculum: bool = True
+
+    @property
+    def reflects(self) -> bool:
+        """Whether a reflection model thinks before."""
+        return self.texts.startswith("policy")
+
+    @property
+    def reflection_texts(self) -> str:
+        """What that model is fine-tuned on."""
+        return self.texts.replace("policy", "reflection")
+
+
+METHODS: Mapping[str, Sequence[Method]] = {
+    TAXI: (
+        Method("sft", "sft"),
+        Method("rl", online=True),
+        Method("reflect_sft", "policy"),
+        Method("reflect_rl", "policy", online=True),
+        Method("reflect_rl_flat", "policy", online=True, curriculum=False),
+    ),
+    EXPLORE: (
+        Method("sft", "sft"),
+        Method("rl", online=True),
+        Method("reflect_sft", "policy"),
+        Method("reflect_rl", "policy", online=True),
+        Method("reflect_rl_positive", "policy_positive", online=True),
+    ),
+}
+"""What is compared in each world."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectStudy:
+    """What a study is made of."""
+
+    folder: Path
+    seeds: int = 3
+    records: int = RECORDS
+    repositories: int = REPOSITORIES
+    sft_updates: int = SFT_UPDATES
+    iterations: int = ITERATIONS
+    test_games: int = TEST_GAMES
+    worlds: Sequence[str] = field(default=WORLDS)
+
+    def texts(self, world: str, kind: str) -> Path:
+        """A file of training texts."""
+        return self.folder / f"{world}_texts" / (f"sft_{kind}.jsonl" if kind != "sft" else "sft.jsonl")
+
+    def base(self, world: str, seed: int) -> Path:
+        """The tiny model of a seed, before it has learned anything."""
+        return self.folder / f"{world}-base-{seed}"
+
+    def tuned(self, world: str, kind: str, seed: int) -> Path:
+        """Folder of a fine-tuning's run."""
+        return self.folder / f"{world}-{kind}-{seed}"
+
+    def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
+        """The adapter that it made."""
+        run = self.tuned(world, kind, seed) / "000_supervised_pretrain"
+        return run / f"checkpoint-{self.sft_updates}"
+
+    def run(self, world: str, method: Method, seed: int) -> Path:
+        """Folder of an online run."""
+        return self.folder / f"{world}-{method.key}-{seed}"
+
+    def checkpoint(self, world: str, method: Method, seed: int) -> Path:
+        """The adapter of the policy that a method made."""
+        if not method.online:
+            return self.tuned_checkpoint(world, method.texts, seed)
+        return self.run(world, method, seed) / "000_rl_finetune" / f"checkpoint-{self.iterations}"
+
+    def report(self, world: str, method: Method, seed: int) -> Path:
+        """What the policy was measured to do."""
+        return self.folder / f"{world}-{method.key}-{seed}.json"
+
+    def playing(self, world: str) -> dict[str, Any]:
+        """Flags of a world, the same when it is learned from and when it is measured."""
+        if world == TAXI:
+            return {"env": TAXI, "horizon": 20, "reflect_max_new_tokens": REFLECTION_TOKENS[TAXI]}
+        return {
+            "env": EXPLORE,
+            "repo_dir": self.folder / "repositories",
+            "reflect_max_new_tokens": REFLECTION_TOKENS[EXPLORE],
+        }
+
+
+def rounds(study: ReflectStudy) -> list[list[Chain]]:
+    """All chains; those of a round need what the rounds before it made."""
+    places = [(world, seed) for seed in range(study.seeds) for world in study.worlds]
+    data = {TAXI: _taxi_data, EXPLORE: _explore_data}
+    return [
+        [data[world](study) for world in study.worlds],
+        [Chain(f"{world}, seed {seed}", (_make(study, world, seed),)) for world, seed in places],
+        [chain for world, seed in places for chain in _fine_tunings(study, world, seed)],
+        [
+            Chain(f"{world}, {method.key}, seed {seed}", _made(study, world, method, seed))
+            for world, seed in places
+            for method in METHODS[world]
+        ],
+    ]
+
+
+# ---- the chains
+
+
+def _taxi_data(study: ReflectStudy) -> Chain:
+    records, texts = study.folder / "taxi_records.json", study.folder / "taxi_texts"
+    played = {"output": records, "num_records": study.records, "concurrency": _AT_ONCE, "quiet": True}
+    written = {"task_file": records, "output": texts, "label": "best"}
+    return Chain(
+        "taxi",
+        (
+            Call("reflect taxi_reflection", records, flags=played, resumes=True),
+            Call("reflect taxi_gen_sft", texts, flags=written),
+        ),
+    )
+
+
+def _explore_data(study: ReflectStudy) -> Chain:
+    made, kept = study.folder / "made", study.folder / "repositories"
+    tasks, lessons = study.folder / "tasks.json", study.folder / "lessons.json"
+    train, texts = study.folder / "train.json", study.folder / f"{EXPLORE}_texts"
+    making = {"output_dir": made, "num": study.repositories}
+    teaching = {
+        "task_file": tasks,
+        "repo_dir": kept,
+        "output": lessons,
+        "concurrency": _AT_ONCE,
+        "quiet": True,
+    }
+    writing = {"repo_dir": kept, "output": texts, "quiet": True}
+    return Chain(
+        "auto_explore",
+        (
+            Call("reflect make_repositories", made, flags=making),
+            Call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept}),
+            Call(
+                "reflect filter_task",
+                tasks,
+                (str(made / "made_tasks.json"),),
+                {"repo_dir": kept, "output": tasks},
+            ),
+            Call("reflect reflection_negative", lessons, flags=teaching, resumes=True),
+            Call("reflect split_data", train, (str(lessons),)),
+            Call("reflect gen_sft", texts, (str(train),), writing),
+        ),
+    )
+
+
+def _make(study: ReflectStudy, world: str, seed: int) -> Call:
+    output = study.base(world, seed)
+    read = tuple(str(study.texts(world, kind)) for kind in ("sft", "policy"))
+    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS}
+    return Call("reflect_study:make", output, (str(output), *read), flags)
+
+
+def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
+    kinds = [method.texts for method in METHODS[world] if method.texts]
+    kinds += [method.reflection_texts for method in METHODS[world] if method.reflects]
+    return [
+        Chain(f"{world}, {kind}, seed {seed}", (_fine_tune(study, world, kind, seed),))
+        for kind in dict.fromkeys(kinds)
+    ]
+
+
+def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Call:
+    output = study.tuned(world, kind, seed)
+    flags = {
+        "task_file": study.texts(world, kind),
+        "model_name": study.base(world, seed),
+        "ckpt_path": output,
+        "seed": seed,
+        "max_steps": study.sft_updates,
+        "save_steps": study.sft_updates,
+        **FINE_TUNING,
+        **TRAINING,
+    }
+    flags |= {"reflect": True} if kind.startswith("reflection") else {}
+    return Call("reflect supervised_pretrain", output, flags=flags)
+
+
+def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> tuple[Call, ...]:
+    """The online run, where there is one, and how good its policy is."""
+    learned = (_learn(study, world, method, seed),) if method.online else ()
+    return (*learned, _measure(study, world, method, seed))
+
+
+def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
+    output = study.run(world, method, seed)
+    flags = {
+        **study.playing(world),
+        "model_name": study.base(world, seed),
+        "ckpt_path": output,
+        "seed": seed,
+        "max_steps": study.iterations,
+        "save_steps": study.iterations,
+        **ONLINE,
+        **TRAINING,
+        **_levels(world, curriculum=method.curriculum),
+    }
+    if world == EXPLORE:
+        flags["task_file"] = study.folder / "train.json"
+    if method.texts:
+        flags["load_dir"] = study.tuned_checkpoint(world, method.texts, seed)
+    if method.reflects:
+        flags |= {
+            "reflect": True,
+            "reflect_model_name": study.base(world, seed),
+            "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
+        }
+    return Call("reflect rl_finetune", output, flags=flags)
+
+
+def _levels(world: str, *, curriculum: bool) -> dict[str, Any]:
+    """Easier levels before the whole task, or that alone."""
+    if world == EXPLORE:
+        return {"depth_curriculum": True} if curriculum else {}
+    return {"taxi_curriculum": True} | ({} if curriculum else {"curriculum_index": 2})
+
+
+def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
+    output = study.report(world, method, seed)
+    named = str(study.checkpoint(world, method, seed))
+    if method.reflects:
+        named += f"+{study.tuned_checkpoint(world, method.reflection_texts, seed)}"
+    batch = min(50, study.test_games)
+    flags = {
+        **study.playing(world),
+        **_levels(world, curriculum=True),
+        "report": output,
+        "seed": _TEST_SEED,
+        "per_device_eval_batch_size": batch,
+        "eval_reps": max(1, study.test_games // batch) if world == TAXI else 1,
+        "overwrite": True,
+        "quiet": True,
+    }
+    if world == EXPLORE:
+        flags["task_file"] = study.folder / "test.json"
+    return Call("reflect evaluate", output, (named,), flags)
+
+
+# ---- the step that is no command, in a worker
+
+
+def make(output: str, *texts: str, seed: int, width: int, layers: int) -> None:
+    """Make the tiny model of a seed; its tokenizer knows the words of the texts.
+
+    Args:
+        output: its folder.
+        texts: files of training texts.
+        seed: of its weights.
+        width: of its layers.
+        layers: how many.
+    """
+    from sweet_rl.algorithms.reflect.texts import read_texts
+    from sweet_rl.embedded.reflect_models import make_reflect_model
+
+    read = [text for path in texts for text in read_texts(path)]
+    made = make_reflect_model(Path(output), seed=seed, texts=read, hidden_size=width, layers=layers)
+    print(f"A model of {layers} layers and width {width} is in {made}")

@@ -1,0 +1,169 @@
+"""What the report of a Reflect-RL study is told, as checked dataclasses, and what follows from its numbers.
+
+Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sweet_rl.errors import DataError
+from sweet_rl.types import Json
+from sweet_rl.viewer.fields import Fields
+from sweet_rl.viewer.online_data import Points
+from sweet_rl.viewer.online_numbers import Difference, difference, mean_of
+
+Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
+"""Whether an ordering holds at this size: by an interval that excludes 0, the other way round, by none."""
+
+VERDICTS: Mapping[Verdict, str] = {
+    "holds": "holds here",
+    "reversed": "is the other way round here",
+    "open": "not settled here",
+    "unknown": "one seed does not settle it",
+}
+"""What is said of a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """One run of a method.
+
+    `success` is that of the policy it made, on games that nothing was learned from; `levels` the same by
+    level. `curve` is (episodes played, share of them that succeeded), in rising order.
+    """
+
+    seed: int
+    success: float | None
+    levels: Mapping[str, float]
+    curve: Points
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to make a policy, and its runs in the order of their seeds."""
+
+    key: str
+    name: str
+    description: str
+    seeds: tuple[SeedRun, ...]
+
+    @property
+    def success(self) -> float | None:
+        """Mean over seeds."""
+        return mean_of([run.success for run in self.seeds])
+
+    def level(self, name: str) -> float | None:
+        """Mean success on one level over seeds."""
+        return mean_of([run.levels.get(name) for run in self.seeds])
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """A claim that one method is better than another, and what was found."""
+
+    claim: str
+    better: Method
+    worse: Method
+
+    @property
+    def lead(self) -> Difference | None:
+        """Success of the one minus that of the other, paired over the seeds that both have."""
+        return ahead(self.better, self.worse)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the numbers say of the claim; one seed never settles it."""
+        found = self.lead
+        if found is None or found.low is None or found.high is None:
+            return "unknown"
+        if found.low > 0:
+            return "holds"
+        return "reversed" if found.high < 0 else "open"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One world: its levels in their order, what was tried in it, and which orderings are claimed."""
+
+    name: str
+    text: str
+    levels: tuple[str, ...]
+    methods: tuple[Method, ...]
+    orderings: tuple[Ordering, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectReport:
+    """Everything on the page."""
+
+    title: str
+    subtitle: str
+    settings: Mapping[str, Json]
+    machine: str
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+    worlds: tuple[World, ...]
+
+
+def ahead(method: Method, other: Method) -> Difference | None:
+    """Success of one method minus that of the other, paired over the seeds that both have."""
+    theirs = {run.seed: run.success for run in other.seeds}
+    pairs = [(run.seed, run.success, theirs.get(run.seed)) for run in method.seeds]
+    return difference([(seed, a - b) for seed, a, b in pairs if a is not None and b is not None])
+
+
+def read_reflect_report(study: Mapping[str, Json]) -> ReflectReport:
+    """The study with its kinds checked.
+
+    Raises:
+        DataError: a value is of another kind than the page needs; names the field.
+    """
+    fields = Fields(study, "")
+    return ReflectReport(
+        title=fields.text("title"),
+        subtitle=fields.text("subtitle"),
+        settings=fields.fields("settings").values,
+        machine=fields.text("machine"),
+        seconds=fields.fields("seconds").numbers(),
+        notes=fields.texts("notes"),
+        worlds=tuple(map(_world, fields.rows("worlds"))),
+    )
+
+
+def _world(row: Fields) -> World:
+    methods = tuple(map(_method, row.rows("methods")))
+    by_key = {method.key: method for method in methods}
+    orderings = [_ordering(claim, by_key) for claim in row.rows("orderings")]
+    levels = dict.fromkeys(name for method in methods for run in method.seeds for name in run.levels)
+    return World(row.title(), row.text("text"), tuple(levels), methods, tuple(orderings))
+
+
+def _ordering(row: Fields, by_key: Mapping[str, Method]) -> Ordering:
+    sides = []
+    for side in ("better", "worse"):
+        key = row.text(side)
+        if key not in by_key:
+            raise DataError("must be the key of a method", field=f"{row.name}.{side}", value=key)
+        sides.append(by_key[key])
+    return Ordering(row.text("claim"), *sides)
+
+
+def _method(row: Fields) -> Method:
+    runs = sorted(map(_run, row.rows("seeds")), key=lambda run: run.seed)
+    doubled = [run.seed for run, following in itertools.pairwise(runs) if run.seed == following.seed]
+    if doubled:
+        raise DataError("must be different in each run", field=f"{row.name}.seeds", value=doubled[0])
+    return Method(row.text("key"), row.title(), row.text("description"), tuple(runs))
+
+
+def _run(row: Fields) -> SeedRun:
+    seed = row.whole("seed")
+    if seed is None:
+        raise DataError("is needed: runs are compared by it", field=f"{row.name}.seed", value=None)
+    pairs = [(pair.number("0"), pair.number("1")) for pair in row.lists("curve")]
+    curve = tuple(sorted((x, y) for x, y in pairs if x is not None and y is not None))
+    return SeedRun(seed, row.number("success"), row.fields("levels").numbers(), curve)
