@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Protocol
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, split_prompt
+from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
 from sweet_rl.envs.text_game import Moved, TextGame
 from sweet_rl.prompts import load_prompt
 from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
@@ -25,6 +25,7 @@ ATTEMPTS: Final = 3
 
 _SAID: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
 _WORD: Final = re.compile(r"\w+")
+_OFFERED: Final = re.compile(r"^Action (\w+): (.+)$", re.MULTILINE)
 
 Words = Callable[[random.Random], str]
 
@@ -114,6 +115,8 @@ async def play(
         label = await asyncio.to_thread(knower.label)
         reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
         found = extract_action(reply, game.labels, strict=strict)
+        if found is None and not strict:  # a model may write the command itself
+            found = resolve_label(reply, dict(_OFFERED.findall(actions)))
         if found is None:
             if reply:
                 played.failures.append(Failure("malformed_reply", reply, turn=played.steps))

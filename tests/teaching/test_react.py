@@ -86,6 +86,12 @@ def test_a_reply_without_an_action_costs_a_step_and_is_kept():
     assert published.failures == played.failures
 
 
+def test_the_command_itself_is_an_action():
+    _, played = run(Listening("thought", "pickup passenger"), Ignorant())
+    assert not played.failures
+    assert played.steps == 1
+
+
 def test_a_silent_model_is_sent_the_state_again():
     teacher = Listening("", "", "thought", "Action: 4")
     _, played = run(teacher, Ignorant())
