@@ -39,15 +39,17 @@ def reflect_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
             for field in fields(ReflectSettings)
         ]
         signature = inspect.Signature([*own, *shared])
+        many = [one.name for one in own if one.kind is inspect.Parameter.VAR_POSITIONAL]
 
         @functools.wraps(function)
         def stage(*positional: Any, **named: Any) -> None:
             given = signature.bind(*positional, **named)
             given.apply_defaults()
             values = given.arguments
+            words = [word for name in many for word in values.pop(name)]
             values[_GROUP] = ReflectSettings(**{flag.name: values.pop(flag.name) for flag in shared})
             try:
-                function(**values)
+                function(*words, **values)
             except ImportError as error:
                 package = (error.name or "").partition(".")[0]
                 if package not in _PACKAGES:

@@ -1,0 +1,105 @@
+"""The stages that train and measure Reflect-RL's models, one after the other."""
+
+import json
+
+import pytest
+
+from sweet_rl.cli import load
+from sweet_rl.errors import UsageError
+
+TAXI = {
+    "env": "taxi",
+    "taxi_curriculum": True,
+    "curriculum_index": 0,
+    "horizon": 3,
+    "device": "cpu",
+    "use_8bit": False,
+    "quiet": True,
+    "lora_r": 2,
+    "target_modules": "all-linear",
+    "per_device_eval_batch_size": 4,
+    "reflect_max_new_tokens": 4,
+}
+
+
+def rows(path, texts):
+    path.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    return str(path)
+
+
+def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    policy = rows(tmp_path / "p.jsonl", [f"a {n} # Action:\n{n}" for n in range(6)])
+    reflection = rows(tmp_path / "r.jsonl", [f"a {n} # Analyze:\ngo on {n}" for n in range(6)])
+    steps = {"max_steps": 2, "save_steps": 2, "model_name": "tiny"}
+    load("reflect supervised_pretrain")(task_file=policy, **TAXI | steps)
+    load("reflect supervised_pretrain")(task_file=reflection, reflect=True, **TAXI | steps)
+    first, second = (f"results/00{n}_supervised_pretrain/checkpoint-2" for n in range(2))
+    load("reflect rl_finetune")(
+        load_dir=first,
+        reflect=True,
+        reflect_load_dir=second,
+        reflect_model_name="results/001_supervised_pretrain/tiny",
+        max_steps=2,
+        save_steps=1,
+        **TAXI,
+    )
+    run = tmp_path / "results/002_rl_finetune"
+    assert (run / "checkpoint-2/logs.json").is_file()
+    assert "model_name: results/000_supervised_pretrain/tiny" in (run / "setting.yml").read_text()
+    load("reflect rl_finetune")(resume=str(run), max_steps=3, quiet=True)
+    assert (run / "checkpoint-3").is_dir()
+    with pytest.raises(UsageError, match="--horizon was 3, is 7"):
+        load("reflect rl_finetune")(resume=str(run), horizon=7)
+    capsys.readouterr()
+
+    load("reflect evaluate")(f"{run}/checkpoint-3+{second}", first, report="report.json", eval_reps=2, **TAXI)
+    printed = capsys.readouterr().out
+    assert printed.count("pickup: success") == 2
+    measured = json.loads((tmp_path / "report.json").read_text())["checkpoints"]
+    assert [one["levels"][0]["episodes"] for one in measured] == [8, 8]
+    assert measured[0]["settings"]["reflect"]
+    assert not measured[1]["settings"]["reflect"]
+    level = measured[0]["levels"][0]
+    assert 0 <= level["low"] <= level["success"] <= level["high"] <= 1
+    with pytest.raises(UsageError, match="exists"):
+        load("reflect evaluate")(first, report="report.json", **TAXI)
+
+
+def test_numbers_of_runs(tmp_path, shared):
+    from sweet_rl.algorithms.reflect.experiments import next_experiment
+
+    recorded = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["exp_id"]
+    assert next_experiment(tmp_path / "r", "x").name == f"{recorded['empty']}_x"
+    for name in ("007_rl_finetune", "foo"):
+        (tmp_path / "r" / name).mkdir()
+    assert next_experiment(tmp_path / "r", "x").name == f"{recorded['after_007_and_foo']}_x"
+
+
+def test_what_a_run_takes_over(tmp_path, shared):
+    import yaml
+
+    from sweet_rl.algorithms.reflect.experiments import with_saved
+    from sweet_rl.algorithms.reflect.settings import ReflectSettings
+
+    case = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["load_script_args"]
+    (tmp_path / "setting.yml").write_text(yaml.safe_dump(case["saved"]))
+    found = with_saved(ReflectSettings(), str(tmp_path / "checkpoint-1"))
+    assert {name: getattr(found, name) for name in case["loaded"]} == case["loaded"]
+    assert with_saved(ReflectSettings(), str(tmp_path / "x" / "checkpoint-1")) == ReflectSettings()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"load_dir": "nowhere"}, "no adapter_config.json"),
+        ({"model_name": "nowhere"}, "nowhere"),
+        ({"use_4bit": True, "model_name": "tiny"}, "needs a CUDA device"),
+        ({"resume": "nowhere"}, "no run's folder"),
+        ({"trainer": "ppo", "model_name": "tiny"}, "needs a critic"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path, monkeypatch, flags, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        load("reflect rl_finetune")(**TAXI | {"max_steps": 1} | flags)
