@@ -70,6 +70,9 @@ def test_the_embedded_teacher_says_whether_the_last_command_helped():
     said = first.known(random.Random(0))
     assert "put some tomato in microwave" in said
     assert "go to fridge 1" in said
+    _, second, _ = play(0, random_share=0)
+    said = second.known(random.Random(0))
+    assert "helped" in said or "forward" in said
     helped = thought(INTRODUCTION, ["go to fridge 1"], PLAN[1:], helped=True, draws=random.Random(0))
     assert "helped" in helped or "forward" in helped
     not_helped = thought(INTRODUCTION, ["look"], PLAN, helped=False, draws=random.Random(0))

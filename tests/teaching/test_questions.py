@@ -22,6 +22,7 @@ from sweet_rl.teaching.questions import (
 )
 from sweet_rl.teaching.repositories import filter_repositories, why_left_out
 from sweet_rl.teaching.splits import split_tasks
+from sweet_rl.teaching.task_filter import clean_tasks
 from sweet_rl.teaching.teachers import EmbeddedTeacher
 from sweet_rl.teaching.texts import read_list
 
@@ -195,3 +196,22 @@ def test_exact_shares(total, sizes):
     parts = split_tasks(tasks, seed=0)
     assert [len(part) for part in parts.values()] == sizes
     assert sorted(task["number"] for part in parts.values() for task in part) == list(range(total))
+
+
+def test_a_split_is_drawn_from_its_seed():
+    tasks = [{"question": "q", "number": number} for number in range(100)]
+    one, same, other = (split_tasks(tasks, seed=seed) for seed in (0, 0, 1))
+    assert one == same != other
+    assert [task["number"] for task in one["train"]] != list(range(70))
+    assert [task["number"] for task in one["train"]] == sorted(task["number"] for task in one["train"])
+
+
+def test_a_path_may_go_back_unless_strict(tmp_path):
+    (tmp_path / "r/docs").mkdir(parents=True)
+    (tmp_path / "r/a.md").write_text("text")
+    path = ["ls", "cd docs", "ls", "cd ..", "cat a.md"]
+    task = {"question": "q", "root": "r", "filename": "a.md", "optimal_path": path}
+    assert clean_tasks([task], tmp_path).tasks[0]["optimal_path"] == [*path[1:2], *path[3:], "id a.md"]
+    assert clean_tasks([task], tmp_path, strict=True).dropped == {"hidden target": 1}
+    outside = {**task, "filename": "../r/a.md"}
+    assert clean_tasks([outside], tmp_path).dropped == {"no such file": 1}
