@@ -64,6 +64,8 @@ COMMANDS = {
     "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
     "reflect rl_finetune": "Reflect-RL: train the policy online, beside a frozen model that reflects.",
     "reflect evaluate": "Reflect-RL: measure checkpoints by sampled episodes.",
+    "reflect plot": "Reflect-RL: draw success, cost and loss of online runs.",
+    "reflect ensemble_logs": "Reflect-RL: merge the logs of runs that went on from each other.",
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 

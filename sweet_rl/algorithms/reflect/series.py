@@ -1,0 +1,133 @@
+"""The logs of a run and of those that it went on from, as one series; moving averages (Reflect-RL spec §8).
+
+A run that began at another one's checkpoint goes on with its iterations. Iterations are counted in trainer
+calls of one pooled update each: those of a run that pools n calls are divided by n. No torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.algorithms.reflect.experiments import read_settings
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.training.checkpoints import step_of
+
+STAGE = "rl_finetune"
+WINDOW = 99
+"""Iterations over which a point is a mean."""
+
+Log = dict[str, Any]
+
+
+def ensemble_logs(folder: Path, *, strict: bool = False) -> list[Log]:
+    """All iterations up to a run's last checkpoint, those before `load_dir` included; without `log`.
+
+    Args:
+        folder: of the run.
+        strict: offsets are divided by the later run's accumulation, so that runs overlap, as published (T26).
+
+    Raises:
+        UsageError: the folder is no run, or holds no logs.
+        DataError: a log is broken.
+    """
+    found: list[Log] = []
+    begin = 0.0
+    for run, settings, until in _chain(folder):
+        accumulation = int(settings.get("gradient_accumulation_steps") or 1)
+        own = [entry for entry in read_logs(run) if until is None or entry["iter"] < until]
+        if strict:
+            begin /= accumulation
+        own = [{**entry, "iter": begin + entry["iter"] / accumulation} for entry in own]
+        found = [*own, *found] if strict else [*found, *own]
+        if until is not None:
+            begin += until / accumulation
+    if strict:
+        found.sort(key=lambda entry: float(entry["iter"]))  # its runs overlap
+    if not found:
+        raise UsageError(f"{str(folder)!r} holds no logs: no checkpoint-N/logs.json. Let the run save one.")
+    return found
+
+
+def _chain(folder: Path) -> list[tuple[Path, dict[str, Any], int | None]]:
+    """Runs, oldest first: folder, flags, and the iteration at which the next one took over."""
+    chain: list[tuple[Path, dict[str, Any], int | None]] = []
+    until: int | None = None
+    while True:
+        settings = read_settings(folder)
+        chain.insert(0, (folder, settings, until))
+        before = settings.get("load_dir")
+        if not before or STAGE not in str(before):
+            return chain
+        checkpoint = Path(str(before)).expanduser()
+        if not checkpoint.is_dir():  # runs are often moved together
+            checkpoint = folder.parent / checkpoint.parent.name / checkpoint.name
+        until = step_of(checkpoint)
+        if until < 0 or any(checkpoint.parent.resolve() == run.resolve() for run, _, _ in chain):
+            raise UsageError(f"{str(folder)!r} began at {before!r}, which is no checkpoint of another run.")
+        folder = checkpoint.parent
+
+
+def read_logs(folder: Path) -> list[Log]:
+    """Iterations in a run's checkpoints, in order, without their episodes.
+
+    Raises:
+        DataError: a file is broken.
+    """
+    found: list[Log] = []
+    paths = [path for path in folder.glob("checkpoint-*/logs.json") if step_of(path.parent) >= 0]
+    for path in sorted(paths, key=lambda path: step_of(path.parent)):
+        try:
+            entries = json.loads(path.read_text(encoding="utf-8"))
+            found += [{key: value for key, value in entry.items() if key != "log"} for entry in entries]
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise DataError(f"is no list of iterations ({error})", path=path) from error
+    return found
+
+
+def moving_average(
+    iters: Sequence[float],
+    values: Sequence[float | Sequence[float | None] | None],
+    *,
+    window: int = WINDOW,
+    strict: bool = False,
+) -> tuple[list[float], list[float | None]]:
+    """Means over the values at most half a window away, in iterations; pairs of values count as two points.
+
+    A value that there is not is left out; where there are none around, the mean is None. Published, it
+    counts as 0 (§10, T26).
+
+    Args:
+        iters: of the values, rising.
+        values: numbers, or pairs as in `loss`.
+        window: iterations over which a point is a mean.
+        strict: the published means.
+    """
+    points: list[tuple[float, float | None]] = []
+    for at, value in zip(iters, values, strict=True):
+        several = value if isinstance(value, Sequence) else [value]
+        points += [(at, one) for one in several]
+    half = window // 2
+    means: list[float | None] = []
+    first = last = count = 0
+    total = 0.0
+    # Published: the window around a point is that of the point before it, and begins around 0.
+    centres = [at for at, _ in points]
+    for centre in [0.0, *centres[:-1]] if strict else centres:
+        while last < len(points) and points[last][0] <= centre + half:
+            total, count = _with(points[last][1], total, count, 1, strict=strict)
+            last += 1
+        while first < last and points[first][0] < centre - half:
+            total, count = _with(points[first][1], total, count, -1, strict=strict)
+            first += 1
+        means.append(total / count if count else None)
+    return centres, means
+
+
+def _with(value: float | None, total: float, count: int, sign: int, *, strict: bool) -> tuple[float, int]:
+    """The sum and the number of its terms with a term more or less."""
+    if value is None and not strict:
+        return total, count
+    return total + sign * (value or 0.0), count + sign

@@ -1,0 +1,30 @@
+"""The logs of a run and of those that it went on from, in one file."""
+
+from __future__ import annotations
+
+
+def ensemble_logs(*runs: str, output_dir: str = ".", strict: bool = False) -> None:
+    """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
+
+    Iterations of a run that pools n trainer calls (--gradient_accumulation_steps) count 1/n each.
+
+    Args:
+        runs: folders such as results/003_rl_finetune.
+        output_dir: where the files go.
+        strict: offsets as published, where runs may overlap.
+    """
+    import json
+    from pathlib import Path
+
+    from sweet_rl.algorithms.reflect.series import ensemble_logs as merged
+    from sweet_rl.errors import UsageError
+    from sweet_rl.records import replace_file
+
+    if not runs:
+        raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
+    for name in runs:
+        folder = Path(name).expanduser()
+        logs = merged(folder, strict=strict)
+        target = Path(output_dir).expanduser() / f"{folder.resolve().name}.json"
+        replace_file(target, [json.dumps(logs).encode()])
+        print(f"{len(logs)} iterations are in {target}")

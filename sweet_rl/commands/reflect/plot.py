@@ -1,0 +1,66 @@
+"""Success, cost and loss of online runs over their iterations, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
+
+
+def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bool = False) -> None:
+    """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
+
+    Args:
+        runs: folders such as results/003_rl_finetune.
+        output: the files' name; .pdf and .png are put behind it.
+        window: iterations over which a point is a mean.
+        strict: offsets and means as published, where a loss that there is not counts as 0.
+    """
+    from pathlib import Path
+
+    from sweet_rl.algorithms.reflect.series import ensemble_logs
+    from sweet_rl.errors import UsageError, missing_package
+
+    if not runs:
+        raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
+    if window < 1:
+        raise UsageError(f"--window must be at least 1, got {window}.")
+    logs = {
+        Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), strict=strict)
+        for name in runs
+    }
+    try:
+        figure = _figure(logs, window, strict=strict)
+    except ImportError as error:
+        raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
+    for suffix in (".pdf", ".png"):
+        target = Path(output).expanduser().with_name(Path(output).name + suffix)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+        print(f"The picture is in {target}")
+
+
+def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, strict: bool) -> Any:
+    """Three panels side by side; a line for each run."""
+    from matplotlib.figure import Figure
+
+    from sweet_rl.algorithms.reflect.series import moving_average
+
+    figure = Figure(figsize=(13, 3.6), dpi=150, layout="constrained")
+    for axes, (key, title) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
+        for name, entries in logs.items():
+            iters, means = moving_average(
+                [entry["iter"] for entry in entries],
+                [entry[key] for entry in entries],
+                window=window,
+                strict=strict,
+            )
+            axes.plot(
+                iters, [float("nan") if mean is None else mean for mean in means], label=name, linewidth=1.4
+            )
+        axes.set_title(title)
+        axes.set_xlabel("iteration")
+        axes.grid(alpha=0.3)
+    figure.axes[0].legend(fontsize="small")
+    return figure
