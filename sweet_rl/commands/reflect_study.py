@@ -1,6 +1,6 @@
 """The study behind `demo_reflect`: data of a teacher that knows, two models of a seed, four ways to learn.
 
-Two worlds, the taxi and repositories to explore. For every seed a tiny GPT-2 is made for each of them; it is
+Two worlds, the taxi and repositories to explore. For every seed a tiny Llama is made for each of them; it is
 fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
 `sweet_rl.commands.study`: two at a time, each once, and an interrupted study goes on where it was.
 """
@@ -31,6 +31,7 @@ WIDTH, LAYERS = 64, 2
 
 TRAINING: Mapping[str, Any] = {
     "target_modules": "all-linear",
+    "lora_alpha": 256,
     "disable_dropout": True,
     "gradient_checkpointing": False,
     "quiet": True,
@@ -335,5 +336,7 @@ def make(output: str, *texts: str, seed: int, width: int, layers: int) -> None:
     from sweet_rl.embedded.reflect_models import make_reflect_model
 
     read = [text for path in texts for text in read_texts(path)]
-    made = make_reflect_model(Path(output), seed=seed, texts=read, hidden_size=width, layers=layers)
+    made = make_reflect_model(
+        Path(output), seed=seed, texts=read, hidden_size=width, layers=layers, rotary=True
+    )
     print(f"A model of {layers} layers and width {width} is in {made}")
