@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sweet_rl.algorithms.reflect.batches import by_new_tokens, neighbours
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat.reflect_format import ACTION_MARKER
@@ -29,9 +31,11 @@ from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, choose
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, to_device
-from sweet_rl.training.trees import in_order, lay_out
+from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
 _CACHED_TEXTS = 65_536
+_WORTH_SHARING = 0.25
+"""What share of all tokens must be read twice before that counts for more than padding."""
 
 
 class Chosen(NamedTuple):
@@ -145,20 +149,15 @@ class Agent:
     def batches(self, sequences: Sequence[Sequence[int]], most: int | None = None) -> Iterator[list[int]]:
         """Numbers of sequences to read together: neighbours begin alike, or are of similar lengths."""
         most = most or self.max_tokens_per_batch
-        order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
         if self._span:
             arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
-            order = in_order(arrays)
-        batch: list[int] = []
-        longest = 0
-        for number in order:
-            longest = max(longest, len(sequences[number]))
-            if batch and (len(batch) + 1) * longest > most:
-                yield batch
-                batch, longest = [], len(sequences[number])
-            batch.append(number)
-        if batch:
-            yield batch
+            alike = in_order(arrays)
+            shared = [0, *(common_prefix(arrays[one], arrays[other]) for one, other in pairwise(alike))]
+            if sum(shared) > _WORTH_SHARING * sum(map(len, arrays)):
+                yield from by_new_tokens(alike, [len(ids) for ids in arrays], shared, most)
+                return
+        order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
+        yield from neighbours(order, [len(ids) for ids in sequences], most)
 
     # -- reading ------------------------------------------------------------------------------------------
 
