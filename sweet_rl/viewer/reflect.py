@@ -163,7 +163,7 @@ def _claims(world: World, given: Mapping[str, str], anchor: str) -> Markup:
 
 
 def _claim(ordering: Ordering, found: Difference, colour: str, along: charts.Axis) -> Markup:
-    said = f"{ordering.claim}: {_points(found.mean)}"
+    said = f"{ordering.better.name} \u2212 {ordering.worse.name}: {_points(found.mean)}"
     if found.low is not None and found.high is not None:
         said += f" ({_points(found.low)} to {_points(found.high)})"
     seeds = [
@@ -181,17 +181,12 @@ def _claim(ordering: Ordering, found: Difference, colour: str, along: charts.Axi
         *seeds,
         label=said,
     )
-    label = [
-        ordering.claim,
-        " ",
-        tag("span", f"{ordering.better.name} \u2212 {ordering.worse.name}", class_="interval"),
-    ]
     value = [
         tag("span", _points(found.mean), class_="value"),
         " ",
         tag("span", VERDICTS[ordering.verdict], class_="interval"),
     ]
-    return _cells(label, drawing, value)
+    return _cells(ordering.claim, drawing, value)
 
 
 def _points(value: float) -> str:
