@@ -21,7 +21,7 @@ from sweet_rl.viewer.online_numbers import gained, mean_of
 TITLES = {
     "archer": (
         "ArCHer",
-        "A critic of whole utterances, learned from all games; the policy follows its advantage.",
+        "A critic of whole utterances, learned from remembered games; the policy follows its advantage.",
     ),
     "chai": (
         "Online CHAI",
