@@ -95,7 +95,7 @@ def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
         tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
     )
-    model = LlamaForCausalLM(config)
+    model: Any = LlamaForCausalLM(config)
     # Adapters leave the head as it is, and a narrow one needs long rows to be sure of a token.
     with torch.no_grad():
         model.get_input_embeddings().weight.mul_(4.0)
