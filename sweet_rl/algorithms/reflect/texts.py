@@ -81,8 +81,9 @@ def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None
 def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     """A text as tokens; what stands behind its last marker is the target.
 
-    The target's tokens are those that a model writes behind the prompt. A text with more than `room` tokens
-    loses its beginning.
+    The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
+    them, or it would go on and on (published, spec §10, T29). A text with more than `room` tokens loses its
+    beginning.
 
     Raises:
         ValueError: nothing stands behind a marker.
@@ -99,6 +100,8 @@ def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     both = tokenizer(marker + target, add_special_tokens=False)["input_ids"]
     alike = both[: len(bare)] == bare
     target_ids = both[len(bare) :] if alike else tokenizer(target, add_special_tokens=False)["input_ids"]
+    if reflect and tokenizer.eos_token_id is not None:
+        target_ids = [*target_ids, tokenizer.eos_token_id]
     kept = max(1, room - len(target_ids))
     return Example(tuple(prompt_ids[-kept:]), tuple(target_ids[: room - 1]))
 
