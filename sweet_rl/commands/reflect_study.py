@@ -20,7 +20,7 @@ WORLDS = (TAXI, EXPLORE)
 RECORDS = 2000
 """States of the taxi that the teacher reflects on."""
 
-REPOSITORIES = 6
+REPOSITORIES = 12
 """To explore; each has about twenty questions."""
 
 SFT_UPDATES, ITERATIONS, TEST_GAMES = 400, 60, 200
@@ -40,8 +40,9 @@ TRAINING: Mapping[str, Any] = {
 
 FINE_TUNING: Mapping[str, Any] = {
     "per_device_train_batch_size": 16,
-    "learning_rate": 3e-3,
+    "learning_rate": 2e-3,
     "lr_scheduler_type": "cosine",
+    "warmup_ratio": 0.1,
     "max_grad_norm": 1.0,
 }
 
@@ -57,6 +58,9 @@ REFLECTION_TOKENS: Mapping[str, int] = {TAXI: 56, EXPLORE: 64}
 
 _AT_ONCE = 256
 """Of the teacher's work: what is finished together goes to the disk together."""
+
+_EXPLORE_REPEATS = 3
+"""How often every held-out question is asked."""
 
 _TEST_SEED = 1_000
 """The same games for every policy of the study; nobody learns from them."""
@@ -310,7 +314,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call
         "report": output,
         "seed": _TEST_SEED,
         "per_device_eval_batch_size": batch,
-        "eval_reps": max(1, study.test_games // batch) if world == TAXI else 1,
+        "eval_reps": max(1, study.test_games // batch) if world == TAXI else _EXPLORE_REPEATS,
         "overwrite": True,
         "quiet": True,
     }
