@@ -22,8 +22,8 @@ def test_frequent_sentences_become_tokens_and_lines_end_by_one_of_their_own(tmp_
         pieces = [tokenizer.decode([token]) for token in ids]
         assert pieces == [
             *("Questions:", "\n"),
-            *("Is it alive", "?", " No.", "\n"),
-            *("Is it a pen", "?", " Yes.", "\n"),
+            *("Is it alive?", " No.", "\n"),
+            *("Is it a pen?", " Yes.", "\n"),
         ]
         assert tokenizer.decode(tokenizer("Ünseen\n", add_special_tokens=False)["input_ids"]) == "Ünseen\n"
     assert AutoModelForCausalLM.from_pretrained(policy).config.hidden_size == 32
