@@ -70,19 +70,19 @@ def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
             "of such files, or 'auto-explore:train' for embedded tasks."
         )
     records = [record for file in files for record in _read(file)]
-    return [record for record in records if is_playable(record["optimal_path"], strict=strict)]
+    return [record for record in records if not why_unplayable(record["optimal_path"], strict=strict)]
 
 
-def is_playable(optimal_path: Sequence[str], *, strict: bool = False) -> bool:
-    """Whether the game offers a path's commands: see `load_dataset`."""
+def why_unplayable(optimal_path: Sequence[str], *, strict: bool = False) -> str:
+    """Why the game would not offer a command of a path, in a word or two; "" where it would."""
     for command in optimal_path:
         verb, _, written = command.strip().partition(" ")
         name = written if strict else unwrap(written.strip())
         if verb in {"cd", "cat"} and name.startswith(".") and (strict or verb != "cd" or name != ".."):
-            return False
+            return "hidden target"
         if verb == "cat" and not is_allowed(name):
-            return False
-    return True
+            return "target cannot be opened"
+    return ""
 
 
 def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]:

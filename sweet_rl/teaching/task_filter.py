@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from sweet_rl.envs.explore.commands import split_command, unwrap, wrap
-from sweet_rl.repositories import is_allowed
+from sweet_rl.tasks.explore import why_unplayable
 from sweet_rl.types import Json
 
 _LEFTOVERS: Final = (
@@ -71,18 +71,7 @@ def why_dropped(task: Mapping[str, Json], repositories: Path, *, strict: bool = 
         return "no such repository"
     if not _inside(name) or not (repositories / root / name).is_file():
         return "no such file"
-    return next(filter(None, (_why_not_played(command, strict=strict) for command in path)), "")
-
-
-def _why_not_played(line: Any, *, strict: bool) -> str:
-    """Why a command of a path rules its task out; the published rules look at names as they are written."""
-    word, target = _command(line)
-    if word not in {"cd", "cat"}:
-        return ""
-    name = str(line).partition(" ")[2].strip() if strict else target
-    if name.startswith(".") and (strict or name != ".."):
-        return "hidden target"
-    return "target cannot be opened" if word == "cat" and not is_allowed(name) else ""
+    return why_unplayable([str(command) for command in path], strict=strict)
 
 
 def played_path(commands: Iterable[str], *, strict: bool = False) -> list[str]:
