@@ -13,7 +13,7 @@ from sweet_rl.algorithms.reflect.losses import (
     q_values,
     value_loss,
 )
-from sweet_rl.algorithms.reflect.models import _with_fresh_adapter
+from sweet_rl.algorithms.reflect.models import _with_fresh_adapter, _with_trained_adapter, save_agent
 from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.replay import Replay
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
@@ -300,3 +300,13 @@ def test_dropout_of_the_adapter_only(shared, found):
     assert in_adapter == found["adapter_load"]["lora_dropout_training"]
     assert not any(in_blocks)
     assert not any(module.training for _, module in modules)
+
+
+@pytest.mark.parametrize(("strict", "scaling"), [(True, 99 / 4), (False, 16 / 4)])
+def test_scale_of_a_loaded_adapter(shared, found, tmp_path, strict, scaling):
+    save_agent(tiny_model(shared), CharTokenizer(), tmp_path)
+    settings = ReflectSettings(lora_r=4, lora_alpha=99, strict=strict)
+    loaded = _with_trained_adapter(tiny_model(shared, lora=False), tmp_path, settings, trains=True)
+    used = [module.scaling["default"] for module in loaded.modules() if hasattr(module, "lora_A")]
+    assert set(used) == {scaling}
+    assert (found["adapter_load"]["scaling_used"] == [scaling]) == strict
