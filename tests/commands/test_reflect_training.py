@@ -1,6 +1,11 @@
 """The stages that train and measure Reflect-RL's models, one after the other."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -64,6 +69,29 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
     assert 0 <= level["low"] <= level["success"] <= level["high"] <= 1
     with pytest.raises(UsageError, match="exists"):
         load("reflect evaluate")(first, report="report.json", **TAXI)
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
+    steps = 25
+    flags = {**TAXI, "model_name": "tiny", "max_steps": steps, "save_steps": 1}
+    command = [sys.executable, "-m", "sweet_rl", "reflect", "rl_finetune"]
+    for whole in (True, False):
+        folder = tmp_path / ("whole" if whole else "killed")
+        told = [f"--{name}={value}" for name, value in (flags | {"ckpt_path": f"{folder}/"}).items()]
+        process = subprocess.Popen([*command, *told], env={**os.environ, "OMP_NUM_THREADS": "1"})
+        run = folder / "000_rl_finetune"
+        while not whole and not (run / "checkpoint-3").is_dir():
+            assert process.poll() is None
+            time.sleep(0.02)
+        if not whole:
+            process.send_signal(signal.SIGKILL)
+        assert process.wait() == (0 if whole else -signal.SIGKILL)
+    assert not (run / f"checkpoint-{steps}").exists()
+    again = [*command, "--resume", str(run), "--quiet"]
+    subprocess.run(again, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    last = [tmp_path / name / f"000_rl_finetune/checkpoint-{steps}" for name in ("whole", "killed")]
+    for name in ("adapter_model.safetensors", "logs.json"):
+        assert len({(folder / name).read_bytes() for folder in last}) == 1, name
 
 
 def test_numbers_of_runs(tmp_path, shared):
