@@ -43,8 +43,7 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
     load("reflect rl_finetune")(
         load_dir=first,
         reflect=True,
-        reflect_load_dir=second,
-        reflect_model_name="results/001_supervised_pretrain/tiny",
+        reflect_load_dir=second,  # whose run says on which model it was trained
         max_steps=2,
         save_steps=1,
         **TAXI,

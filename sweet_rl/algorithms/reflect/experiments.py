@@ -86,6 +86,21 @@ def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSett
     return replace(settings, **{name: saved[name] for name in TAKEN_OVER if name in saved})
 
 
+def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
+    """The settings with the model that `reflect_load_dir` was trained on, if its run is known.
+
+    Published: the model is always that of `--reflect_model_name`.
+    """
+    checkpoint = settings.reflect_load_dir
+    if checkpoint is None or settings.strict:
+        return settings
+    run = Path(checkpoint).expanduser().parent
+    if not (run / SETTINGS).is_file():
+        return settings
+    name = read_settings(run).get("model_name", settings.reflect_model_name)
+    return replace(settings, reflect_model_name=name)
+
+
 def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any]) -> ReflectSettings:
     """The settings of a run that is to be continued.
 

@@ -58,7 +58,7 @@ def _measure(name: str, flags: ReflectSettings, *, quiet: bool) -> dict[str, Any
     from dataclasses import asdict, replace
 
     from sweet_rl.algorithms.reflect.evaluation import measure
-    from sweet_rl.algorithms.reflect.experiments import with_saved
+    from sweet_rl.algorithms.reflect.experiments import with_saved, with_saved_reflector
     from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
     from sweet_rl.algorithms.reflect.worlds import open_world
     from sweet_rl.commands.running import progress
@@ -72,10 +72,7 @@ def _measure(name: str, flags: ReflectSettings, *, quiet: bool) -> dict[str, Any
         reflect_prob=1.0,
         leaveout_prob=0.0,
     )
-    settings = with_saved(settings, settings.load_dir)
-    if settings.reflect_load_dir is not None:
-        saved = with_saved(settings, settings.reflect_load_dir)
-        settings = replace(settings, reflect_model_name=saved.model_name)
+    settings = with_saved_reflector(with_saved(settings, settings.load_dir))
     with open_world(settings, evaluates=True) as world:
         reflector = load_reflector(settings)
         agent = load_policy(settings, world.labels, trains=False)

@@ -44,7 +44,7 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
         settings = (
             experiments.continued(Path(resume).expanduser(), flags, experiments.typed_flags(flags))
             if resume
-            else experiments.with_saved(flags, flags.load_dir)
+            else experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
         )
         world = stack.enter_context(open_world(settings))
         folder = Path(resume).expanduser() if resume else None
