@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import signal
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from sweet_rl.commands.games import (
     make_oracle,
     open_game,
 )
+from sweet_rl.commands.running import quieten, stopped_politely
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tasks import load_tasks
@@ -55,7 +54,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     template = _template(config["template"], tasks)
     loop_settings = _loop_settings(config)
 
-    _quieten()
+    quieten()
     from sweet_rl.algorithms import processes
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
@@ -94,20 +93,12 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 
         settings = settings_of({**config, **models, "template": template})
         learner = make_learner(settings, chat_format=transcript_of(game.name), say=say)
-        stack.enter_context(_stopped_politely(save_path))
+        how = f"What was played is in {save_path}; the same command goes on with it."
+        stack.enter_context(stopped_politely(how))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
         learner.save_policy(save_path / "final")
         if main:
             _say_where(save_path, config)
-
-
-def _quieten() -> None:
-    """No bars and hints of the libraries below beside our own bar."""
-    from transformers.utils import logging as transformers_logging
-
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it says that there is no GPU
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 
 def _game(config: Mapping[str, Any]) -> GameFlags:
@@ -218,23 +209,6 @@ def _watchers(config: Mapping[str, Any], save_path: Path) -> Iterator[list[Any]]
         for watcher in watchers:
             stack.callback(watcher.close)
         yield watchers
-
-
-@contextmanager
-def _stopped_politely(save_path: Path) -> Iterator[None]:
-    """Ctrl-C and a polite kill end the run with words about how to go on."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"\nStopped. What was played is in {save_path}; the same command goes on with it.", flush=True)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +20,52 @@ def progress(total: int, done: int, *, unit: str, quiet: bool) -> tqdm[NoReturn]
     """A progress bar on standard error; its time left counts from this run's first row."""
     interval = 0.2 if sys.stderr.isatty() else 10.0
     return tqdm(total=total, initial=done, unit=unit, disable=quiet, mininterval=interval, dynamic_ncols=True)
+
+
+def quieten() -> None:
+    """No bars and hints of the libraries below beside our own bar."""
+    from transformers.utils import logging as transformers_logging
+
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it says that there is no GPU
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def stopped_politely(words: str) -> Iterator[None]:
+    """Ctrl-C and a polite kill end the stage with words about how to go on."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nStopped. {words}", flush=True)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> None:
+    """Run `work`; Ctrl-C and a polite kill end it cleanly, with words about how to go on.
+
+    Raises:
+        KeyboardInterrupt: it was stopped.
+    """
+
+    async def main() -> None:
+        current = asyncio.current_task()
+        if current is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
+        await work
+
+    try:
+        asyncio.run(main())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print(f"\nStopped. {words()}", file=sys.stderr)
+        raise KeyboardInterrupt from None
 
 
 def run_until_stopped(
@@ -36,19 +84,10 @@ def run_until_stopped(
         KeyboardInterrupt: it was stopped; what had finished is in the file.
     """
 
-    async def main() -> None:
-        current = asyncio.current_task()
-        if current is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
-        await work
-
-    try:
-        asyncio.run(main())
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    def words() -> str:
         there = sum(1 for _ in read_rows(path))
-        print(
-            f"\nStopped. {there} of {total} {noun} are in {path}; "
-            f"the same command with --to_continue {verb} the rest.",
-            file=sys.stderr,
+        return (
+            f"{there} of {total} {noun} are in {path}; the same command with --to_continue {verb} the rest."
         )
-        raise KeyboardInterrupt from None
+
+    until_stopped(work, words)

@@ -181,6 +181,13 @@ class _Batch:
         self.places = {place: row for row, place in enumerate(self.places)}
 
 
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a text: the tokenizer's, and the generation config's (Llama 3 has three)."""
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    listed = configured if isinstance(configured, list) else [configured]
+    return frozenset(end for end in [*listed, tokenizer.eos_token_id] if end is not None)
+
+
 def keep_likeliest(logps_BV: Tensor, top_ks_B: Tensor) -> Tensor:
     """The same for tokens among the row's `top_ks_B` likeliest, or equal to the last of them; else -inf.
 

@@ -6,7 +6,7 @@ For models that fill several GPUs, and for speed on one, use vLLM (`sweet_rl.pol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +123,9 @@ class TransformersPolicy:
         """The decoder, with memory trouble turned into words."""
         import torch  # noqa: PLC0415 - loaded by now
 
-        from sweet_rl.policies.decoding import Decoder  # noqa: PLC0415 - imports torch
+        from sweet_rl.policies.decoding import Decoder, end_tokens  # noqa: PLC0415 - imports torch
 
-        decoder = Decoder(self._model, _end_ids(self._model, self._tokenizer))
+        decoder = Decoder(self._model, end_tokens(self._model, self._tokenizer))
 
         def engine(requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
             try:
@@ -183,10 +183,3 @@ def _context_length(config: Any) -> int | None:
     """Positions the model was made for; None where its configuration does not say."""
     length: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
     return length
-
-
-def _end_ids(model: Any, tokenizer: Any) -> Collection[int]:
-    """Every token that ends a turn: the tokenizer's, and the generation config's (Llama 3 has three)."""
-    configured = model.generation_config.eos_token_id
-    listed = configured if isinstance(configured, list) else [configured]
-    return {end for end in [*listed, tokenizer.eos_token_id] if end is not None}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import TypeVar
 
 from sweet_rl.errors import DataError
 from sweet_rl.types import Json
+
+T = TypeVar("T")
 
 
 class Fields:
@@ -68,6 +72,24 @@ class Fields:
     def rows(self, key: str) -> Iterator[Fields]:
         """A list of objects."""
         return (Fields(value, at) for value, at in self._items(key))
+
+    def by_seed(self, key: str, read: Callable[[int, Fields], T]) -> tuple[T, ...]:
+        """A list of runs in the order of their seeds, each by `read`; runs are compared by their seeds.
+
+        Raises:
+            DataError: a run has no seed, or that of another.
+        """
+        runs = []
+        for row in self.rows(key):
+            seed = row.whole("seed")
+            if seed is None:
+                raise DataError("is needed: runs are compared by it", field=f"{row.name}.seed", value=None)
+            runs.append((seed, read(seed, row)))
+        runs.sort(key=lambda run: run[0])
+        doubled = [seed for (seed, _), (following, _) in pairwise(runs) if seed == following]
+        if doubled:
+            raise DataError("must be different in each run", field=self._at(key), value=doubled[0])
+        return tuple(run for _, run in runs)
 
     def lists(self, key: str) -> Iterator[Fields]:
         """A list of lists, the items of each by their place: `0`, `1`, ..."""

@@ -5,7 +5,6 @@ Anything may be missing or null. Something of a wrong kind is refused by its dot
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -95,17 +94,10 @@ def read_online_study(study: Mapping[str, Json]) -> OnlineStudy:
 
 
 def _method(row: Fields) -> OnlineMethod:
-    runs = sorted(map(_run, row.rows("seeds")), key=lambda run: run.seed)
-    doubled = [run.seed for run, following in itertools.pairwise(runs) if run.seed == following.seed]
-    if doubled:
-        raise DataError("must be different in each run", field=f"{row.name}.seeds", value=doubled[0])
-    return OnlineMethod(row.title(), row.text("description"), tuple(runs))
+    return OnlineMethod(row.title(), row.text("description"), row.by_seed("seeds", _run))
 
 
-def _run(row: Fields) -> SeedRun:
-    seed = row.whole("seed")
-    if seed is None:
-        raise DataError("is needed: runs are compared by it", field=f"{row.name}.seed", value=None)
+def _run(seed: int, row: Fields) -> SeedRun:
     return SeedRun(
         seed=seed,
         start=_measured(row, "start"),

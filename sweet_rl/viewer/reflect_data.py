@@ -5,7 +5,6 @@ Anything may be missing or null. Something of a wrong kind is refused by its dot
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -153,17 +152,10 @@ def _ordering(row: Fields, by_key: Mapping[str, Method]) -> Ordering:
 
 
 def _method(row: Fields) -> Method:
-    runs = sorted(map(_run, row.rows("seeds")), key=lambda run: run.seed)
-    doubled = [run.seed for run, following in itertools.pairwise(runs) if run.seed == following.seed]
-    if doubled:
-        raise DataError("must be different in each run", field=f"{row.name}.seeds", value=doubled[0])
-    return Method(row.text("key"), row.title(), row.text("description"), tuple(runs))
+    return Method(row.text("key"), row.title(), row.text("description"), row.by_seed("seeds", _run))
 
 
-def _run(row: Fields) -> SeedRun:
-    seed = row.whole("seed")
-    if seed is None:
-        raise DataError("is needed: runs are compared by it", field=f"{row.name}.seed", value=None)
+def _run(seed: int, row: Fields) -> SeedRun:
     pairs = [(pair.number("0"), pair.number("1")) for pair in row.lists("curve")]
     curve = tuple(sorted((x, y) for x, y in pairs if x is not None and y is not None))
     return SeedRun(seed, row.number("success"), row.fields("levels").numbers(), curve)

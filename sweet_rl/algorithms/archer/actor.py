@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from sweet_rl.algorithms.archer.critic import length_batches
 from sweet_rl.algorithms.archer.prefill import TreePrefill
+from sweet_rl.algorithms.batches import neighbours
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.decoding import Decoder, Request, Written, keep_likeliest
+from sweet_rl.policies.decoding import Decoder, Request, Written, end_tokens, keep_likeliest
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.head import ResponseHead
@@ -351,27 +352,6 @@ class TokenPolicy:
             yield seen
         finally:
             hook.remove()
-
-
-def neighbours(order: Sequence[int], lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Numbers in the given order, cut into batches that have at most so many tokens, padding included."""
-    batch: list[int] = []
-    longest = 0
-    for number in order:
-        longest = max(longest, lengths[number])
-        if batch and (len(batch) + 1) * longest > max_tokens:
-            yield batch
-            batch, longest = [], lengths[number]
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Every token that ends a text: the tokenizer's, and those of the generation config."""
-    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    return frozenset(end for end in [*listed, tokenizer.eos_token_id] if end is not None)
 
 
 def tokens_with(tokenizer: Any, text: str | None) -> frozenset[int]:

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sweet_rl.algorithms.reflect.batches import by_new_tokens, neighbours
+from sweet_rl.algorithms.batches import by_new_tokens, neighbours
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat.reflect_format import ACTION_MARKER
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.decoding import Decoder, Request, choose
+from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, to_device
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
@@ -113,7 +113,7 @@ class Agent:
         self.config = bare.config.get_text_config()
         self._span = attention_span(bare)
         self._bare = bare
-        self._end_ids = frozenset() if keeps_writing else _end_ids(bare, tokenizer)
+        self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
         self._decoder = Decoder(_Plain(model), self._end_ids)
         self.encode = lru_cache(maxsize=_CACHED_TEXTS)(self._encode)
 
@@ -380,12 +380,6 @@ def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
             )
         found[ids[-1]] = label
     return list(found)
-
-
-def _end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    listed = configured if isinstance(configured, list) else [configured]
-    return frozenset(end for end in [*listed, tokenizer.eos_token_id] if end is not None)
 
 
 def _draws(seed: int, sampling: Sampling) -> list[float]:

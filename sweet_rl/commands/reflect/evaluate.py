@@ -35,7 +35,7 @@ def evaluate(
     """
     import json
 
-    from sweet_rl.commands.reflect.models import quieten
+    from sweet_rl.commands.running import quieten
     from sweet_rl.errors import UsageError
 
     if report is not None and Path(report).exists() and not overwrite:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,28 +28,3 @@ def with_tiny_models(
         model_name=made if settings.model_name == TINY else settings.model_name,
         reflect_model_name=made if settings.reflect_model_name == TINY else settings.reflect_model_name,
     )
-
-
-def quieten() -> None:
-    """No bars and hints of the libraries below beside our own."""
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def stopped_politely(words: str) -> Iterator[None]:
-    """Ctrl-C and a polite kill end the stage with words about how to go on."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"\nStopped. {words}", flush=True)
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)

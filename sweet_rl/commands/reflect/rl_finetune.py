@@ -28,7 +28,8 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
     """
     from contextlib import ExitStack
 
-    from sweet_rl.commands.reflect.models import quieten, stopped_politely, with_tiny_models
+    from sweet_rl.commands.reflect.models import with_tiny_models
+    from sweet_rl.commands.running import quieten, stopped_politely
 
     quieten()
     from sweet_rl.algorithms import processes

@@ -43,7 +43,8 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
     if not settings.strict:
         check_kind(texts, settings.task_file, reflect=settings.reflect)
 
-    from sweet_rl.commands.reflect.models import quieten, stopped_politely, with_tiny_models
+    from sweet_rl.commands.reflect.models import with_tiny_models
+    from sweet_rl.commands.running import quieten, stopped_politely
 
     quieten()
     from sweet_rl.algorithms import processes

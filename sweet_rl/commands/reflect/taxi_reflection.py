@@ -75,12 +75,13 @@ def taxi_reflection(
         raise UsageError(f"--split must be train, test or any, got {split!r}.")
     oracle = "_oracle" if random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if reflections else "data.json"
+    head_start = not strict if head_start is None else head_start
     settings = {
         "seed": seed,
         "random_share": random_share,
         "horizon": horizon,
         "with_prompt": with_prompt,
-        "head_start": not strict if head_start is None else head_start,
+        "head_start": head_start,
         "split": split,
         "reflections": reflections,
         "strict": strict,
@@ -91,7 +92,7 @@ def taxi_reflection(
         random_share=random_share,
         horizon=horizon,
         with_prompt=with_prompt,
-        head_start=not strict if head_start is None else head_start,
+        head_start=head_start,
         strict=strict,
     )
     plan = RecordPlan(play, taxi_request(), seed, reflections)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
-import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweet_rl.commands.running import until_stopped
 from sweet_rl.commands.servers import client_of
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
@@ -78,18 +76,7 @@ def run_until_stopped(work: Coroutine[Any, Any, None], journal: Path) -> None:
     Raises:
         KeyboardInterrupt: it was stopped; what had finished is in the journal.
     """
-
-    async def main() -> None:
-        current = asyncio.current_task()
-        if current is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, current.cancel)
-        await work
-
-    try:
-        asyncio.run(main())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        print(f"\nStopped. The same command goes on from {journal}.", file=sys.stderr)
-        raise KeyboardInterrupt from None
+    until_stopped(work, lambda: f"The same command goes on from {journal}.")
 
 
 def say_failures(jobs: JobFile, missing: int, noun: str) -> None:
