@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import Field, asdict, dataclass, fields
-from itertools import chain
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.commands.flag_groups import Stage, needing, with_flags
+from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings, TrainSettings
 
-_PACKAGES = ("torch", "transformers", "accelerate", "jinja2")
+_PACKAGES = frozenset({"torch", "transformers", "accelerate", "jinja2"})
 """What the extra `training` installs."""
 
 
@@ -320,52 +318,17 @@ _GROUPS: dict[str, type] = {"pairs": PairFlags, "flags": TrainingFlags}
 """Parameters of a stage's function that stand for several flags."""
 
 
-def training_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def training_stage(**defaults: Any) -> Callable[[Stage], Stage]:
     """Give a stage's function the shared flags, in signature and help, in place of `flags` and `pairs`.
 
     Args:
         **defaults: shared flags whose default is another one in this stage.
     """
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        parameters = inspect.signature(function).parameters
-        groups = {name: kind for name, kind in _GROUPS.items() if name in parameters}
-        shared = {
-            name: [_parameter(field, defaults) for field in fields(kind)] for name, kind in groups.items()
-        }
-        own = [parameter for name, parameter in parameters.items() if name not in groups]
-        signature = inspect.Signature([*own, *chain.from_iterable(shared.values())])
-
-        @functools.wraps(function)
-        def stage(*positional: Any, **named: Any) -> None:
-            given = signature.bind(*positional, **named)
-            given.apply_defaults()
-            values = given.arguments
-            for name, kind in groups.items():
-                values[name] = kind(**{flag.name: values.pop(flag.name) for flag in shared[name]})
-            try:
-                function(**values)
-            except ImportError as error:
-                package = (error.name or "").partition(".")[0]
-                if package not in _PACKAGES:
-                    raise
-                raise missing_package(package, "training", needed_for="training") from error
-
-        stage.__signature__ = signature  # type: ignore[attr-defined]
-        lines = inspect.cleandoc(function.__doc__ or "").splitlines()
-        lines = [line for line in lines if not line.startswith(tuple(f"    {name}:" for name in groups))]
-        helps = (inspect.cleandoc(kind.__doc__ or "").partition("Args:\n")[2] for kind in groups.values())
-        stage.__doc__ = "\n".join([*lines, *helps])
-        return stage
+    def decorate(function: Stage) -> Stage:
+        return with_flags(_GROUPS, defaults)(needing(_PACKAGES, "training", needed_for="training")(function))
 
     return decorate
-
-
-def _parameter(field: Field[Any], defaults: Mapping[str, Any]) -> inspect.Parameter:
-    default = defaults.get(field.name, field.default)
-    return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
-    )
 
 
 def _same(kind: Any, flags: TrainingFlags) -> dict[str, Any]:

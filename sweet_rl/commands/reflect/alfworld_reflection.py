@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
+
+@teacher_stage()
 def alfworld_reflection(
     *,
     num_records: int = 1000,
@@ -11,13 +14,7 @@ def alfworld_reflection(
     random_share: float = 0.7,
     reflections: bool = True,
     horizon: int = 15,
-    teacher: str = "embedded",
-    base_url: str | None = None,
-    model: str = "gpt-4",
-    api_key_var: str = "OPENAI_API_KEY",
-    request_timeout_s: float = 120.0,
-    request_attempts: int = 4,
-    concurrency: int = 16,
+    flags: TeacherFlags,
     seed: int = 5,
     overwrite: bool = False,
     quiet: bool = False,
@@ -35,14 +32,9 @@ def alfworld_reflection(
         random_share: how often the player takes any action, 0 to 1; else the planner's next.
         reflections: ask the teacher at all.
         horizon: steps of a game at most.
+        flags: who is asked.
         teacher: embedded (knows the plan and has sentences of its own; needs no model), or openai: a model
             behind any OpenAI-compatible server.
-        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
-        model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key.
-        request_timeout_s: for openai: seconds that one request may take.
-        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
-        concurrency: for openai: requests in flight.
         seed: decides about the games and the wording.
         overwrite: begin again.
         quiet: no progress bar.
@@ -51,7 +43,6 @@ def alfworld_reflection(
     from pathlib import Path
 
     from sweet_rl.commands.reflect.records import RecordFlags, check_games, record
-    from sweet_rl.commands.reflect.teachers import TeacherFlags
     from sweet_rl.envs.alfworld import Household, HouseholdGame
     from sweet_rl.records import task_from_row
     from sweet_rl.tasks import load_tasks
@@ -59,10 +50,6 @@ def alfworld_reflection(
     from sweet_rl.teaching.household_lessons import household_request, play_household
     from sweet_rl.teaching.reflections import RecordPlan
 
-    flags = TeacherFlags(
-        teacher, base_url, model, api_key_var, request_timeout_s, request_attempts, concurrency
-    )
-    flags.check()
     check_games(num_records, random_share, horizon)
     games = (
         load_tasks(tasks, limit=10**6, seed=0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
+
+@teacher_stage(model="gpt-3.5-turbo")
 def evaluate_gpt(
     *,
     scenario: str = "taxi",
@@ -14,13 +17,7 @@ def evaluate_gpt(
     runs: int = 10,
     output: str = ".",
     tasks: str | None = None,
-    teacher: str = "embedded",
-    base_url: str | None = None,
-    model: str = "gpt-3.5-turbo",
-    api_key_var: str = "OPENAI_API_KEY",
-    request_timeout_s: float = 120.0,
-    request_attempts: int = 4,
-    concurrency: int = 16,
+    flags: TeacherFlags,
     overwrite: bool = False,
     strict: bool = False,
     quiet: bool = False,
@@ -41,12 +38,8 @@ def evaluate_gpt(
         output: folder of result.txt and result_episode.txt.
         tasks: games: taxi:full:test and the like, alfworld:test and the like; default the test games of the
             scenario.
+        flags: who is asked.
         teacher: embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.
-        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
-        model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key.
-        request_timeout_s: for openai: seconds that one request may take.
-        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
         concurrency: episodes in flight.
         overwrite: begin again.
         strict: as published: a reply is searched for anything that might be a label, a reply without one
@@ -56,14 +49,9 @@ def evaluate_gpt(
     from pathlib import Path
 
     from sweet_rl.commands.reflect.gpt_runs import GptFlags, run
-    from sweet_rl.commands.reflect.teachers import TeacherFlags
     from sweet_rl.errors import UsageError
     from sweet_rl.tasks.games.taxi import CURRICULA
 
-    flags = TeacherFlags(
-        teacher, base_url, model, api_key_var, request_timeout_s, request_attempts, concurrency
-    )
-    flags.check()
     if scenario not in {"taxi", "alfworld"}:
         raise UsageError(f"--scenario must be taxi or alfworld, got {scenario!r}.")
     if extra not in CURRICULA:

@@ -9,60 +9,28 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.commands.flag_groups import Stage, needing, with_flags
+from sweet_rl.errors import UsageError
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
 _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "numpy"})
-_GROUP = "flags"
 
 
-def reflect_stage(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
     """Give a stage's function the published flags, in signature and help, in place of `flags`.
 
     Args:
         **defaults: flags whose default is another one in this stage.
     """
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [one for name, one in inspect.signature(function).parameters.items() if name != _GROUP]
-        shared = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(field.name, field.default),
-                annotation=field.type,
-            )
-            for field in fields(ReflectSettings)
-        ]
-        signature = inspect.Signature([*own, *shared])
-        many = [one.name for one in own if one.kind is inspect.Parameter.VAR_POSITIONAL]
-
-        @functools.wraps(function)
-        def stage(*positional: Any, **named: Any) -> None:
-            given = signature.bind(*positional, **named)
-            given.apply_defaults()
-            values = given.arguments
-            words = [word for name in many for word in values.pop(name)]
-            values[_GROUP] = ReflectSettings(**{flag.name: values.pop(flag.name) for flag in shared})
-            try:
-                function(*words, **values)
-            except ImportError as error:
-                package = (error.name or "").partition(".")[0]
-                if package not in _PACKAGES:
-                    raise
-                raise missing_package(package, "reflect", needed_for=function.__name__) from error
-
-        stage.__signature__ = signature  # type: ignore[attr-defined]
-        kinds = {one.name: str(one.annotation) for one in signature.parameters.values()}
+    def decorate(function: Stage) -> Stage:
+        guarded = needing(_PACKAGES, "reflect", needed_for=function.__name__)(function)
+        stage = with_flags({"flags": ReflectSettings}, defaults)(guarded)
+        kinds = {one.name: str(one.annotation) for one in inspect.signature(stage).parameters.values()}
         stage.rewrite_arguments = functools.partial(rewrite, kinds)  # type: ignore[attr-defined]
-        lines = inspect.cleandoc(function.__doc__ or "").splitlines()
-        lines = [line for line in lines if not line.startswith(f"    {_GROUP}:")]
-        helps = inspect.cleandoc(ReflectSettings.__doc__ or "").partition("Args:\n")[2]
-        stage.__doc__ = "\n".join([*lines, *helps.partition("\n\n")[0].splitlines()])
         return stage
 
     return decorate

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
+
+@teacher_stage()
 def gen_task(
     *,
     repo_dir: str = "data/auto_explore/repos_filtered",
     output: str = "data/auto_explore/tasks",
-    teacher: str = "embedded",
-    base_url: str | None = None,
-    model: str = "gpt-4",
-    api_key_var: str = "OPENAI_API_KEY",
-    request_timeout_s: float = 120.0,
-    request_attempts: int = 4,
-    concurrency: int = 16,
+    flags: TeacherFlags,
     seed: int = 1,
     overwrite: bool = False,
     strict: bool = False,
@@ -27,13 +24,9 @@ def gen_task(
     Args:
         repo_dir: the filtered repositories.
         output: folder of the task files, one for each repository and data.json with all.
+        flags: who is asked.
         teacher: embedded (plain patterns in the files; needs no model), or openai: a model behind any
             OpenAI-compatible server.
-        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
-        model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key.
-        request_timeout_s: for openai: seconds that one request may take.
-        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
         concurrency: files in work at once.
         seed: decides which files, which part of each, and the wording.
         overwrite: begin again.
@@ -41,40 +34,26 @@ def gen_task(
             second line of a file's text empty.
         quiet: no progress bar.
     """
+    from functools import partial
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.teachers import TeacherFlags, beside, run_until_stopped, say_failures
-    from sweet_rl.commands.running import progress
+    from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
     from sweet_rl.envs.explore.truncation import PIECES
     from sweet_rl.teaching.jobs import Done, Job, JobFile
     from sweet_rl.teaching.question_jobs import ask_about, plan_questions, write_questions
     from sweet_rl.teaching.questions import SourceFile
+    from sweet_rl.teaching.teachers import Teacher
 
-    flags = TeacherFlags(
-        teacher, base_url, model, api_key_var, request_timeout_s, request_attempts, concurrency
-    )
-    flags.check()
-    source, folder = Path(repo_dir), Path(output)
+    source, data = Path(repo_dir), Path(output) / "data.json"
     planned = plan_questions(source, seed=seed, strict=strict)
     settings = flags.settings() | {"seed": seed, "strict": strict}
-    journal = beside(folder / "data.json", flags.name, "journal")
-    with JobFile(journal, settings, overwrite=overwrite) as jobs:
-        todo = jobs.missing(planned)
-        bar = progress(len(planned), len(planned) - len(todo), unit="file", quiet=quiet)
 
-        async def work() -> None:
-            asked = flags.make(folder / "data.json")
+    async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
+        return await ask_about(job, source, teacher, PIECES.count, seed=seed, strict=strict)
 
-            async def one(job: Job[SourceFile]) -> Done:
-                return await ask_about(job, source, asked, PIECES.count, seed=seed, strict=strict)
-
-            try:
-                await jobs.do(todo, one, at_once=concurrency, on_done=bar.update)
-            finally:
-                await asked.close()
-                bar.close()
-
-        run_until_stopped(work(), journal)
-        number = write_questions(folder, planned, jobs.results)
-        print(f"{number} questions about {len(planned)} files are in {folder / 'data.json'}")
+    with JobFile(beside(data, flags.name, "journal"), settings, overwrite=overwrite) as jobs:
+        make = partial(make_teacher, flags, data)
+        teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=quiet)
+        number = write_questions(data.parent, planned, jobs.results)
+        print(f"{number} questions about {len(planned)} files are in {data}")
         say_failures(jobs, len(jobs.missing(planned)), "files")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from sweet_rl.commands.reflect.teachers import TeacherFlags, beside, run_until_stopped, say_failures
-from sweet_rl.commands.running import progress
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
+from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
 from sweet_rl.envs.alfworld import Household, HouseholdGame
 from sweet_rl.envs.taxi.game import TaxiGame
 from sweet_rl.envs.text_game import TextGame
@@ -72,23 +73,14 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
     engine = Household() if games.scenario == "alfworld" else None
     try:
         with JobFile(journal, settings, overwrite=overwrite) as jobs:
-            todo = jobs.missing(planned)
-            bar = progress(len(planned), len(planned) - len(todo), unit="episode", quiet=quiet)
 
-            async def work() -> None:
-                teacher = EmbeddedTeacher() if games.random else player.make(folder / "result.txt")
+            async def episode(job: Job[int], teacher: Teacher) -> Done:
+                task = tasks[Random(job.item).randrange(len(tasks))]
+                return await _episode(games, player, engine, task, teacher, job)
 
-                async def one(job: Job[int]) -> Done:
-                    task = tasks[Random(job.item).randrange(len(tasks))]
-                    return await _episode(games, player, engine, task, teacher, job)
-
-                try:
-                    await jobs.do(todo, one, at_once=player.concurrency, on_done=bar.update)
-                finally:
-                    await teacher.close()
-                    bar.close()
-
-            run_until_stopped(work(), journal)
+            make = EmbeddedTeacher if games.random else partial(make_teacher, player, folder / "result.txt")
+            at_once = player.concurrency
+            teach_all(jobs, planned, episode, make=make, at_once=at_once, unit="episode", quiet=quiet)
             episodes = [jobs.results[key] for key in planned if key in jobs.results]
             _write(folder, games, name, episodes)
             say_failures(jobs, len(jobs.missing(planned)), "episodes")

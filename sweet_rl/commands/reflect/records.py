@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet_rl.commands.reflect.teachers import TeacherFlags, beside, run_until_stopped, say_failures
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
+from sweet_rl.commands.reflect.teachers import beside, make_teacher, run_until_stopped, say_failures
 from sweet_rl.commands.running import progress
 from sweet_rl.errors import UsageError
 from sweet_rl.teaching.jobs import JobFile
@@ -55,7 +56,7 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
             bar.refresh()
 
         async def work() -> None:
-            asked = teacher.make(flags.output)
+            asked = make_teacher(teacher, flags.output)
             try:
                 records = await collect(
                     plan,

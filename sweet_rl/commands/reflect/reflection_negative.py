@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
+
+@teacher_stage()
 def reflection_negative(
     *,
     task_file: str = "data/auto_explore/tasks_filtered/data.json",
@@ -11,13 +14,7 @@ def reflection_negative(
     negatives: bool = True,
     horizon: int = 15,
     markov: bool = False,
-    teacher: str = "embedded",
-    base_url: str | None = None,
-    model: str = "gpt-4",
-    api_key_var: str = "OPENAI_API_KEY",
-    request_timeout_s: float = 120.0,
-    request_attempts: int = 4,
-    concurrency: int = 16,
+    flags: TeacherFlags,
     seed: int = 0,
     overwrite: bool = False,
     strict: bool = False,
@@ -36,13 +33,7 @@ def reflection_negative(
         negatives: make the wrong ways as well.
         horizon: steps of the right way at most.
         markov: a model is shown nothing of earlier steps.
-        teacher: embedded (knows the way and has sentences of its own; needs no model), or openai: a model
-            behind any OpenAI-compatible server.
-        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
-        model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key.
-        request_timeout_s: for openai: seconds that one request may take.
-        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
+        flags: who is asked.
         concurrency: trajectories in work at once.
         seed: decides about the wrong files and the wording.
         overwrite: begin again, without what the output has.
@@ -50,50 +41,29 @@ def reflection_negative(
             could not be read, quoted names stay quoted, and both wrong ways may open the same file.
         quiet: no progress bar.
     """
+    from functools import partial
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.teachers import TeacherFlags, beside, run_until_stopped, say_failures
-    from sweet_rl.commands.running import progress
+    from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
     from sweet_rl.envs.explore.game import ExploreGame
     from sweet_rl.repositories.library import Library
     from sweet_rl.teaching.explore_lessons import Lesson, add_lessons, plan_lessons, teach
     from sweet_rl.teaching.jobs import Done, Job, JobFile
+    from sweet_rl.teaching.teachers import Teacher
     from sweet_rl.teaching.texts import read_list, write_list
 
-    flags = TeacherFlags(
-        teacher, base_url, model, api_key_var, request_timeout_s, request_attempts, concurrency
-    )
-    flags.check()
     target = Path(output) if output else Path(task_file).with_name("data_reflection_negative.json")
     tasks = read_list(target if target.exists() and not overwrite else Path(task_file))
-    library = Library(repo_dir)
     planned = plan_lessons(tasks, flags.name, negatives=negatives)
     settings = flags.settings() | {"seed": seed, "strict": strict, "horizon": horizon, "markov": markov}
-    journal = beside(target, flags.name, "journal")
-    with JobFile(journal, settings, overwrite=overwrite) as jobs:
-        todo = jobs.missing(planned)
-        bar = progress(len(planned), len(planned) - len(todo), unit="way", quiet=quiet)
+    new_game = partial(ExploreGame, Library(repo_dir), horizon=horizon, strict=strict)
 
-        async def work() -> None:
-            asked = flags.make(target)
+    async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
+        return await teach(job, new_game, teacher, seed=seed, markov=markov, strict=strict)
 
-            async def one(job: Job[Lesson]) -> Done:
-                return await teach(
-                    job,
-                    lambda: ExploreGame(library, horizon=horizon, strict=strict),
-                    asked,
-                    seed=seed,
-                    markov=markov,
-                    strict=strict,
-                )
-
-            try:
-                await jobs.do(todo, one, at_once=concurrency, on_done=bar.update)
-            finally:
-                await asked.close()
-                bar.close()
-
-        run_until_stopped(work(), journal)
+    with JobFile(beside(target, flags.name, "journal"), settings, overwrite=overwrite) as jobs:
+        make = partial(make_teacher, flags, target)
+        teach_all(jobs, planned, learn, make=make, at_once=flags.concurrency, unit="way", quiet=quiet)
         complete = add_lessons(tasks, planned, jobs.results)
         write_list(target, complete)
         ways = [one["info"] for task in complete for one in task.get("trajectories") or []]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
+
+@teacher_stage()
 def taxi_reflection(
     *,
     num_records: int = 2000,
@@ -13,13 +16,7 @@ def taxi_reflection(
     with_prompt: bool = False,
     head_start: bool | None = None,
     split: str = "train",
-    teacher: str = "embedded",
-    base_url: str | None = None,
-    model: str = "gpt-4",
-    api_key_var: str = "OPENAI_API_KEY",
-    request_timeout_s: float = 120.0,
-    request_attempts: int = 4,
-    concurrency: int = 16,
+    flags: TeacherFlags,
     seed: int = 0,
     overwrite: bool = False,
     strict: bool = False,
@@ -42,14 +39,7 @@ def taxi_reflection(
         head_start: let the oracle drive a random part of the way first, unrecorded: the games of a random
             driver end too soon to show the rest of it. Default true, with --strict false.
         split: begin in start states of train, test, or any.
-        teacher: embedded (knows the way and has sentences of its own; needs no model), or openai: a model
-            behind any OpenAI-compatible server.
-        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
-        model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key.
-        request_timeout_s: for openai: seconds that one request may take.
-        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
-        concurrency: for openai: requests in flight.
+        flags: who is asked.
         seed: decides about the games and the wording.
         overwrite: begin again.
         strict: as published, an action without effect does not end a game here, and a model is told that the
@@ -60,16 +50,11 @@ def taxi_reflection(
     from pathlib import Path
 
     from sweet_rl.commands.reflect.records import RecordFlags, check_games, record
-    from sweet_rl.commands.reflect.teachers import TeacherFlags
     from sweet_rl.errors import UsageError
     from sweet_rl.tasks.games.taxi import start_states
     from sweet_rl.teaching.reflections import RecordPlan
     from sweet_rl.teaching.taxi_lessons import play_taxi, taxi_request
 
-    flags = TeacherFlags(
-        teacher, base_url, model, api_key_var, request_timeout_s, request_attempts, concurrency
-    )
-    flags.check()
     check_games(num_records, random_share, horizon)
     if split not in {"train", "test", "any"}:
         raise UsageError(f"--split must be train, test or any, got {split!r}.")

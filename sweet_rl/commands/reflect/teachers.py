@@ -3,65 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from sweet_rl.commands.running import until_stopped
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
+from sweet_rl.commands.running import progress, until_stopped
 from sweet_rl.commands.servers import client_of
-from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
-from sweet_rl.teaching.jobs import JobFile
+from sweet_rl.teaching.jobs import Done, Job, JobFile
 from sweet_rl.teaching.teachers import EmbeddedTeacher, ModelTeacher, Teacher
-from sweet_rl.types import Json
 
-TEACHERS = ("embedded", "openai")
+Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class TeacherFlags:
-    """Who teaches; see the flags of `gen_task`."""
-
-    teacher: str
-    base_url: str | None
-    model: str
-    api_key_var: str
-    request_timeout_s: float
-    request_attempts: int
-    concurrency: int
-
-    def check(self) -> None:
-        """Refuse what makes no sense before anything is made.
-
-        Raises:
-            UsageError: names the flag.
-        """
-        if self.teacher not in TEACHERS:
-            raise UsageError(f"--teacher must be {' or '.join(TEACHERS)}, got {self.teacher!r}.")
-        if self.concurrency < 1:
-            raise UsageError(f"--concurrency must be at least 1, got {self.concurrency}.")
-        if self.teacher == "openai" and not self.base_url:
-            raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
-        if self.teacher == "embedded" and self.base_url:
-            raise UsageError("--base_url is of use with --teacher openai only; pass that as well.")
-
-    @property
-    def name(self) -> str:
-        """What records call the teacher."""
-        return self.model if self.teacher == "openai" else "embedded"
-
-    def settings(self) -> dict[str, Json]:
-        """What decides about the content of what it says."""
-        return {"teacher": self.teacher, "model": self.name}
-
-    def make(self, output: Path) -> Teacher:
-        """The teacher; replies of a model are kept beside `output`, so that none is asked for twice."""
-        if self.teacher == "embedded":
-            return EmbeddedTeacher()
-        client = client_of(base_url_from("", 0, self.base_url), self, max_connections=self.concurrency)
-        replies = beside(output, self.name, "replies")
-        return ModelTeacher(client, self.model, replies=replies, at_once=self.concurrency)
+def make_teacher(flags: TeacherFlags, output: Path) -> Teacher:
+    """The teacher; replies of a model are kept beside `output`, so that none is asked for twice."""
+    if flags.teacher == "embedded":
+        return EmbeddedTeacher()
+    client = client_of(base_url_from("", 0, flags.base_url), flags, max_connections=flags.concurrency)
+    replies = beside(output, flags.name, "replies")
+    return ModelTeacher(client, flags.model, replies=replies, at_once=flags.concurrency)
 
 
 def beside(output: Path, teacher: str, what: str) -> Path:
@@ -77,6 +39,45 @@ def run_until_stopped(work: Coroutine[Any, Any, None], journal: Path) -> None:
         KeyboardInterrupt: it was stopped; what had finished is in the journal.
     """
     until_stopped(work, lambda: f"The same command goes on from {journal}.")
+
+
+def teach_all(
+    jobs: JobFile,
+    planned: Mapping[str, Item],
+    work: Callable[[Job[Item], Teacher], Awaitable[Done]],
+    *,
+    make: Callable[[], Teacher],
+    at_once: int,
+    unit: str,
+    quiet: bool,
+) -> None:
+    """Work on all that is planned and has no result yet, with one teacher and a progress bar.
+
+    Args:
+        jobs: gets the results.
+        planned: what there is to do, by key.
+        work: makes one result.
+        make: the teacher; it is closed when the work is over.
+        at_once: pieces in work at a time.
+        unit: what a piece is, in the singular.
+        quiet: no progress bar.
+
+    Raises:
+        SweetRLError: only a person can mend it; what had finished is in the journal.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    todo = jobs.missing(planned)
+    bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
+
+    async def everything() -> None:
+        teacher = make()
+        try:
+            await jobs.do(todo, lambda job: work(job, teacher), at_once=at_once, on_done=bar.update)
+        finally:
+            await teacher.close()
+            bar.close()
+
+    run_until_stopped(everything(), jobs.path)
 
 
 def say_failures(jobs: JobFile, missing: int, noun: str) -> None:

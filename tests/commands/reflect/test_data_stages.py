@@ -13,6 +13,7 @@ from sweet_rl.commands.reflect.alfworld_gen_sft import alfworld_gen_sft
 from sweet_rl.commands.reflect.alfworld_reflection import alfworld_reflection
 from sweet_rl.commands.reflect.auto_explore_gpt import auto_explore_gpt
 from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
+from sweet_rl.commands.reflect.explore_runs import success_by_level
 from sweet_rl.commands.reflect.filter_repo import filter_repo
 from sweet_rl.commands.reflect.filter_task import filter_task
 from sweet_rl.commands.reflect.gen_sft import gen_sft
@@ -233,6 +234,8 @@ def test_models_play_the_taxi(here, capsys):
     [
         (lambda: taxi_reflection(teacher="me"), "--teacher must be embedded or openai"),
         (lambda: taxi_reflection(teacher="openai"), "needs --base_url"),
+        (lambda: evaluate_gpt(base_url="http://127.0.0.1/v1"), "of use with --teacher openai only"),
+        (lambda: auto_explore_gpt(concurrency=0), "--concurrency must be at least 1"),
         (lambda: taxi_reflection(base_url="http://x/v1"), "--base_url is of use with --teacher openai"),
         (lambda: taxi_reflection(num_records=0), "--num_records"),
         (lambda: taxi_reflection(random_share=2), "--random_share"),
@@ -256,3 +259,13 @@ def test_a_file_that_holds_no_records_is_named(here, content):
     Path("tasks.json").write_text(content)
     with pytest.raises(DataError, match=r"tasks\.json"):
         split_data("tasks.json")
+
+
+def test_success_is_counted_by_level():
+    levels = [dict.fromkeys(("a", "b", "c", "d")), {"e": None}, {}]
+    played = {key: {"won": key in {"a", "e"}} for key in "abcdef"}
+    assert success_by_level(levels, played) == [
+        {"level": 0, "episodes": 4, "success": 0.25},
+        {"level": 1, "episodes": 1, "success": 1.0},
+        {"level": 2, "episodes": 0, "success": 0.0},
+    ]

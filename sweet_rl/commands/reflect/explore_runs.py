@@ -1,0 +1,104 @@
+"""What `auto_explore_gpt` does once its flags are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
+from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
+from sweet_rl.envs.explore.game import ExploreGame
+from sweet_rl.errors import UsageError
+from sweet_rl.records import task_from_row
+from sweet_rl.repositories.library import Library
+from sweet_rl.tasks.curriculum import LevelFlags, levels_of
+from sweet_rl.tasks.explore import load_dataset, task_rows
+from sweet_rl.teaching.explore_episodes import play_explore
+from sweet_rl.teaching.jobs import Done, Job, JobFile
+from sweet_rl.teaching.teachers import Teacher
+from sweet_rl.teaching.texts import write_list
+from sweet_rl.types import Json, Task, derive_seed
+
+
+@dataclass(frozen=True, slots=True)
+class ExploreFlags:
+    """Which tasks are played, and how; see the flags of `auto_explore_gpt`."""
+
+    task_file: str
+    repo_dir: str
+    eval_reps: int
+    horizon: int
+    markov: bool
+    levels: LevelFlags
+    seed: int
+    strict: bool
+
+
+def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: bool, quiet: bool) -> None:
+    """Play what is missing, print the success on every level, and write it down.
+
+    Raises:
+        SweetRLError: only a person can mend it; what had finished is in the journal.
+        KeyboardInterrupt: likewise, after saying how to go on.
+    """
+    levels = _plan(games)
+    planned = {key: task for level in levels for key, task in level.items()}
+    if not planned:
+        raise UsageError(f"{games.task_file!r} holds no task that can be played.")
+    new_game = partial(ExploreGame, Library(games.repo_dir), horizon=games.horizon, strict=games.strict)
+    settings = player.settings() | {
+        "seed": games.seed,
+        "horizon": games.horizon,
+        "markov": games.markov,
+        "strict": games.strict,
+    }
+
+    async def episode(job: Job[Task], teacher: Teacher) -> Done:
+        own_seed = derive_seed(games.seed, job.key, job.attempt)
+        return await play_explore(job.item, new_game(), teacher, seed=own_seed, markov=games.markov)
+
+    with JobFile(beside(output, player.name, "journal"), settings, overwrite=overwrite) as jobs:
+        make = partial(make_teacher, player, output)
+        teach_all(jobs, planned, episode, make=make, at_once=player.concurrency, unit="episode", quiet=quiet)
+        results = success_by_level(levels, jobs.results)
+        for row in results:
+            print(f"Level {row['level']}: {100 * row['success']:.2f}%")
+        write_list(output, results)
+        say_failures(jobs, 0, "episodes")
+
+
+def _plan(games: ExploreFlags) -> list[dict[str, Task]]:
+    """The episodes of every level, by key."""
+    records = load_dataset(games.task_file, strict=games.strict)
+    levels = levels_of(
+        [task_from_row(row) for row in task_rows(records, strict=games.strict)],
+        games.levels,
+        paths=lambda task: [str(path) for path in task.extra["targets"]],
+        question=lambda task: task.problem_description,
+    )
+    return [
+        {
+            f"level {at} task {number} repeat {repeat}": task
+            for number, task in enumerate(level)
+            for repeat in range(games.eval_reps)
+        }
+        for at, level in enumerate(levels)
+    ]
+
+
+def success_by_level(
+    levels: Sequence[Mapping[str, Task]], played: Mapping[str, Json]
+) -> list[dict[str, Json]]:
+    """`level`, `episodes` and `success` (of 1) of every level.
+
+    Args:
+        levels: the episodes of each, by key.
+        played: what came of every one of them: `won`.
+    """
+    results: list[dict[str, Json]] = []
+    for at, episodes in enumerate(levels):
+        won = [played[key]["won"] for key in episodes]
+        results.append({"level": at, "episodes": len(won), "success": sum(won) / max(len(won), 1)})
+    return results

@@ -1,0 +1,68 @@
+"""The flags of every stage that asks a teacher, or measures one: their defaults, their help, their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sweet_rl.commands.flag_groups import Stage, with_flags
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Json
+
+TEACHERS = ("embedded", "openai")
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherFlags:
+    """Who is asked, and how.
+
+    Args:
+        teacher: embedded (knows the way and has sentences of its own; needs no model), or openai: a model
+            behind any OpenAI-compatible server.
+        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
+        model: for openai: the server's name for the model.
+        api_key_var: for openai: environment variable that holds the key.
+        request_timeout_s: for openai: seconds that one request may take.
+        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
+        concurrency: for openai: requests in flight.
+
+    Raises:
+        UsageError: a flag has a value that it cannot have, or needs another one.
+    """
+
+    teacher: str = "embedded"
+    base_url: str | None = None
+    model: str = "gpt-4"
+    api_key_var: str = "OPENAI_API_KEY"
+    request_timeout_s: float = 120.0
+    request_attempts: int = 4
+    concurrency: int = 16
+
+    def __post_init__(self) -> None:
+        if self.teacher not in TEACHERS:
+            raise UsageError(f"--teacher must be {' or '.join(TEACHERS)}, got {self.teacher!r}.")
+        if self.concurrency < 1:
+            raise UsageError(f"--concurrency must be at least 1, got {self.concurrency}.")
+        if self.teacher == "openai" and not self.base_url:
+            raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
+        if self.teacher == "embedded" and self.base_url:
+            raise UsageError("--base_url is of use with --teacher openai only; pass that as well.")
+
+    @property
+    def name(self) -> str:
+        """What records call the teacher."""
+        return self.model if self.teacher == "openai" else "embedded"
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of what it says."""
+        return {"teacher": self.teacher, "model": self.name}
+
+
+def teacher_stage(**defaults: Any) -> Callable[[Stage], Stage]:
+    """Give a stage's function the teacher's flags, in signature and help, in place of `flags`.
+
+    Args:
+        **defaults: flags whose default is another one in this stage.
+    """
+    return with_flags({"flags": TeacherFlags}, defaults)
