@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.errors import EpisodeError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.teaching.explore_talk import ExploreTalk
 from sweet_rl.teaching.jobs import Done
-from sweet_rl.teaching.teachers import Teacher, TeacherFailed
+from sweet_rl.teaching.teachers import Teacher
 from sweet_rl.types import Failure, Task
 
 
@@ -34,7 +35,7 @@ async def play_explore(
             if turn.failure:
                 failures.append(turn.failure)
         won = cost < game.success_threshold
-    except (TeacherFailed, EpisodeError) as error:
+    except (RequestFailed, EpisodeError) as error:
         failures.append(error.failure)
         won = False
     finally:

@@ -14,11 +14,12 @@ from typing import Any, Final
 from sweet_rl.envs.explore.commands import unwrap, wrap
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.errors import EpisodeError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
 from sweet_rl.teaching.explore_talk import ExploreTalk, Turn
 from sweet_rl.teaching.jobs import Done, Job
 from sweet_rl.teaching.task_filter import played_path
-from sweet_rl.teaching.teachers import Teacher, TeacherFailed
+from sweet_rl.teaching.teachers import Teacher
 from sweet_rl.types import Failure, Json, Task, derive_seed, digest
 
 NEGATIVES_PER_FILE: Final = 2
@@ -127,7 +128,7 @@ async def teach(
             if not wrong:
                 return Done({})
             turns.append(await talk.turn(wrong=True))
-    except (TeacherFailed, EpisodeError) as error:
+    except (RequestFailed, EpisodeError) as error:
         return Done(None, (*_failures(turns), error.failure))
     except LookupError as error:
         return Done(None, (Failure("not_on_offer", f"the optimal path's command {error}"),))

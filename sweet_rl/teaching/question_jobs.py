@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sweet_rl.errors import UsageError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.repositories import scan
 from sweet_rl.repositories.reading import read_head
@@ -24,7 +25,7 @@ from sweet_rl.teaching.questions import (
     files_to_ask_about,
     optimal_path,
 )
-from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
+from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.teaching.texts import write_list
 from sweet_rl.types import Failure, Json, Message, derive_seed
 
@@ -88,7 +89,7 @@ async def ask_about(
         reply = await teacher.say(
             Asked(messages, lambda draws: known_questions(file, text, block, draws), own_seed)
         )
-    except TeacherFailed as error:
+    except RequestFailed as error:
         return Done(None, (error.failure,))
     pairs = extract_questions(reply, strict=strict)
     if not pairs and teacher.name != "embedded":

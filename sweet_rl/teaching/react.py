@@ -10,14 +10,15 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Protocol
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
 from sweet_rl.envs.text_game import Moved, TextGame
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import load_prompt
-from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
+from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.types import Failure, Message, derive_seed
 
 ATTEMPTS: Final = 3
@@ -133,11 +134,8 @@ async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Pla
     for attempt in range(ATTEMPTS):
         try:
             return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
-        except TeacherFailed as error:
-            failure = error.failure
-            played.failures.append(
-                Failure(failure.kind, failure.detail, failure.status, failure.attempts, played.steps)
-            )
+        except RequestFailed as error:
+            played.failures.append(replace(error.failure, turn=played.steps))
     return ""
 
 

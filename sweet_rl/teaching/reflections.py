@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sweet_rl.chat.reflect_format import split_prompt
 from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import fill
 from sweet_rl.teaching.jobs import Done, Job, JobFile
-from sweet_rl.teaching.teachers import Asked, Teacher, TeacherFailed
+from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.types import Failure, Json, Message, derive_seed
 
 _ENOUGH_TRIED: Final = 64
@@ -133,9 +134,8 @@ async def _episode(job: Job[int], plan: RecordPlan, teacher: Teacher) -> Done:
             asked = Asked(_messages(plan.request, moment, step), moment.known, seed)
             try:
                 reflection = (await teacher.say(asked)).strip()
-            except TeacherFailed as error:
-                failure = error.failure
-                return Failure(failure.kind, failure.detail, failure.status, failure.attempts, step)
+            except RequestFailed as error:
+                return replace(error.failure, turn=step)
         return {
             "state": moment.text,
             "reflection": reflection,

@@ -22,17 +22,6 @@ TOP_P: Final = 0.9
 """How teachers are sampled (Reflect-RL spec §2.1.2, §4.3)."""
 
 
-class TeacherFailed(Exception):  # noqa: N818 - it is data for a row, not an error of the program
-    """One question got no answer that can be read; `failure` goes into the journal, raw text included."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(f"{failure.kind}: {failure.detail}")
-
-    def __reduce__(self) -> tuple[type[TeacherFailed], tuple[Failure]]:
-        return TeacherFailed, (self.failure,)
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One question to a teacher.
@@ -55,7 +44,7 @@ class Teacher(Protocol):
         """The answer, never blank.
 
         Raises:
-            TeacherFailed: this question has no answer.
+            RequestFailed: this question has no answer.
             ServiceError: nobody can be asked.
         """
         ...
@@ -118,13 +107,10 @@ class ModelTeacher:
         key = digest(body, 32)
         if key in self._kept:
             return self._kept[key]
-        try:
-            async with self._free:
-                reply = await self._client.chat(body)
-        except RequestFailed as error:
-            raise TeacherFailed(error.failure) from error
+        async with self._free:
+            reply = await self._client.chat(body)
         if not (reply.content or "").strip():
-            raise TeacherFailed(Failure("empty_reply", f"the content of the reply is {reply.content!r}"))
+            raise RequestFailed(Failure("empty_reply", f"the content of the reply is {reply.content!r}"))
         text = str(reply.content)
         if self._journal is not None:
             await self._journal.append_soon({"request": key, "reply": text})

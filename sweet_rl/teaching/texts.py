@@ -12,6 +12,7 @@ from typing import Any, Final
 from sweet_rl.chat.reflect_format import SftTexts
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
+from sweet_rl.tasks.pipeline import written_by
 from sweet_rl.types import Json
 
 LABELS: Final = ("taken", "best")
@@ -79,7 +80,7 @@ def read_list(path: Path) -> list[dict[str, Json]]:
         records = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except FileNotFoundError:
         raise UsageError(
-            f"There is no file {str(path)!r}. Check the path (it is relative to {str(Path.cwd())!r})."
+            f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).{written_by(path)}"
         ) from None
     except OSError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error

@@ -6,10 +6,11 @@ import json
 import pytest
 
 from sweet_rl.envs.taxi.game import TaxiGame
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.taxi import START_STATES, plan
 from sweet_rl.teaching.knowers import Ignorant, TaxiKnower
 from sweet_rl.teaching.react import extract_action, play
-from sweet_rl.teaching.teachers import EmbeddedTeacher, TeacherFailed
+from sweet_rl.teaching.teachers import EmbeddedTeacher
 from sweet_rl.types import Failure
 
 LABELS = [str(label) for label in range(6)]
@@ -46,7 +47,7 @@ class Listening(EmbeddedTeacher):
         self.asked.append(asked.messages)
         reply = self.replies.pop(0) if self.replies else "Action: 4"
         if not reply:
-            raise TeacherFailed(Failure("empty_reply", "''"))
+            raise RequestFailed(Failure("empty_reply", "''"))
         return reply
 
 

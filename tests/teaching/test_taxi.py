@@ -10,12 +10,13 @@ import pytest
 from sweet_rl.chat.reflect_format import policy_prompt, reflection_prompt
 from sweet_rl.envs.taxi.game import TaxiGame
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.taxi import ACTION_NAMES, START_STATES, draw, encode, game_instruction, plan, rules_text
 from sweet_rl.teaching.jobs import JobFile
 from sweet_rl.teaching.reflections import RecordPlan, collect
 from sweet_rl.teaching.taxi_lessons import play_taxi, taxi_request, taxi_texts
 from sweet_rl.teaching.taxi_words import hint_of, thought
-from sweet_rl.teaching.teachers import EmbeddedTeacher, TeacherFailed
+from sweet_rl.teaching.teachers import EmbeddedTeacher
 from sweet_rl.types import Failure
 
 HEAD = "\nThe actions you can take now is:"
@@ -150,7 +151,7 @@ class Failing(EmbeddedTeacher):
     async def say(self, asked):
         self.asked.append(asked)
         if self.when(asked):
-            raise TeacherFailed(Failure("empty_reply", "''"))
+            raise RequestFailed(Failure("empty_reply", "''"))
         return "fine"
 
 

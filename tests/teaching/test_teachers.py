@@ -6,8 +6,8 @@ import json
 import pytest
 
 from sweet_rl.errors import ServiceError
-from sweet_rl.openai_client import OpenAIClient, RetryPolicy
-from sweet_rl.teaching.teachers import Asked, EmbeddedTeacher, ModelTeacher, TeacherFailed
+from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy
+from sweet_rl.teaching.teachers import Asked, EmbeddedTeacher, ModelTeacher
 from sweet_rl.types import Message
 from tests.teaching.serving import talking
 
@@ -60,7 +60,7 @@ def test_a_model_is_asked_over_http_and_never_told_what_is_known(tmp_path):
 
 @pytest.mark.parametrize("blank", ["", " \n"])
 def test_a_blank_reply_is_a_failure_and_not_kept(tmp_path, blank):
-    with talking(lambda _: blank) as url, pytest.raises(TeacherFailed) as caught:
+    with talking(lambda _: blank) as url, pytest.raises(RequestFailed) as caught:
         say(url, asked(), replies=tmp_path / "r.jsonl")
     assert caught.value.failure.kind == "empty_reply"
     assert (tmp_path / "r.jsonl").read_text() == ""
@@ -72,7 +72,7 @@ def test_a_refused_request_spoils_one_question():
             raise ValueError("no")
         return "fine"
 
-    with talking(speaker) as url, pytest.raises(TeacherFailed) as caught:
+    with talking(speaker) as url, pytest.raises(RequestFailed) as caught:
         say(url, asked("good"), asked("bad"))
     assert (caught.value.failure.kind, caught.value.failure.status) == ("bad_request", 400)
 
