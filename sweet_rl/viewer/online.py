@@ -19,7 +19,7 @@ from sweet_rl.viewer.online_sections import (
     signed,
     table_section,
 )
-from sweet_rl.viewer.report import Section, report_page, run_section
+from sweet_rl.viewer.report import Section, report_page
 
 
 def online_page(study: Mapping[str, Json]) -> str:
@@ -42,12 +42,12 @@ def online_page(study: Mapping[str, Json]) -> str:
     """
     known = read_online_study(study)
     return report_page(
-        "online.html",
-        title=known.title or "An online study",
-        subtitle=known.subtitle,
+        "online_idea.html",
+        known.head,
         headline=_headline(known.methods),
         sections=_sections(known),
         styles=["online.css"],
+        untitled="An online study",
     )
 
 
@@ -66,11 +66,6 @@ def _sections(study: OnlineStudy) -> list[Section]:
         found.append(("critics", "Critics", critics_section(methods, given)))
     if study.games:
         found.append(("games", "Games", games_section(study.games, given)))
-    if study.settings or study.seconds or study.machine or study.notes:
-        how = run_section(
-            machine=study.machine, seconds=study.seconds, settings=study.settings, notes=study.notes
-        )
-        found.append(("run", "Settings and times", how))
     return found
 
 

@@ -5,13 +5,14 @@ It is drawn twice, for wide and for narrow windows, so that its letters keep the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweet_rl.viewer import charts
 from sweet_rl.viewer.markup import Markup, tag
-from sweet_rl.viewer.online_data import Points
-from sweet_rl.viewer.online_numbers import Band
+from sweet_rl.viewer.online_numbers import Band, band
+from sweet_rl.viewer.parts import swatch
+from sweet_rl.viewer.report_data import Points
 
 _LABEL_HEIGHT = 16.0
 _TIPS = 8
@@ -39,6 +40,29 @@ class Words:
 
 
 _RETURNS = Words()
+
+
+def bands(methods: Iterable[tuple[str, str, Sequence[Points]]]) -> list[Learning]:
+    """What has a mean curve of (title, colour class, curves of the seeds), in the order of the colours."""
+    drawn = []
+    for title, colour, curves in sorted(methods, key=lambda method: method[1]):
+        known = [curve for curve in curves if curve]
+        if found := band(known):
+            drawn.append(Learning(title, colour, found, known))
+    return drawn
+
+
+def keys(drawn: Sequence[Learning]) -> Markup:
+    """Which colour is whose."""
+    names = [tag("span", swatch(learning.colour), learning.title, class_="key") for learning in drawn]
+    return tag("p", names, class_="keys")
+
+
+def of_seeds(drawn: Sequence[Learning]) -> str:
+    """How to read bands, where there are any."""
+    if all(len(learning.seeds) <= 1 for learning in drawn):
+        return ""
+    return " The band is one standard error over seeds to each side, faint lines are single seeds."
 
 
 @dataclass(frozen=True, slots=True)

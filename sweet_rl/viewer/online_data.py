@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from sweet_rl.errors import DataError
 from sweet_rl.types import Json
 from sweet_rl.viewer.fields import Fields
-
-Points = tuple[tuple[float, float], ...]
+from sweet_rl.viewer.report_data import Points, ReportHead, read_head, read_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +63,7 @@ class Game:
 class OnlineStudy:
     """Everything on the page."""
 
-    title: str
-    subtitle: str
-    settings: Mapping[str, Json]
-    machine: str
-    seconds: Mapping[str, float]
-    notes: tuple[str, ...]
+    head: ReportHead
     methods: tuple[OnlineMethod, ...]
     games: tuple[Game, ...]
 
@@ -82,12 +76,7 @@ def read_online_study(study: Mapping[str, Json]) -> OnlineStudy:
     """
     fields = Fields(study, "")
     return OnlineStudy(
-        title=fields.text("title"),
-        subtitle=fields.text("subtitle"),
-        settings=fields.fields("settings").values,
-        machine=fields.text("machine"),
-        seconds=fields.fields("seconds").numbers(),
-        notes=fields.texts("notes"),
+        head=read_head(fields),
         methods=tuple(map(_method, fields.rows("methods"))),
         games=tuple(map(_game, fields.rows("dialogues"))),
     )
@@ -104,26 +93,13 @@ def _run(seed: int, row: Fields) -> SeedRun:
         end=_measured(row, "end"),
         greedy_start=_measured(row, "greedy_start"),
         greedy_end=_measured(row, "greedy_end"),
-        curve=_points(row, "curve"),
-        loss=_points(row, "loss"),
+        curve=read_points(row, "curve"),
+        loss=read_points(row, "loss"),
     )
 
 
 def _measured(row: Fields, name: str) -> Measured:
     return Measured(row.number(name), row.number(f"{name}_success"), row.number(f"{name}_turns"))
-
-
-def _points(row: Fields, name: str) -> Points:
-    """Pairs of numbers; pairs with a gap are left out."""
-    pairs = (_pair(pair) for pair in row.lists(name))
-    known = [(x, y) for x, y in pairs if x is not None and y is not None]
-    return tuple(sorted(known))
-
-
-def _pair(pair: Fields) -> tuple[float | None, float | None]:
-    if len(pair.values) != 2:
-        raise DataError("must be a pair of numbers", field=pair.name, value=list(pair.values.values()))
-    return pair.number("0"), pair.number("1")
 
 
 def _game(row: Fields) -> Game:

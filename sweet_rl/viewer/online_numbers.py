@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Literal
 
-from sweet_rl.viewer.online_data import OnlineMethod, Points
+from sweet_rl.viewer.online_data import OnlineMethod
+from sweet_rl.viewer.report_data import Points
 
 GRID = 41
 """Points of a mean curve."""
@@ -36,6 +38,12 @@ class Difference:
             return None
         return self.low <= 0 <= self.high
 
+    def times(self, factor: float) -> Difference:
+        """In another unit; `factor` is positive."""
+        low, high = (None if end is None else factor * end for end in (self.low, self.high))
+        each = tuple((seed, factor * value) for seed, value in self.each)
+        return Difference(factor * self.mean, low, high, each)
+
 
 def t_975(freedom: int) -> float:
     """Student's t at 97.5 %; beyond twenty degrees of freedom a little too wide."""
@@ -54,22 +62,25 @@ def difference(each: Sequence[tuple[int, float]]) -> Difference | None:
     return Difference(mean, mean - half, mean + half, tuple(each))
 
 
+def paired(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Difference | None:
+    """The values of the one minus those of the other, over the seeds that both have."""
+    pairs = [(seed, value, theirs.get(seed)) for seed, value in ours.items()]
+    return difference([(seed, a - b) for seed, a, b in pairs if a is not None and b is not None])
+
+
 def gained(method: OnlineMethod) -> Difference | None:
     """End minus start, paired over seeds."""
-    return difference(
-        [
-            (run.seed, run.end.mean_return - run.start.mean_return)
-            for run in method.seeds
-            if run.end.mean_return is not None and run.start.mean_return is not None
-        ]
-    )
+    return paired(_returns(method, "end"), _returns(method, "start"))
 
 
 def ahead(method: OnlineMethod, other: OnlineMethod) -> Difference | None:
     """The end of one method minus that of the other, paired over the seeds that both have."""
-    theirs = {run.seed: run.end.mean_return for run in other.seeds}
-    pairs = [(run.seed, run.end.mean_return, theirs.get(run.seed)) for run in method.seeds]
-    return difference([(seed, a - b) for seed, a, b in pairs if a is not None and b is not None])
+    return paired(_returns(method, "end"), _returns(other, "end"))
+
+
+def _returns(method: OnlineMethod, when: Literal["start", "end"]) -> dict[int, float | None]:
+    """Mean returns by seed."""
+    return {run.seed: getattr(run, when).mean_return for run in method.seeds}
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

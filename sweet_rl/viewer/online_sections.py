@@ -6,11 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from sweet_rl.viewer import charts
+from sweet_rl.viewer.differences import difference_row, values_of
 from sweet_rl.viewer.markup import Child, Markup, tag
-from sweet_rl.viewer.online_charts import Learning, learning_curves
+from sweet_rl.viewer.online_charts import bands, keys, learning_curves, of_seeds
 from sweet_rl.viewer.online_data import Game, Measured, OnlineMethod
-from sweet_rl.viewer.online_numbers import Difference, ahead, band, gained, mean_of
-from sweet_rl.viewer.study_sections import COLOURS, cell, colour_of, section, share, swatch
+from sweet_rl.viewer.online_numbers import Difference, ahead, gained, mean_of
+from sweet_rl.viewer.parts import (
+    axis_row,
+    cell,
+    colour_of,
+    in_order,
+    method_cell,
+    section,
+    share,
+    swatch,
+    table,
+)
 
 Given = Mapping[str, str]
 """Colour classes by the names of methods."""
@@ -20,8 +31,7 @@ def colours(methods: Sequence[OnlineMethod]) -> dict[str, str]:
     """Blue for ArCHer, others in their order; grey stays with the start."""
     own = archer(methods)
     others = [method.name for method in methods if method is not own]
-    given = {name: f"c{2 + place % (COLOURS - 2)}" for place, name in enumerate(others)}
-    return given | ({own.name: "c1"} if own else {})
+    return in_order(others) | ({own.name: "c1"} if own else {})
 
 
 def archer(methods: Sequence[OnlineMethod]) -> OnlineMethod | None:
@@ -39,35 +49,23 @@ def signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "\u2212")
 
 
-def interval(found: Difference) -> str:
-    """`+1.25 (0.50 to 2.00)`, without the bracket where nothing is known of it."""
-    if found.low is None or found.high is None:
-        return signed(found.mean)
-    return f"{signed(found.mean)} ({signed(found.low)} to {signed(found.high)})"
-
-
 # ---- returns against steps
 
 
 def curve_section(methods: Sequence[OnlineMethod], given: Given) -> Markup:
     """What is learned in how many steps."""
-    drawn = []
-    for method in sorted(methods, key=lambda method: given[method.name]):
-        curves = [run.curve for run in method.seeds if run.curve]
-        found = band(curves)
-        if found:
-            drawn.append(Learning(method.name, given[method.name], found, curves))
+    drawn = bands(
+        (method.name, given[method.name], [run.curve for run in method.seeds]) for method in methods
+    )
     level = mean_of([run.start.mean_return for method in methods for run in method.seeds])
-    names = [tag("span", swatch(learning.colour), learning.title, class_="key") for learning in drawn]
-    seeds = " The band is one standard error over seeds to each side, faint lines are single seeds."
     dashed = " The dashed line is the policy that all began with, measured on games of its own."
     return section(
         "curve",
         "Return against environment steps",
         "Mean return of the games that a method plays to learn from. A strong line is the mean over seeds."
-        f"{seeds if any(len(learning.seeds) > 1 for learning in drawn) else ''}"
+        f"{of_seeds(drawn)}"
         f"{dashed if level is not None else ''}",
-        tag("p", names, class_="keys"),
+        keys(drawn),
         learning_curves(drawn, level),
     )
 
@@ -81,7 +79,6 @@ def table_section(methods: Sequence[OnlineMethod], given: Given) -> Markup:
     best = max((value for method in methods if (value := _mean(method, "end")) is not None), default=None)
     rows = []
     for method in methods:
-        name = [tag("strong", swatch(given[method.name]), method.name), tag("span", method.description)]
         end = _mean(method, "end")
         cells = [
             cell("Return at the start", number(_mean(method, "start"))),
@@ -95,8 +92,7 @@ def table_section(methods: Sequence[OnlineMethod], given: Given) -> Markup:
             cell("Turns", *_before_after(method, "turns", lambda value: number(value, 1))),
             cell("Greedy return", *_greedy(method)),
         ]
-        rows.append(tag("tr", tag("th", name, scope="row"), cells))
-    head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in heads]))
+        rows.append(tag("tr", method_cell(given[method.name], method.name, method.description), cells))
     return section(
         "methods",
         "The methods",
@@ -104,7 +100,7 @@ def table_section(methods: Sequence[OnlineMethod], given: Given) -> Markup:
         "a seed begin with the same policy and are measured on the same words and seeds; the difference is "
         "paired, with Student\u2019s 95 % interval over seeds. Beneath the end of other columns stands the "
         "start. Greedy: the likeliest tokens instead of sampled ones.",
-        tag("table", head, tag("tbody", rows), class_="methods online"),
+        table(heads, rows, class_="methods online"),
     )
 
 
@@ -151,16 +147,10 @@ def differences_section(methods: Sequence[OnlineMethod], given: Given) -> Markup
         ]
         groups.append((f"{own.name} minus the others, at the end", over_others))
     shown = [(title, rows) for title, rows in groups if rows]
-    values = [
-        value
-        for _, rows in shown
-        for _, _, found in rows
-        for value in (found.mean, found.low, found.high, *(each for _, each in found.each))
-        if value is not None
-    ]
+    values = values_of(found for _, rows in shown for _, _, found in rows)
     along = charts.axis(values, charts.plain, zero=True, count=7)
     drawn = [
-        tag("div", tag("h3", title), [_row(*row, along) for row in rows], class_="group")
+        tag("div", tag("h3", title), [_row(*each, along) for each in rows], class_="group")
         for title, rows in shown
     ]
     return section(
@@ -169,35 +159,13 @@ def differences_section(methods: Sequence[OnlineMethod], given: Given) -> Markup
         "Differences of the mean return, seed by seed. The large dot is the mean, the line through it "
         "Student\u2019s 95 % interval over seeds, small dots are single seeds. An interval that crosses the "
         "dashed line at 0 leaves open whether there is a difference at all; with three seeds it is wide.",
-        tag("div", drawn, _axis(along, "difference of the mean return"), class_="rows"),
+        tag("div", drawn, axis_row(along, "difference of the mean return"), class_="rows"),
     )
 
 
 def _row(label: str, colour: str, found: Difference, along: charts.Axis) -> Markup:
-    seeds = [
-        charts.dot(along, value, y=33, radius=3, tone=f"seed {colour}", tip=f"seed {seed}: {signed(value)}")
-        for seed, value in found.each
-    ]
-    drawing = charts.track(
-        along,
-        charts.reference(along, 0.0),
-        charts.whisker(along, found.low, found.high, y=17, colour=colour),
-        charts.dot(along, found.mean, y=17, radius=6.5, tone=colour, tip=f"{label}: {interval(found)}"),
-        *seeds,
-        label=f"{label}: {interval(found)}",
-    )
     says = {True: "includes 0", False: "excludes 0", None: ""}[found.includes_zero]
-    value = [tag("span", signed(found.mean), class_="value"), " ", tag("span", says, class_="interval")]
-    return _cells(label, drawing, value)
-
-
-def _cells(label: Child, drawing: Markup, value: Child, kind: str = "row") -> Markup:
-    cells = [(label, "row-label"), (drawing, "row-plot"), (value, "row-value")]
-    return tag("div", [tag("div", content, class_=name) for content, name in cells], class_=kind)
-
-
-def _axis(along: charts.Axis, title: str) -> Markup:
-    return _cells("", charts.ticks(along, title), "", kind="row axis")
+    return difference_row(label, found, along, colour=colour, of=label, says=says, write=signed)
 
 
 # ---- critics

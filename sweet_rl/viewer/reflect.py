@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from sweet_rl.types import Json
 from sweet_rl.viewer import charts
-from sweet_rl.viewer.markup import Child, Markup, join, tag
-from sweet_rl.viewer.online_charts import Learning, Words, learning_curves
-from sweet_rl.viewer.online_numbers import Difference, band
-from sweet_rl.viewer.reflect_data import VERDICTS, Method, Ordering, World, read_reflect_report
-from sweet_rl.viewer.report import Section, report_page, run_section
-from sweet_rl.viewer.study_sections import COLOURS, cell, section, share, swatch
+from sweet_rl.viewer.differences import difference_row, values_of
+from sweet_rl.viewer.markup import Markup, join, tag
+from sweet_rl.viewer.online_charts import Words, bands, keys, learning_curves, of_seeds
+from sweet_rl.viewer.parts import axis_row, cell, in_order, method_cell, section, share, table
+from sweet_rl.viewer.reflect_data import VERDICTS, Method, World, read_reflect_report
+from sweet_rl.viewer.report import Section, report_page
+from sweet_rl.viewer.report_data import Points
 
 _WORDS = Words(
     caption="share of the games of an iteration that succeed, in percent",
@@ -40,18 +41,13 @@ def reflect_page(study: Mapping[str, Json]) -> str:
     """
     known = read_reflect_report(study)
     sections = [part for place, world in enumerate(known.worlds) for part in _world(world, f"world-{place}")]
-    if known.settings or known.seconds or known.machine or known.notes:
-        how = run_section(
-            machine=known.machine, seconds=known.seconds, settings=known.settings, notes=known.notes
-        )
-        sections.append(("run", "Settings and times", how))
     return report_page(
-        "reflect.html",
-        title=known.title or "A Reflect-RL study",
-        subtitle=known.subtitle,
+        "reflect_idea.html",
+        known.head,
         headline=_headline(known.worlds),
         sections=sections,
         styles=["online.css"],
+        untitled="A Reflect-RL study",
     )
 
 
@@ -90,29 +86,27 @@ def _world(world: World, anchor: str) -> list[Section]:
 
 def _colours(methods: Sequence[Method]) -> dict[str, str]:
     """Blue for Reflect-RL itself, others in their order."""
-    others = [method.key for method in methods if method.key != "reflect_rl"]
-    given = {key: f"c{2 + place % (COLOURS - 2)}" for place, key in enumerate(others)}
-    return given | {"reflect_rl": "c1"}
+    return in_order([method.key for method in methods if method.key != "reflect_rl"]) | {"reflect_rl": "c1"}
 
 
 def _curves(world: World, given: Mapping[str, str], anchor: str) -> Markup:
     """What is learned in how many episodes."""
-    drawn = []
-    for method in sorted(world.methods, key=lambda method: given[method.key]):
-        curves = [tuple((x, 100 * y) for x, y in run.curve) for run in method.seeds if run.curve]
-        found = band(curves)
-        if found:
-            drawn.append(Learning(method.name, given[method.key], found, curves))
-    names = [tag("span", swatch(learning.colour), learning.title, class_="key") for learning in drawn]
-    seeds = " The band is one standard error over seeds to each side, faint lines are single seeds."
+    drawn = bands(
+        (method.name, given[method.key], [_in_percent(run.curve) for run in method.seeds])
+        for method in world.methods
+    )
     return section(
         anchor,
         f"{world.name}: success against episodes",
         f"{world.text} A strong line is the mean over seeds; its games are those of the level that is "
-        f"learned just then.{seeds if any(len(learning.seeds) > 1 for learning in drawn) else ''}",
-        tag("p", names, class_="keys"),
+        f"learned just then.{of_seeds(drawn)}",
+        keys(drawn),
         learning_curves(drawn, None, _WORDS),
     )
+
+
+def _in_percent(curve: Points) -> Points:
+    return tuple((x, 100 * y) for x, y in curve)
 
 
 def _table(world: World, given: Mapping[str, str], anchor: str) -> Markup:
@@ -120,79 +114,47 @@ def _table(world: World, given: Mapping[str, str], anchor: str) -> Markup:
     best = max((method.success for method in world.methods if method.success is not None), default=None)
     rows = []
     for method in world.methods:
-        name = [tag("strong", swatch(given[method.key]), method.name), tag("span", method.description)]
         success = tag("span", share(method.success), class_="value")
         is_best = best is not None and method.success == best
         cells = [cell("Success", success, class_="best" if is_best else None)]
         cells += [cell(level, share(method.level(level))) for level in world.levels]
         cells.append(cell("Seeds", ", ".join(share(run.success) for run in method.seeds)))
-        rows.append(tag("tr", tag("th", name, scope="row"), cells))
-    heads = ["Method", "Success", *world.levels, "Seeds"]
-    head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in heads]))
+        rows.append(tag("tr", method_cell(given[method.key], method.name, method.description), cells))
     return section(
         anchor,
         f"{world.name}: the methods",
         "Share of games that succeed, actions sampled, on games that nothing was learned from: the mean "
         "over seeds, then by level, then each seed.",
-        tag("table", head, tag("tbody", rows), class_="methods online"),
+        table(["Method", "Success", *world.levels, "Seeds"], rows, class_="methods online"),
     )
 
 
 def _claims(world: World, given: Mapping[str, str], anchor: str) -> Markup:
     """Every claim with its difference and interval, and whether it holds."""
-    known = [(ordering, found) for ordering in world.orderings if (found := ordering.lead)]
-    values = [
-        100 * value
-        for _, found in known
-        for value in (found.mean, found.low, found.high, *(each for _, each in found.each))
-        if value is not None
+    known = [(ordering, found.times(100)) for ordering in world.orderings if (found := ordering.lead)]
+    values = [max(-100.0, min(100.0, value)) for value in values_of(found for _, found in known)]
+    along = charts.axis(values, charts.plain, zero=True, count=7)
+    drawn = [
+        difference_row(
+            ordering.claim,
+            found,
+            along,
+            colour=given[ordering.better.key],
+            of=f"{ordering.better.name} \u2212 {ordering.worse.name}",
+            says=VERDICTS[ordering.verdict],
+            write=_points,
+        )
+        for ordering, found in known
     ]
-    along = charts.axis(
-        [max(-100.0, min(100.0, value)) for value in values], charts.plain, zero=True, count=7
-    )
-    drawn = [_claim(ordering, found, given[ordering.better.key], along) for ordering, found in known]
-    axis = _cells("", charts.ticks(along, "difference of success, in points"), "", kind="row axis")
     return section(
         anchor,
         f"{world.name}: which published orderings hold here?",
         "Differences of success, seed by seed. The large dot is the mean, the line through it "
         "Student\u2019s 95 % interval over seeds, small dots are single seeds. A claim holds here if the "
         "whole interval is above 0; one that crosses 0 leaves it open. With three seeds intervals are wide.",
-        tag("div", drawn, axis, class_="rows"),
+        tag("div", drawn, axis_row(along, "difference of success, in points"), class_="rows"),
     )
-
-
-def _claim(ordering: Ordering, found: Difference, colour: str, along: charts.Axis) -> Markup:
-    said = f"{ordering.better.name} \u2212 {ordering.worse.name}: {_points(found.mean)}"
-    if found.low is not None and found.high is not None:
-        said += f" ({_points(found.low)} to {_points(found.high)})"
-    seeds = [
-        charts.dot(
-            along, 100 * value, y=33, radius=3, tone=f"seed {colour}", tip=f"seed {seed}: {_points(value)}"
-        )
-        for seed, value in found.each
-    ]
-    low, high = (None if end is None else 100 * end for end in (found.low, found.high))
-    drawing = charts.track(
-        along,
-        charts.reference(along, 0.0),
-        charts.whisker(along, low, high, y=17, colour=colour),
-        charts.dot(along, 100 * found.mean, y=17, radius=6.5, tone=colour, tip=said),
-        *seeds,
-        label=said,
-    )
-    value = [
-        tag("span", _points(found.mean), class_="value"),
-        " ",
-        tag("span", VERDICTS[ordering.verdict], class_="interval"),
-    ]
-    return _cells(ordering.claim, drawing, value)
 
 
 def _points(value: float) -> str:
-    return f"{100 * value:+.1f}".replace("-", "\u2212")
-
-
-def _cells(label: Child, drawing: Markup, value: Child, kind: str = "row") -> Markup:
-    cells = [(label, "row-label"), (drawing, "row-plot"), (value, "row-value")]
-    return tag("div", [tag("div", content, class_=name) for content, name in cells], class_=kind)
+    return f"{value:+.1f}".replace("-", "\u2212")

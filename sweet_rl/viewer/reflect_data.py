@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 from sweet_rl.errors import DataError
 from sweet_rl.types import Json
 from sweet_rl.viewer.fields import Fields
-from sweet_rl.viewer.online_data import Points
-from sweet_rl.viewer.online_numbers import Difference, difference, mean_of
+from sweet_rl.viewer.online_numbers import Difference, mean_of, paired
+from sweet_rl.viewer.report_data import Points, ReportHead, read_head, read_points
 
 Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
 """Whether an ordering holds at this size: by an interval that excludes 0, the other way round, by none."""
@@ -99,20 +99,14 @@ class World:
 class ReflectReport:
     """Everything on the page."""
 
-    title: str
-    subtitle: str
-    settings: Mapping[str, Json]
-    machine: str
-    seconds: Mapping[str, float]
-    notes: tuple[str, ...]
+    head: ReportHead
     worlds: tuple[World, ...]
 
 
 def ahead(method: Method, other: Method) -> Difference | None:
     """Success of one method minus that of the other, paired over the seeds that both have."""
-    theirs = {run.seed: run.success for run in other.seeds}
-    pairs = [(run.seed, run.success, theirs.get(run.seed)) for run in method.seeds]
-    return difference([(seed, a - b) for seed, a, b in pairs if a is not None and b is not None])
+    ours, theirs = ({run.seed: run.success for run in each.seeds} for each in (method, other))
+    return paired(ours, theirs)
 
 
 def read_reflect_report(study: Mapping[str, Json]) -> ReflectReport:
@@ -123,12 +117,7 @@ def read_reflect_report(study: Mapping[str, Json]) -> ReflectReport:
     """
     fields = Fields(study, "")
     return ReflectReport(
-        title=fields.text("title"),
-        subtitle=fields.text("subtitle"),
-        settings=fields.fields("settings").values,
-        machine=fields.text("machine"),
-        seconds=fields.fields("seconds").numbers(),
-        notes=fields.texts("notes"),
+        head=read_head(fields),
         worlds=tuple(map(_world, fields.rows("worlds"))),
     )
 
@@ -156,6 +145,4 @@ def _method(row: Fields) -> Method:
 
 
 def _run(seed: int, row: Fields) -> SeedRun:
-    pairs = [(pair.number("0"), pair.number("1")) for pair in row.lists("curve")]
-    curve = tuple(sorted((x, y) for x, y in pairs if x is not None and y is not None))
-    return SeedRun(seed, row.number("success"), row.fields("levels").numbers(), curve)
+    return SeedRun(seed, row.number("success"), row.fields("levels").numbers(), read_points(row, "curve"))

@@ -1,4 +1,4 @@
-"""A report as one page: a template, its sections, and how the numbers were made.
+"""A report as one page: what came out, the idea, its sections, and how the numbers were made.
 
 A page is drawn here and needs no script to be read; the script adds tips at what is pointed at. Like the
 viewer's export it may not use the network; a Content-Security-Policy allows its own style and script only.
@@ -14,30 +14,31 @@ from sweet_rl.types import Json
 from sweet_rl.viewer import charts
 from sweet_rl.viewer.markup import Markup, join, tag
 from sweet_rl.viewer.page import source_hash, static_text
-from sweet_rl.viewer.study_sections import section
+from sweet_rl.viewer.parts import row, section
+from sweet_rl.viewer.report_data import ReportHead
 
 Section: TypeAlias = tuple[str, str, Markup]
 """Its anchor, its name in the contents, and the section."""
 
 
 def report_page(
-    template: str,
+    idea: str,
+    head: ReportHead,
     *,
-    title: str,
-    subtitle: str,
     headline: Markup,
     sections: Sequence[Section],
     styles: Sequence[str] = (),
+    untitled: str,
 ) -> str:
-    """One self-contained HTML page.
+    """One self-contained HTML page; below the sections stands how the numbers were made.
 
     Args:
-        template: a file of `static/` with the places of the parts.
-        title: of window and page.
-        subtitle: one line below it; empty for none.
+        idea: a file of `static/` with the pictures that explain what the report is about.
+        head: title, subtitle, and how the numbers were made.
         headline: what came out.
         sections: in their order.
         styles: files of `static/` beside those of every report.
+        untitled: the title where the head has none.
     """
     style = "".join(map(static_text, ("palette.css", "study.css", *styles)))
     script = static_text("study.js")
@@ -52,40 +53,44 @@ def report_page(
             "require-trusted-types-for 'script'",
         ]
     )
+    shown = [*sections, *_how(head)]
     parts = {
         "<!--policy-->": join([policy]),
-        "<!--title-->": join([title]),
-        "<!--subtitle-->": tag("p", subtitle, class_="subtitle") if subtitle else "",
+        "<!--title-->": join([head.title or untitled]),
+        "<!--subtitle-->": tag("p", head.subtitle, class_="subtitle") if head.subtitle else "",
         "<!--headline-->": headline,
-        "<!--contents-->": join(tag("a", name, href=f"#{target}") for target, name, _ in sections),
-        "<!--sections-->": join(drawn for _, _, drawn in sections),
+        "<!--contents-->": join(tag("a", name, href=f"#{target}") for target, name, _ in shown),
+        "<!--idea-->": static_text(idea),
+        "<!--sections-->": join(drawn for _, _, drawn in shown),
         "<!--style-->": f"<style>{style}</style>",
         "<!--script-->": f"<script>{script}</script>",
     }
-    page = static_text(template)
+    page = static_text("report.html")
     for marker, part in parts.items():
         page = page.replace(marker, part)  # no part contains a marker: texts are escaped
     return page
 
 
-def run_section(
-    *, machine: str, seconds: Mapping[str, float], settings: Mapping[str, Json], notes: Sequence[str]
-) -> Markup:
-    """How the numbers were made, and how long it took."""
-    told = tag("ul", [tag("li", note) for note in notes], class_="notes-list") if notes else None
+def _how(head: ReportHead) -> list[Section]:
+    """How the numbers were made, and how long it took; nothing where nothing is known of it."""
+    if not (head.settings or head.seconds or head.machine or head.notes):
+        return []
+    name = "Settings and times"
+    told = tag("ul", [tag("li", note) for note in head.notes], class_="notes-list") if head.notes else None
     values = [
-        tag("div", tag("dt", str(name)), tag("dd", _written(value))) for name, value in settings.items()
+        tag("div", tag("dt", str(key)), tag("dd", _written(value))) for key, value in head.settings.items()
     ]
-    caption = f"On {machine}" if machine else "How to get these numbers again"
-    total = f", {duration(sum(seconds.values()))} in all" if seconds else ""
-    return section(
+    caption = f"On {head.machine}" if head.machine else "How to get these numbers again"
+    total = f", {duration(sum(head.seconds.values()))} in all" if head.seconds else ""
+    drawn = section(
         "run",
-        "Settings and times",
+        name,
         f"{caption}{total}.",
         told,
-        _times(seconds) if seconds else None,
+        _times(head.seconds) if head.seconds else None,
         tag("dl", values, class_="settings") if values else None,
     )
+    return [("run", name, drawn)]
 
 
 def _times(seconds: Mapping[str, float]) -> Markup:
@@ -94,8 +99,7 @@ def _times(seconds: Mapping[str, float]) -> Markup:
     for stage, taken in seconds.items():
         bar = charts.bar(along, 0, taken, height=12, colour="c0")
         drawing = charts.track(along, bar, label=f"{stage}: {duration(taken)}", height=22)
-        cells = [(stage, "row-label"), (drawing, "row-plot"), (duration(taken), "row-value")]
-        rows.append(tag("div", [tag("div", content, class_=name) for content, name in cells], class_="row"))
+        rows.append(row(stage, drawing, duration(taken)))
     return tag("div", rows, class_="rows tight times")
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from sweet_rl.types import Json
 from sweet_rl.viewer.markup import Markup, join, tag
-from sweet_rl.viewer.report import Section, report_page, run_section
+from sweet_rl.viewer.parts import share
+from sweet_rl.viewer.report import Section, report_page
 from sweet_rl.viewer.study_data import Method, Study, read_study
 from sweet_rl.viewer.study_dialogues import dialogues_section
 from sweet_rl.viewer.study_pages import pages_section
@@ -18,7 +19,6 @@ from sweet_rl.viewer.study_sections import (
     colours,
     critics_section,
     curves_section,
-    share,
     success_section,
     sweet,
     table_section,
@@ -43,11 +43,11 @@ def study_page(study: Mapping[str, Json]) -> str:
     """
     known = read_study(study)
     return report_page(
-        "study.html",
-        title=known.title or "A study",
-        subtitle=known.subtitle,
+        "study_idea.html",
+        known.head,
         headline=_headline(known.methods),
         sections=_sections(known),
+        untitled="A study",
     )
 
 
@@ -72,11 +72,6 @@ def _sections(study: Study) -> list[Section]:
         found.append(("dialogues", "Dialogues", dialogues_section(study.dialogues, given)))
     if study.pages.designers or study.pages.strips:
         found.append(("pages", "Pages", pages_section(study.pages)))
-    if study.settings or study.seconds or study.machine or study.notes:
-        how = run_section(
-            machine=study.machine, seconds=study.seconds, settings=study.settings, notes=study.notes
-        )
-        found.append(("run", "Settings and times", how))
     return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sweet_rl.types import Json
 from sweet_rl.viewer.fields import Fields
+from sweet_rl.viewer.report_data import ReportHead, read_head
 
 VERDICTS = {
     "useful question": True,
@@ -158,12 +159,7 @@ class Pages:
 class Study:
     """Everything on the page."""
 
-    title: str
-    subtitle: str
-    settings: Mapping[str, Json]
-    machine: str
-    seconds: Mapping[str, float]
-    notes: tuple[str, ...]
+    head: ReportHead
     methods: tuple[Method, ...]
     critics: tuple[Critic, ...]
     curves: tuple[Curve, ...]
@@ -179,12 +175,7 @@ def read_study(study: Mapping[str, Json]) -> Study:
     """
     fields = Fields(study, "")
     return Study(
-        title=fields.text("title"),
-        subtitle=fields.text("subtitle"),
-        settings=fields.fields("settings").values,
-        machine=fields.text("machine"),
-        seconds=fields.fields("seconds").numbers(),
-        notes=fields.texts("notes"),
+        head=read_head(fields),
         methods=tuple(map(_method, fields.rows("methods"))),
         critics=tuple(map(_critic, fields.rows("critics"))),
         curves=tuple(map(_curve, fields.rows("curves"))),

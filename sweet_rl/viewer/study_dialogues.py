@@ -7,8 +7,8 @@ from itertools import groupby
 
 from sweet_rl.viewer import charts
 from sweet_rl.viewer.markup import Markup, tag
+from sweet_rl.viewer.parts import colour_of, section, swatch
 from sweet_rl.viewer.study_data import VERDICTS, Candidate, Dialogue, Turn
-from sweet_rl.viewer.study_sections import colour_of, section, swatch
 
 
 def dialogues_section(dialogues: Sequence[Dialogue], given: Mapping[str, str]) -> Markup:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from sweet_rl.viewer import charts
 from sweet_rl.viewer.markup import Markup, tag
+from sweet_rl.viewer.parts import cell, section, share, table
 from sweet_rl.viewer.study_data import Designer, Frame, Pages, Strip
-from sweet_rl.viewer.study_sections import cell, section, with_interval
+from sweet_rl.viewer.study_sections import with_interval
 
 METRICS = {
     "combined": "Combined",
@@ -40,8 +41,7 @@ def _table(pages: Pages, columns: Sequence[str]) -> Markup:
     heads = ["Designer", *(METRICS.get(name, name) for name in columns)]
     rows = [_designer(designer, columns) for designer in pages.designers]
     rows += [_floor(name, values, columns) for name, values in pages.floors.items()]
-    head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in heads]))
-    return tag("table", head, tag("tbody", rows), class_="designers")
+    return table(heads, rows, class_="designers")
 
 
 def _designer(designer: Designer, columns: Sequence[str]) -> Markup:
@@ -55,21 +55,17 @@ def _designer(designer: Designer, columns: Sequence[str]) -> Markup:
         elif column == "combined":
             cells.append(cell(label, *with_interval(value)))
         else:
-            cells.append(cell(label, tag("span", _grade(value.mean), class_="value")))
+            cells.append(cell(label, tag("span", share(value.mean), class_="value")))
     return tag("tr", tag("th", name, scope="row"), cells)
 
 
 def _floor(name: str, values: Mapping[str, float], columns: Sequence[str]) -> Markup:
     cells = [
-        cell(METRICS.get(column, column), tag("span", _grade(values.get(column)), class_="value"))
+        cell(METRICS.get(column, column), tag("span", share(values.get(column)), class_="value"))
         for column in columns
     ]
     title = tag("strong", f"floor: {name}")
     return tag("tr", tag("th", title, scope="row"), cells, class_="floor")
-
-
-def _grade(value: float | None) -> str:
-    return "\u2013" if value is None else f"{100 * value:.1f}\u202f%"
 
 
 def _curve(curves: Sequence[Sequence[tuple[int, float]]]) -> Markup:
@@ -102,8 +98,8 @@ def _frame(frame: Frame) -> Markup:
         along = charts.Axis(0.0, 1.0, (), charts.plain)
         bar = charts.bar(along, 0.0, frame.score, height=6, colour="c1")
         score = [
-            charts.track(along, charts.rail(), bar, label=f"score {_grade(frame.score)}", height=10),
-            tag("span", _grade(frame.score), class_="value"),
+            charts.track(along, charts.rail(), bar, label=f"score {share(frame.score)}", height=10),
+            tag("span", share(frame.score), class_="value"),
         ]
     is_target = frame.score is None
     return tag(

@@ -6,37 +6,32 @@ from collections.abc import Mapping, Sequence
 
 from sweet_rl.viewer import charts
 from sweet_rl.viewer.markup import Child, Markup, tag
+from sweet_rl.viewer.parts import (
+    axis_row,
+    cell,
+    colour_of,
+    in_order,
+    method_cell,
+    row,
+    section,
+    share,
+    swatch,
+    table,
+    whole,
+)
 from sweet_rl.viewer.study_data import VERDICTS, Critic, Curve, Interval, Method
-
-COLOURS = 7
-"""Colours beyond the warm start's grey come again after this many methods."""
 
 
 def colours(methods: Sequence[Method]) -> dict[str, str]:
     """A colour class for each method's name: grey for the warm start, blue for SWEET-RL, others in order."""
     base, own = warm_start(methods), sweet(methods)
-    given = {}
-    free = 2
-    for method in methods:
-        if method is base:
-            given[method.name] = "c0"
-        elif method is own:
-            given[method.name] = "c1"
-        else:
-            given[method.name] = f"c{free}"
-            free = 2 if free == COLOURS - 1 else free + 1
+    others = [method.name for method in methods if method is not base and method is not own]
+    given = in_order(others)
+    if own:
+        given[own.name] = "c1"
+    if base:
+        given[base.name] = "c0"
     return given
-
-
-def colour_of(name: str, given: Mapping[str, str]) -> str:
-    """The colour of a method's name, or of a part of it (`sweet_rl/critic`); ink for what is no method's."""
-    owners = [
-        owner
-        for owner in given
-        if name == owner
-        or (owner and name.startswith((f"{owner}_", f"{owner}/", f"{owner} ", f"{owner}-", f"{owner}.")))
-    ]
-    return given[max(owners, key=len)] if owners else "ink"
 
 
 def warm_start(methods: Sequence[Method]) -> Method | None:
@@ -49,27 +44,6 @@ def sweet(methods: Sequence[Method]) -> Method | None:
     return next((method for method in methods if "sweet" in method.name.lower()), None)
 
 
-def share(value: float | None) -> str:
-    """A share with one decimal, as `56.9 %`."""
-    return "\u2013" if value is None else f"{100 * value:.1f}\u202f%"
-
-
-def whole(value: int | None) -> str:
-    """A count with its thousands set apart."""
-    return "\u2013" if value is None else f"{value:,}".replace(",", "\u202f")
-
-
-def section(name: str, heading: str, caption: Child, *content: Child) -> Markup:
-    """A part of the page that the contents can point at."""
-    head = tag("header", tag("h2", heading, id=f"{name}-heading"), tag("p", caption, class_="caption"))
-    return tag("section", head, content, id=name, aria_labelledby=f"{name}-heading")
-
-
-def swatch(colour: str) -> Markup:
-    """A little square of a method's colour, before its title."""
-    return tag("span", class_=f"swatch {colour}", aria_hidden="true")
-
-
 # ---- methods
 
 
@@ -79,7 +53,6 @@ def table_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup
     heads = ["Method", "Training examples", "Updates", "Test episodes", "Success", "Tests passed"]
     rows = []
     for method in methods:
-        name = [tag("strong", swatch(given[method.name]), method.title), tag("span", method.explanation)]
         leads = best is not None and method.success.mean == best
         cells = [
             cell(heads[1], whole(method.examples)),
@@ -88,21 +61,15 @@ def table_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup
             cell(heads[4], *with_interval(method.success), class_="best" if leads else None),
             cell(heads[5], *with_interval(method.tests_passed)),
         ]
-        rows.append(tag("tr", tag("th", name, scope="row"), cells))
-    head = tag("thead", tag("tr", [tag("th", title, scope="col") for title in heads]))
+        rows.append(tag("tr", method_cell(given[method.name], method.title, method.explanation), cells))
     return section(
         "methods",
         "The methods",
         "All start from the same warm start and learn from the same recorded dialogues; they differ in what "
         "they take from them. Success: all tests of the task passed. Tests passed: share of the tests, so "
         "that half-right answers count. Beneath each mean its interval.",
-        tag("table", head, tag("tbody", rows), class_="methods"),
+        table(heads, rows, class_="methods"),
     )
-
-
-def cell(label: str, *content: Child, class_: str | None = None) -> Markup:
-    """A cell of a table; `label` stands over it where there is no room for columns."""
-    return tag("td", content, data_label=label, class_=class_)
 
 
 def with_interval(interval: Interval) -> list[Child]:
@@ -133,7 +100,7 @@ def success_section(methods: Sequence[Method], given: Mapping[str, str]) -> Mark
         "Who solves most",
         f"Share of test episodes solved. The large dot is the mean, the line through it its interval{seeds}."
         f"{dashed} Where two intervals overlap, this run does not settle which is better.",
-        tag("div", rows, _axis_row(along, "test episodes solved"), class_="rows"),
+        tag("div", rows, axis_row(along, "test episodes solved"), class_="rows"),
     )
 
 
@@ -154,7 +121,7 @@ def _success_row(method: Method, along: charts.Axis, colour: str, level: float |
         label=f"{method.title}: {share(mean)} solved",
         height=44,
     )
-    return _row([swatch(colour), method.title], drawing, with_interval(method.success))
+    return row([swatch(colour), method.title], drawing, with_interval(method.success))
 
 
 def verdicts_section(methods: Sequence[Method], given: Mapping[str, str]) -> Markup:
@@ -195,7 +162,7 @@ def _verdict_panel(
             label=f"{method.title}: {value:.2f}",
             height=22,
         )
-        rows.append(_row([method.title], drawing, [tag("span", f"{value:.2f}", class_="value")]))
+        rows.append(row([method.title], drawing, [tag("span", f"{value:.2f}", class_="value")]))
     return tag("figure", tag("figcaption", kind), tag("div", rows, class_="rows tight"), class_="plot")
 
 
@@ -268,7 +235,7 @@ def critics_section(critics: Sequence[Critic], given: Mapping[str, str]) -> Mark
         "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
         "(area under the ROC curve)? A bar to the right of 0.5 is better than tossing a coin, to the left "
         "worse. A policy trained on the critic's ranking can hardly learn what the critic does not see.",
-        tag("div", groups, _axis_row(along, "AUC: 0.5 is chance, 1 is always right"), class_="rows"),
+        tag("div", groups, axis_row(along, "AUC: 0.5 is chance, 1 is always right"), class_="rows"),
     )
 
 
@@ -285,7 +252,7 @@ def _critic_row(name: str, auc: float | None, turns: int | None, along: charts.A
         along, charts.reference(along, 0.5), *marks, label=f"{name}: {_auc(auc)}", height=34
     )
     over = None if turns is None else tag("span", f"{whole(turns)} turns", class_="interval")
-    return _row([name], drawing, [tag("span", _auc(auc), class_="value"), " ", over])
+    return row([name], drawing, [tag("span", _auc(auc), class_="value"), " ", over])
 
 
 def _auc(auc: float | None) -> str:
@@ -320,27 +287,4 @@ def curves_section(curves: Sequence[Curve], given: Mapping[str, str]) -> Markup:
         "Faint: every update. Strong: the mean over a fifteenth of the run. Pairs in the right order: share "
         "of preference pairs in which the chosen side is scored above the rejected one.",
         groups,
-    )
-
-
-# ---- rows
-
-
-def _row(label: Child, drawing: Markup, value: Child) -> Markup:
-    return tag(
-        "div",
-        tag("div", label, class_="row-label"),
-        tag("div", drawing, class_="row-plot"),
-        tag("div", value, class_="row-value"),
-        class_="row",
-    )
-
-
-def _axis_row(along: charts.Axis, title: str) -> Markup:
-    return tag(
-        "div",
-        tag("div", class_="row-label"),
-        tag("div", charts.ticks(along, title), class_="row-plot"),
-        tag("div", class_="row-value"),
-        class_="row axis",
     )

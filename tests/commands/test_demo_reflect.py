@@ -230,6 +230,13 @@ def test_an_ordering_of_an_unknown_method_is_refused():
         reflect_page({"worlds": [world]})
 
 
+@pytest.mark.parametrize("point", [[1], [1, 0.5, 2], [1, "half"]])
+def test_a_point_of_a_curve_is_a_pair_of_numbers(point):
+    method = {"key": "a", "name": "A", "seeds": [{"seed": 0, "curve": [point]}]}
+    with pytest.raises(DataError, match=r"worlds\[0\].methods\[0\].seeds\[0\].curve\[0\]"):
+        reflect_page({"worlds": [{"name": "World", "methods": [method]}]})
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
