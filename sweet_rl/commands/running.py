@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -24,11 +25,20 @@ def progress(total: int, done: int, *, unit: str, quiet: bool) -> tqdm[NoReturn]
 
 def quieten() -> None:
     """No bars and hints of the libraries below beside our own bar."""
+    from huggingface_hub.utils import enable_progress_bars  # type: ignore[attr-defined]
     from transformers.utils import logging as transformers_logging
 
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it says that there is no GPU
+    # It says that there is no GPU; a level would be set anew when it is imported, a filter stays.
+    logging.getLogger("DeepSpeed").addFilter(_at_least_an_error)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # each try to reach it, and there are many
+    if "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ:
+        enable_progress_bars()  # transformers turned them off with its own, and a download may take long
+
+
+def _at_least_an_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 @contextmanager

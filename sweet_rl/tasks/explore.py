@@ -15,6 +15,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.repositories import is_allowed
 from sweet_rl.repositories.made import make_repository, repository_names
 from sweet_rl.repositories.quoting import unwrap
+from sweet_rl.tasks.pipeline import written_by
 from sweet_rl.types import Json
 
 Record = dict[str, Json]
@@ -66,8 +67,8 @@ def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
         raise UsageError(
-            f"There are no task records at {str(path)!r}. Name a .json file with a list of records, a folder "
-            "of such files, or 'auto-explore:train' for embedded tasks."
+            f"There are no task records at {str(path)!r}.{written_by(path)} Name a .json file with a list of "
+            "records, a folder of such files, or 'auto-explore:train' for embedded tasks."
         )
     records = [record for file in files for record in _read(file)]
     return [record for record in records if not why_unplayable(record["optimal_path"], strict=strict)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,16 @@ from typing import Any
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.errors import StorageError, UsageError, missing_package
 from sweet_rl.records import replace_file
+from sweet_rl.training.checkpoints import step_of
 from sweet_rl.types import Json
 
 SETTINGS = "setting.yml"
 
 TAKEN_OVER = ("model_name", "lora_r", "bf16", "fp16", "use_8bit", "use_4bit")
 """Flags whose values come from the run that made the checkpoint, whatever is typed."""
+
+PLACES = ("model_name", "reflect_model_name", "load_dir", "reflect_load_dir")
+"""Flags that may name a folder beside the run's own."""
 
 FREE = frozenset(
     {
@@ -52,6 +58,21 @@ def _numbered(path: Path) -> bool:
     return path.is_dir() and path.name[:3].isascii() and path.name[:3].isdecimal() and len(path.name) > 3
 
 
+@contextmanager
+def starting(folder: Path | None) -> Iterator[None]:
+    """A new run's start: where the block fails, its folder goes, and its number is free again.
+
+    Args:
+        folder: the new run's; None where an old one is continued.
+    """
+    try:
+        yield
+    except BaseException:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def save_settings(folder: Path, settings: ReflectSettings) -> None:
     """Write all flags as a flat map."""
     text = _yaml().safe_dump(asdict(settings), sort_keys=False)
@@ -69,7 +90,9 @@ def read_settings(folder: Path) -> dict[str, Json]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UsageError(f"{str(folder)!r} is no run's folder: it has no {SETTINGS}.") from error
+        runs = sorted(found.parent.name for found in folder.parent.glob(f"*/{SETTINGS}"))
+        hint = f" There are {', '.join(runs[-5:])} beside it." if runs else ""
+        raise UsageError(f"{str(folder)!r} is no run's folder: it has no {SETTINGS}.{hint}") from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         line = str(error).splitlines()[0]
         raise UsageError(f"{str(path)!r} cannot be read: {line}.") from error
@@ -78,11 +101,83 @@ def read_settings(folder: Path) -> dict[str, Json]:
     return {str(key): value for key, value in found.items()}
 
 
+def check(settings: ReflectSettings) -> list[str]:
+    """Find out before anything is loaded what cannot work; what may surprise is returned, as sentences.
+
+    Args:
+        settings: of online learning or an evaluation.
+
+    Raises:
+        UsageError: checkpoints are missing or of the other model, or flags do not fit together.
+    """
+    if settings.trainer == "ppo" and not settings.use_critic:
+        raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
+    if settings.reflect_load_dir is not None and not settings.reflect and not settings.strict:
+        raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
+    surprises = []
+    if settings.load_dir is not None:
+        made = _settings_of(checkpoint_folder(settings.load_dir))
+        if not settings.strict and made.get("mode") == "train_SPT" and made.get("reflect"):
+            raise UsageError(
+                f"{settings.load_dir!r} is a reflection model's checkpoint (its run had --reflect), and a "
+                "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
+            )
+        if made.get("mode") == "train_RLFT" and made.get("env") != settings.env:
+            surprises.append(
+                f"{settings.load_dir} learned in {made.get('env')}, and plays {settings.env} now."
+            )
+    if settings.reflect and settings.reflect_load_dir is not None:
+        made = _settings_of(checkpoint_folder(settings.reflect_load_dir))
+        trained = made.get("mode") == "train_RLFT" or (
+            made.get("mode") == "train_SPT" and not made.get("reflect")
+        )
+        if trained and not settings.strict:
+            raise UsageError(
+                f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
+                "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
+            )
+    default = ReflectSettings.__dataclass_fields__["task_file"].default
+    if settings.env != "auto_explore" and settings.task_file not in {default, ""}:
+        source = settings.task_file.partition(":")[0]
+        if not source.startswith(settings.env):
+            surprises.append(
+                f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
+            )
+    return surprises
+
+
+def checkpoint_folder(name: str) -> Path:
+    """The folder of an adapter's checkpoint.
+
+    Raises:
+        UsageError: it is none; says which ones there are.
+    """
+    folder = Path(name).expanduser()
+    if (folder / "adapter_config.json").is_file():
+        return folder
+    beside = folder if folder.is_dir() else folder.parent
+    there = sorted((path.parent for path in beside.glob("checkpoint-*/adapter_config.json")), key=step_of)
+    hint = " supervised_pretrain and rl_finetune make some."
+    if there:
+        hint = f" {str(beside)!r} has {', '.join(path.name for path in there[-3:])}; name one of these."
+    raise UsageError(f"{name!r} is no checkpoint of an adapter: it has no adapter_config.json.{hint}")
+
+
+def beside(name: str, run: Path) -> str:
+    """What a run's settings name, where they were made in another working folder, or moved with other runs.
+
+    Args:
+        name: a path such as `results/000_supervised_pretrain/tiny`, or a model on the hub.
+        run: the folder of the run whose settings say it.
+    """
+    path = Path(name).expanduser()
+    moved = run.parent / path.parent.name / path.name
+    return str(moved) if not path.exists() and path.parent.name and moved.exists() else name
+
+
 def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSettings:
     """The settings with `TAKEN_OVER` from the run that made the checkpoint, if it is known (spec §5)."""
-    if checkpoint is None or not (Path(checkpoint).expanduser().parent / SETTINGS).is_file():
-        return settings
-    saved = read_settings(Path(checkpoint).expanduser().parent)
+    saved = {} if checkpoint is None else _settings_of(Path(checkpoint).expanduser())
     return replace(settings, **{name: saved[name] for name in TAKEN_OVER if name in saved})
 
 
@@ -91,14 +186,21 @@ def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
 
     Published: the model is always that of `--reflect_model_name`.
     """
-    checkpoint = settings.reflect_load_dir
-    if checkpoint is None or settings.strict:
+    if settings.reflect_load_dir is None or settings.strict:
         return settings
-    run = Path(checkpoint).expanduser().parent
-    if not (run / SETTINGS).is_file():
-        return settings
-    name = read_settings(run).get("model_name", settings.reflect_model_name)
-    return replace(settings, reflect_model_name=name)
+    saved = _settings_of(Path(settings.reflect_load_dir).expanduser())
+    return replace(settings, reflect_model_name=saved.get("model_name", settings.reflect_model_name))
+
+
+def _settings_of(checkpoint: Path) -> dict[str, Json]:
+    """Those of the run that made a checkpoint; none where it is not known."""
+    run = checkpoint.parent
+    return _placed(read_settings(run), run) if (run / SETTINGS).is_file() else {}
+
+
+def _placed(saved: dict[str, Json], run: Path) -> dict[str, Json]:
+    """A run's settings, with its places as they are found today."""
+    return saved | {name: beside(str(saved[name]), run) for name in PLACES if saved.get(name)}
 
 
 def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any]) -> ReflectSettings:
@@ -114,7 +216,8 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
     """
     saved = read_settings(folder)
     known = {field.name for field in fields(ReflectSettings)}
-    before = replace(settings, **{name: value for name, value in saved.items() if name in known})
+    placed = _placed(saved, folder)
+    before = replace(settings, **{name: value for name, value in placed.items() if name in known})
     changed = [
         f"--{name} was {saved[name]!r}, is {value!r}"
         for name, value in typed.items()

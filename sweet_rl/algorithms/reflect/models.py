@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sweet_rl.algorithms.reflect.agent import Agent, Sampling, bare_model
+from sweet_rl.algorithms.reflect.experiments import checkpoint_folder
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError, missing_package
@@ -76,15 +77,15 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
         training: it plays beside a policy that trains; published, its dropout is active then.
 
     Raises:
-        UsageError: it cannot be loaded, or a checkpoint is named that would not be used (§10, T8).
+        UsageError: it cannot be loaded.
     """
     if not settings.reflect:
-        if settings.reflect_load_dir is not None and not settings.strict:
-            raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
         return None
     model, tokenizer = load_trained(
         settings, settings.reflect_model_name, settings.reflect_load_dir, say, fresh=False, trains=False
     )
+    if not settings.strict:
+        model = merged(model)
     return Agent(
         model,
         tokenizer,
@@ -103,7 +104,9 @@ def load_trained(
     Raises:
         UsageError: as `load_policy`.
     """
-    folder = None if checkpoint is None else _checkpoint(checkpoint)
+    folder = None if checkpoint is None else checkpoint_folder(checkpoint)
+    if not Path(model_path(name)).expanduser().is_dir():
+        say(f"{name} is no folder here: looking for it in the local cache and on the hub.")
     has_tokenizer = folder is not None and (folder / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
     device = device_of(settings.device)
@@ -124,6 +127,16 @@ def load_trained(
     return model.eval(), tokenizer
 
 
+def merged(model: Any) -> Any:
+    """A model that is not trained any more, with its adapter added to its weights: less to compute.
+
+    A quantized one stays as it is: its weights could not hold the adapter exactly.
+    """
+    if not hasattr(model, "merge_and_unload") or getattr(bare_model(model), "is_quantized", False):
+        return model
+    return model.merge_and_unload()
+
+
 def without_dropout(model: nn.Module) -> None:
     """No dropout anywhere, whatever mode the model is in."""
     for module in model.modules():
@@ -131,20 +144,8 @@ def without_dropout(model: nn.Module) -> None:
             module.p = 0.0
 
 
-def _checkpoint(name: str) -> Path:
-    folder = Path(name).expanduser()
-    if not (folder / "adapter_config.json").is_file():
-        there = sorted(path.parent.name for path in folder.glob("checkpoint-*/adapter_config.json"))
-        hint = f" It holds {', '.join(there[-3:])}; name one of these." if there else ""
-        raise UsageError(f"{name!r} is no checkpoint of an adapter: it has no adapter_config.json.{hint}")
-    return folder
-
-
 def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
     from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
-    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
-
-    disable_progress_bar()  # type: ignore[no-untyped-call]
     options: dict[str, Any] = {"dtype": torch.float32}
     if (quantized := _quantization(settings, device, say)) is not None:
         options = {"quantization_config": quantized, "device_map": {"": device}}

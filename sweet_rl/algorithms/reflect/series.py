@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.algorithms.reflect.experiments import read_settings
+from sweet_rl.algorithms.reflect.experiments import beside, read_settings
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.checkpoints import step_of
 
@@ -47,7 +47,10 @@ def ensemble_logs(folder: Path, *, strict: bool = False) -> list[Log]:
     if strict:
         found.sort(key=lambda entry: float(entry["iter"]))  # its runs overlap
     if not found:
-        raise UsageError(f"{str(folder)!r} holds no logs: no checkpoint-N/logs.json. Let the run save one.")
+        raise UsageError(
+            f"{str(folder)!r} holds no logs: no checkpoint-N/logs.json. Runs of rl_finetune have them, "
+            "from their first checkpoint on (--save_steps)."
+        )
     return found
 
 
@@ -61,9 +64,7 @@ def _chain(folder: Path) -> list[tuple[Path, dict[str, Any], int | None]]:
         before = settings.get("load_dir")
         if not before or STAGE not in str(before):
             return chain
-        checkpoint = Path(str(before)).expanduser()
-        if not checkpoint.is_dir():  # runs are often moved together
-            checkpoint = folder.parent / checkpoint.parent.name / checkpoint.name
+        checkpoint = Path(beside(str(before), folder)).expanduser()
         until = step_of(checkpoint)
         if until < 0 or any(checkpoint.parent.resolve() == run.resolve() for run, _, _ in chain):
             raise UsageError(f"{str(folder)!r} began at {before!r}, which is no checkpoint of another run.")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import read_rows
+from sweet_rl.tasks.pipeline import written_by
 from sweet_rl.types import derive_seed
 
 
@@ -33,9 +34,11 @@ def read_texts(path: str | Path) -> list[str]:
         DataError: a row has no text.
     """
     path = Path(path).expanduser()
-    if not path.is_file():
+    if not path.is_file() or path.suffix == ".json":
+        what = "holds records, not texts" if path.is_file() else "is no file"
+        hint = written_by(path) if path.suffix == ".jsonl" else ""
         raise UsageError(
-            f"--task_file {str(path)!r} is no file. Name a .jsonl file of training texts, as gen_sft, "
+            f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts, as gen_sft, "
             "taxi_gen_sft and alfworld_gen_sft write them."
         )
     texts = []

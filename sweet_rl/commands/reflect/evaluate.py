@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def evaluate(
     """
     import json
 
-    from sweet_rl.commands.running import quieten
+    from sweet_rl.commands.reflect.models import Teller
     from sweet_rl.errors import UsageError
 
     if report is not None and Path(report).exists() and not overwrite:
@@ -43,25 +44,28 @@ def evaluate(
     named = checkpoints or (
         "+".join([flags.load_dir or "base", *([flags.reflect_load_dir or "base"] if flags.reflect else [])]),
     )
-    quieten()
+    say = Teller()
+    plans = [_plan(name, flags, say) for name in named]
     from sweet_rl.records import replace_file
 
-    measured = [_measure(name, flags, quiet=quiet) for name in named]
+    measured = [
+        _measure(name, settings, say, quiet=quiet) for name, settings in zip(named, plans, strict=True)
+    ]
     if report is not None:
         text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
         replace_file(Path(report), [text.encode()])
         print(f"The report is in {report}")
 
 
-def _measure(name: str, flags: ReflectSettings, *, quiet: bool) -> dict[str, Any]:
-    """One checkpoint: settings and results."""
-    from dataclasses import asdict, replace
+def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> ReflectSettings:
+    """The settings with which a checkpoint is measured; nothing is loaded yet.
 
-    from sweet_rl.algorithms.reflect.evaluation import measure
-    from sweet_rl.algorithms.reflect.experiments import with_saved, with_saved_reflector
-    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
-    from sweet_rl.algorithms.reflect.worlds import open_world
-    from sweet_rl.commands.running import progress
+    Raises:
+        UsageError: a part of the name is no checkpoint, or one of the other model.
+    """
+    from dataclasses import replace
+
+    from sweet_rl.algorithms.reflect.experiments import check, with_saved, with_saved_reflector
 
     policy, plus, reflection = name.partition("+")
     settings = replace(
@@ -72,10 +76,30 @@ def _measure(name: str, flags: ReflectSettings, *, quiet: bool) -> dict[str, Any
         reflect_prob=1.0,
         leaveout_prob=0.0,
     )
-    settings = with_saved_reflector(with_saved(settings, settings.load_dir))
-    with open_world(settings, evaluates=True) as world:
-        reflector = load_reflector(settings)
-        agent = load_policy(settings, world.labels, trains=False)
+    for surprise in check(settings):
+        say(f"Note: {surprise}")
+    return with_saved_reflector(with_saved(settings, settings.load_dir))
+
+
+def _measure(
+    name: str, settings: ReflectSettings, say: Callable[[str], None], *, quiet: bool
+) -> dict[str, Any]:
+    """One checkpoint: settings and results."""
+    from dataclasses import asdict
+    from tempfile import TemporaryDirectory
+
+    from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
+    from sweet_rl.commands.reflect.models import with_tiny_models
+    from sweet_rl.commands.running import progress, quieten
+
+    with open_world(settings, evaluates=True) as world, TemporaryDirectory() as folder:
+        quieten()
+        from sweet_rl.algorithms.reflect.evaluation import measure
+        from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
+
+        settings = with_tiny_models(settings, Path(folder), lambda: sample_texts(world))
+        reflector = load_reflector(settings, say)
+        agent = load_policy(settings, world.labels, say, trains=False)
         total = settings.eval_reps * sum(map(len, world.levels))
         with progress(total, 0, unit="episode", quiet=quiet) as bar:
             results = measure(settings, world, agent, reflector, bar.update)

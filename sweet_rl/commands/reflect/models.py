@@ -1,4 +1,4 @@
-"""What the stages with models share: tiny ones made on the spot, quiet libraries, words at the end."""
+"""What the stages with models share: tiny ones made on the spot, and who speaks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,24 @@ from pathlib import Path
 
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.embedded.reflect_models import TINY, make_reflect_model
+
+
+class Teller:
+    """Prints each sentence once: two models often have the same to say.
+
+    Args:
+        speaks: whether this process does; of several, the first.
+    """
+
+    def __init__(self, *, speaks: bool = True) -> None:
+        self._speaks = speaks
+        self._said: set[str] = set()
+
+    def __call__(self, sentence: str) -> None:
+        """Print it, unless it was."""
+        if self._speaks and sentence not in self._said:
+            print(sentence, flush=True)
+        self._said.add(sentence)
 
 
 def with_tiny_models(

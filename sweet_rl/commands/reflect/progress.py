@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.worlds import World
 from sweet_rl.commands.running import progress
 
 
 class Bar:
-    """A progress bar with cost, success and losses; also a context.
+    """A progress bar with the level of a curriculum, cost, success and losses; also a context.
 
     Args:
-        total: iterations.
-        done: of them, before.
-        window: iterations over which numbers are means.
+        settings: of the run.
+        world: what is played.
+        done: iterations made before.
         quiet: show nothing.
     """
 
-    def __init__(self, total: int, done: int, *, window: int, quiet: bool) -> None:
-        self._bar = progress(total, done, unit="iteration", quiet=quiet)
-        self._recent: deque[Mapping[str, Any]] = deque(maxlen=window)
+    def __init__(self, settings: ReflectSettings, world: World, done: int, *, quiet: bool) -> None:
+        self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
+        self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
+        self._world, self._critic = world, settings.use_critic
 
     def __enter__(self) -> Self:
         return self
@@ -36,12 +40,20 @@ class Bar:
             "cost": _mean(one["cost"] for one in self._recent),
             "success": _mean(one["succ"] for one in self._recent),
             "loss": _mean(loss for one in self._recent for loss in one["loss"]),
-            "critic": _mean(loss for one in self._recent for loss in one["critic_loss"]),
         }
+        if self._critic:
+            shown["critic"] = _mean(loss for one in self._recent for loss in one["critic_loss"])
+        if len(self._world.levels) > 1:
+            self._bar.set_description_str(self._level(done - 1), refresh=False)
         self._bar.set_postfix_str(
             ", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False
         )
         self._bar.update(done - self._bar.n)
+
+    def _level(self, iteration: int) -> str:
+        """The name of the level that is played in an iteration."""
+        begun = bisect_right(self._world.starts, iteration)
+        return str(self._world.names[max(0, begun - 1)])
 
 
 def _mean(values: Iterable[float | None]) -> float:

@@ -28,56 +28,64 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
     """
     from contextlib import ExitStack
 
-    from sweet_rl.commands.reflect.models import with_tiny_models
-    from sweet_rl.commands.running import quieten, stopped_politely
-
-    quieten()
-    from sweet_rl.algorithms import processes
     from sweet_rl.algorithms.reflect import experiments
-    from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
-    from sweet_rl.algorithms.reflect.loop import Loop
+    from sweet_rl.commands.reflect.models import Teller, with_tiny_models
+
+    old = Path(resume).expanduser() if resume else None
+    settings = (
+        experiments.continued(old, flags, experiments.typed_flags(flags))
+        if old
+        else experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
+    )
+    surprises = experiments.check(settings)
     from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
 
     with ExitStack() as stack:
+        world = stack.enter_context(open_world(settings))
+        from sweet_rl.commands.running import quieten, stopped_politely
+
+        quieten()
+        from sweet_rl.algorithms import processes
+        from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+        from sweet_rl.algorithms.reflect.loop import Loop
+        from sweet_rl.commands.reflect.progress import Bar
+
         stack.enter_context(processes.joined())
         main = processes.is_main()
-        say = print if main else _silent
-        settings = (
-            experiments.continued(Path(resume).expanduser(), flags, experiments.typed_flags(flags))
-            if resume
-            else experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
+        say = Teller(speaks=main)
+        for surprise in surprises:
+            say(f"Note: {surprise}")
+        folder = old or processes.from_main(
+            lambda: experiments.next_experiment(Path(settings.ckpt_path).expanduser(), "rl_finetune")
         )
-        world = stack.enter_context(open_world(settings))
-        folder = Path(resume).expanduser() if resume else None
-        if folder is None:
-            root = Path(settings.ckpt_path).expanduser()
-            folder = processes.from_main(lambda: experiments.next_experiment(root, "rl_finetune"))
-            settings = processes.from_main(
-                lambda: with_tiny_models(settings, folder, lambda: sample_texts(world))
-            )
-            if main:
-                experiments.save_settings(folder, settings)
+        with experiments.starting(folder if main and old is None else None):
+            if old is None:
+                settings = processes.from_main(
+                    lambda: with_tiny_models(settings, folder, lambda: sample_texts(world))
+                )
+                if main:
+                    experiments.save_settings(folder, settings)
+            checkpoints = Checkpoints(folder)
+            state = processes.from_main(checkpoints.newest)
+            trainer, reflector = _learner(settings, world.labels, say)
         say(f"The run is in {folder}")
-        checkpoints = Checkpoints(folder)
-        state = processes.from_main(checkpoints.newest)
-        if resume and state is None:
-            say("It has no checkpoint yet, and begins anew.")
-        trainer, reflector = _learner(settings, world.labels, say)
-        watchers = [
-            stack.enter_context(_bar(settings, quiet=quiet, done=0 if state is None else state["done"]))
-        ]
-        stack.enter_context(
+        done = 0 if state is None else int(state["done"])
+        if old is not None:
+            say(
+                f"It goes on behind iteration {done}."
+                if done
+                else "It has no checkpoint yet: it begins anew."
+            )
+        with (
+            Bar(settings, world, done, quiet=quiet or not main) as bar,
             stopped_politely(
                 f"Go on from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
-            )
-        )
-        loop = Loop(
-            settings, trainer, reflector, world, checkpoints if main else None, watchers if main else []
-        )
-        loop.run(state)
-        say(
-            f"{settings.max_steps} iterations are done; the policy is in {folder}/checkpoint-{settings.max_steps}"
-        )
+            ),
+        ):
+            loop = Loop(settings, trainer, reflector, world, checkpoints if main else None, [bar])
+            loop.run(state)
+        done = max(done, settings.max_steps)
+        say(f"{done} iterations are done; the policy is in {folder}/checkpoint-{done}")
 
 
 def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any]:
@@ -101,13 +109,3 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
         begin_alike([critic.head])
     begin_alike([agent.model])
     return Trainer(agent, settings, critic), reflector
-
-
-def _bar(settings: ReflectSettings, *, quiet: bool, done: int) -> Any:
-    from sweet_rl.commands.reflect.progress import Bar
-
-    return Bar(settings.max_steps, done, window=settings.logging_steps, quiet=quiet)
-
-
-def _silent(*_: object) -> None:
-    """The first process speaks."""

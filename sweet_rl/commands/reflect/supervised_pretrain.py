@@ -33,18 +33,21 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
 
+    old = Path(resume).expanduser() if resume else None
     settings = (
-        experiments.continued(Path(resume).expanduser(), flags, experiments.typed_flags(flags))
-        if resume
+        experiments.continued(old, flags, experiments.typed_flags(flags))
+        if old
         else experiments.with_saved(flags, flags.load_dir)
     )
+    if settings.load_dir is not None:
+        experiments.checkpoint_folder(settings.load_dir)
     settings = replace(settings, shrink_head=False)
     texts = read_texts(settings.task_file)
     if not settings.strict:
         check_kind(texts, settings.task_file, reflect=settings.reflect)
 
-    from sweet_rl.commands.reflect.models import with_tiny_models
-    from sweet_rl.commands.running import quieten, stopped_politely
+    from sweet_rl.commands.reflect.models import Teller, with_tiny_models
+    from sweet_rl.commands.running import progress, quieten, stopped_politely
 
     quieten()
     from sweet_rl.algorithms import processes
@@ -54,33 +57,34 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
     with ExitStack() as stack:
         stack.enter_context(processes.joined())
         main = processes.is_main()
-        say = print if main else _silent
-        folder = Path(resume).expanduser() if resume else None
-        if folder is None:
-            root = Path(settings.ckpt_path).expanduser()
-            folder = processes.from_main(lambda: experiments.next_experiment(root, "supervised_pretrain"))
-            settings = processes.from_main(lambda: with_tiny_models(settings, folder, lambda: texts))
-            if main:
-                experiments.save_settings(folder, settings)
-        say(f"The run is in {folder}")
-        agent = _agent(settings, say)
-        begin_alike([agent.model])
-        bar = stack.enter_context(_bar(settings, quiet=quiet or not main))
+        say = Teller(speaks=main)
+        folder = old or processes.from_main(
+            lambda: experiments.next_experiment(Path(settings.ckpt_path).expanduser(), "supervised_pretrain")
+        )
 
         def tell(done: int, numbers: Any) -> None:
             bar.set_postfix_str(f"loss {numbers['loss']:.4g}", refresh=False)
             bar.update(done - bar.n)
 
-        run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
-        done = run.load(folder)
-        bar.update(done)
-        stack.enter_context(
-            stopped_politely(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}")
-        )
-        run.run(done)
-        say(
-            f"{settings.max_steps} updates are done; the model is in {folder}/checkpoint-{settings.max_steps}"
-        )
+        with experiments.starting(folder if main and old is None else None):
+            if old is None:
+                settings = processes.from_main(lambda: with_tiny_models(settings, folder, lambda: texts))
+                if main:
+                    experiments.save_settings(folder, settings)
+            agent = _agent(settings, say)
+            begin_alike([agent.model])
+            run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
+            done = run.load(folder)
+        say(f"The run is in {folder}")
+        if old is not None:
+            say(f"It goes on behind update {done}." if done else "It has no checkpoint yet: it begins anew.")
+        with (
+            progress(settings.max_steps, done, unit="update", quiet=quiet or not main) as bar,
+            stopped_politely(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}"),
+        ):
+            run.run(done)
+        done = max(done, settings.max_steps)
+        say(f"{done} updates are done; the model is in {folder}/checkpoint-{done}")
 
 
 def _agent(settings: ReflectSettings, say: Any) -> Any:
@@ -111,13 +115,3 @@ def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: 
             f"--task_file {settings.task_file!r}: no text has the marker (is --reflect missing?)."
         )
     return kept
-
-
-def _bar(settings: ReflectSettings, *, quiet: bool) -> Any:
-    from sweet_rl.commands.running import progress
-
-    return progress(settings.max_steps, 0, unit="update", quiet=quiet)
-
-
-def _silent(*_: object) -> None:
-    """The first process speaks."""
