@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.commands.reflecting import ReflectionFlags, make_reflective
+from sweet_rl.commands.reflecting import APIS, ReflectionFlags, make_reflective
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
@@ -104,8 +104,8 @@ class AgentFlags:
         Raises:
             UsageError: engine and model do not go together.
         """
-        if self.api not in {"completions", "chat"}:
-            raise UsageError(f"--agent_api must be completions or chat, got {self.api!r}.")
+        if self.api not in APIS:
+            raise UsageError(f"--agent_api must be {' or '.join(APIS)}, got {self.api!r}.")
         if self.engine not in ENGINES:
             raise UsageError(f"--agent must be one of {', '.join(ENGINES)}, got {self.engine!r}.")
         scripted = SCRIPTED_AGENTS[self.task_type]

@@ -13,6 +13,9 @@ from sweet_rl.types import Json, Task
 if TYPE_CHECKING:
     from sweet_rl.commands.parts import AgentFlags
 
+APIS = ("completions", "chat")
+"""How a server is spoken to: by prompts, or by messages."""
+
 RECAP = "recap"
 """The reflection model that is none: it says again what was said last."""
 
@@ -22,10 +25,12 @@ REQUEST = "reflect/reflection_request"
 
 @dataclass(frozen=True, slots=True)
 class ReflectionFlags:
-    """Who reflects; see the flags of `simulate_interactions`."""
+    """Who reflects, and where; see the flags of `simulate_interactions`. None is what the agent has."""
 
     model: str
     base_url: str | None = None
+    api: str | None = None
+    api_key_var: str | None = None
     prompt_path: str | None = None
     max_tokens: int = 100
     share: float = 1.0
@@ -38,6 +43,8 @@ class ReflectionFlags:
         """
         if not 0 <= self.share <= 1:
             raise UsageError(f"--reflect_prob must be from 0 to 1, got {self.share}.")
+        if self.api not in {None, *APIS}:
+            raise UsageError(f"--reflection_api must be {' or '.join(APIS)}, got {self.api!r}.")
         if self.max_tokens < 1:
             raise UsageError(f"--reflection_tokens must be at least 1, got {self.max_tokens}.")
 
@@ -92,7 +99,7 @@ async def make_reflective(
 async def _model(
     wanted: ReflectionFlags, flags: AgentFlags, tasks: Sequence[Task], concurrency: int
 ) -> Policy:
-    """A model with the agent's settings but for its own name, place, prompt and length."""
+    """A model with the agent's settings but for its own name, server, prompt and length."""
     from sweet_rl.commands.parts import SCRIPTED_AGENTS, make_policy
 
     if wanted.model in SCRIPTED_AGENTS[flags.task_type]:
@@ -104,6 +111,8 @@ async def _model(
         engine="auto",
         model=wanted.model,
         base_url=wanted.base_url,
+        api=wanted.api or flags.api,
+        api_key_var=wanted.api_key_var or flags.api_key_var,
         tokenizer=None,
         prompt_path=wanted.prompt_path or SYSTEM_PROMPT,
         max_tokens=wanted.max_tokens,

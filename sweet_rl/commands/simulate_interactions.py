@@ -49,6 +49,8 @@ def simulate_interactions(
     skill: float | None = None,
     reflection_model: str | None = None,
     reflection_base_url: str | None = None,
+    reflection_api: str | None = None,
+    reflection_api_key_var: str | None = None,
     reflection_prompt_path: str | None = None,
     reflection_tokens: int = 100,
     reflect_prob: float = 1.0,
@@ -124,6 +126,8 @@ def simulate_interactions(
         skill: of the asker: how often it asks one of the best questions, 0 to 1 (default 1); else any, or a wild guess. Of the careless driver: how often it goes the shortest way (default 0.1); of the careless one in households, how often it does what the planner says (default 0.3).
         reflection_model: a second model that analyses where things stand before every turn of the agent, whichever world it plays: a folder, a hub name, the name under which reflection_base_url offers it, or recap (no model, for trials).
         reflection_base_url: base URL(s) of the server that runs it.
+        reflection_api: completions or chat, as that server is spoken to; default agent_api.
+        reflection_api_key_var: environment variable that holds that server's key; default agent_api_key_var.
         reflection_prompt_path: its system prompt file; default the packaged one.
         reflection_tokens: tokens of one analysis at most.
         reflect_prob: share of turns that it is asked in.
@@ -181,7 +185,13 @@ def simulate_interactions(
     reflection = None
     if reflection_model is not None:
         reflection = ReflectionFlags(
-            reflection_model, reflection_base_url, reflection_prompt_path, reflection_tokens, reflect_prob
+            reflection_model,
+            base_url=reflection_base_url,
+            api=reflection_api,
+            api_key_var=reflection_api_key_var,
+            prompt_path=reflection_prompt_path,
+            max_tokens=reflection_tokens,
+            share=reflect_prob,
         )
         reflection.check()
     simulation.run(

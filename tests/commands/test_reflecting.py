@@ -1,8 +1,6 @@
 """A reflection model beside any agent, by flags: simulate_interactions --reflection_model."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -10,51 +8,13 @@ from sweet_rl.chat.reflect_format import ANALYSE_MARKER
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.records import read_rows
+from tests.teaching.serving import talking
 
 WORLDS = {
     "code": "mini:test",
     "twenty_questions": "twenty-questions:test",
     "dangerous_taxi": "taxi:full:test",
 }
-
-
-@pytest.fixture
-def chat_server():
-    """Starts a server that always says the same; its address, and the requests it gets."""
-    servers = []
-
-    def start(says):
-        asked = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                self.send({"object": "list", "data": [{"id": "sage", "object": "model"}]})
-
-            def do_POST(self):
-                asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                message = {"role": "assistant", "content": says}
-                self.send({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
-
-            def send(self, body):
-                data = json.dumps(body).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/v1", asked
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 def simulated(tmp_path, world, **flags):
@@ -100,6 +60,7 @@ def test_a_file_goes_on_with_the_same_reflections_only(tmp_path):
     [
         ({"reflect_prob": 1.5}, "--reflect_prob must be from 0 to 1"),
         ({"reflection_tokens": 0}, "--reflection_tokens must be at least 1"),
+        ({"reflection_api": "talk"}, "--reflection_api must be completions or chat, got 'talk'"),
         ({"reflection_model": "planner"}, "planner is an agent"),
         ({"reflection_prompt_path": "/no/such/file"}, "There is no prompt file"),
     ],
@@ -109,22 +70,23 @@ def test_refusals(tmp_path, flags, message):
         simulated(tmp_path, "dangerous_taxi", **flags)
 
 
-def test_a_model_behind_a_server(tmp_path, chat_server):
+def test_a_model_behind_a_server(tmp_path):
     """The model is asked with its own prompt, its own length, and without the list of actions."""
-    address, asked = chat_server("Go on.")
-    rows = simulated(
-        tmp_path,
-        "dangerous_taxi",
-        num_tasks=1,
-        reflection_model="sage",
-        reflection_base_url=address,
-        agent_api="chat",
-        reflection_tokens=17,
-    )
+    asked = []
+    with talking(lambda _: "Go on.", asked=asked) as address:
+        rows = simulated(
+            tmp_path,
+            "dangerous_taxi",
+            num_tasks=1,
+            reflection_model="m",
+            reflection_base_url=address,
+            agent_api="chat",
+            reflection_tokens=17,
+        )
     turns = [entry for entry in rows[0]["dialogue_history"] if entry["role"] == "assistant"]
     assert [turn["reflection"] for turn in turns] == ["Go on."] * len(asked)
     for request in asked:
-        assert (request["model"], request["max_tokens"]) == ("sage", 17)
+        assert (request["model"], request["max_tokens"]) == ("m", 17)
         system, user = request["messages"]
         assert system["content"].startswith("You advise somebody")
         assert "--- Current State ---" in user["content"]
@@ -132,18 +94,64 @@ def test_a_model_behind_a_server(tmp_path, chat_server):
         assert user["content"].rstrip().endswith("Do not take the step yourself.")
 
 
-def test_a_model_that_drives_sees_the_present_alone(tmp_path, chat_server):
-    address, asked = chat_server("0")
-    rows = simulated(
-        tmp_path,
-        "dangerous_taxi",
-        num_tasks=1,
-        reflection_model=None,
-        agent_model="sage",
-        agent_base_url=address,
-        agent_api="chat",
-        max_steps=3,
-    )
+@pytest.mark.parametrize(
+    ("own", "path", "key"),
+    [
+        ({}, "/v1/completions", "of the agent"),
+        ({"reflection_api": "chat"}, "/v1/chat/completions", "of the agent"),
+        ({"reflection_api_key_var": "THINKING_KEY"}, "/v1/completions", "of the reflection model"),
+        (
+            {"reflection_api": "chat", "reflection_api_key_var": "THINKING_KEY"},
+            "/v1/chat/completions",
+            "of the reflection model",
+        ),
+        ({"reflection_api_key_var": "NO_SUCH_KEY"}, "/v1/completions", "EMPTY"),
+    ],
+)
+def test_the_two_models_may_be_behind_different_servers(tmp_path, monkeypatch, own, path, key):
+    """What the reflection model's flags do not say is said by the agent's; the agent keeps its own."""
+    monkeypatch.setenv("ACTING_KEY", "of the agent")
+    monkeypatch.setenv("THINKING_KEY", "of the reflection model")
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    acted, thought = [], []
+    with (
+        talking(lambda _: "0", asked=acted) as acting,
+        talking(lambda _: "Look first.", asked=thought) as thinking,
+    ):
+        rows = simulated(
+            tmp_path,
+            "dangerous_taxi",
+            num_tasks=1,
+            max_steps=2,
+            agent="openai",
+            agent_model="m",
+            agent_base_url=acting,
+            agent_api_key_var="ACTING_KEY",
+            reflection_model="m",
+            reflection_base_url=thinking,
+            **own,
+        )
+    turns = [entry for entry in rows[0]["dialogue_history"] if entry["role"] == "assistant"]
+    assert turns
+    assert [turn["reflection"] for turn in turns] == ["Look first."] * len(thought)
+    assert {(request["path"], request["key"]) for request in thought} == {(path, key)}
+    assert {(request["path"], request["key"]) for request in acted} == {("/v1/completions", "of the agent")}
+    assert all("Look first." in request["prompt"] for request in acted)
+
+
+def test_a_model_that_drives_sees_the_present_alone(tmp_path):
+    asked = []
+    with talking(lambda _: "0", asked=asked) as address:
+        rows = simulated(
+            tmp_path,
+            "dangerous_taxi",
+            num_tasks=1,
+            reflection_model=None,
+            agent_model="m",
+            agent_base_url=address,
+            agent_api="chat",
+            max_steps=3,
+        )
     said = [entry["content"] for entry in rows[0]["dialogue_history"] if entry["role"] == "user"]
     assert len(asked) > 1
     for request, text in zip(asked, said, strict=False):

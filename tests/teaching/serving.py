@@ -10,15 +10,20 @@ from sweet_rl.users.server import SimulatorServer
 
 
 @contextmanager
-def talking(speaker, weather=None):
-    """Yields the base URL; the model is called "m", and is given the last user message."""
+def talking(speaker, weather=None, asked=None):
+    """Yields the base URL; the model is called "m", and is given the last user message.
+
+    What it is asked goes into the list `asked`: the request's body, with `path` and `key` beside its fields.
+    """
     ready = threading.Event()
     shared = {}
 
     async def serve():
         server = SimulatorServer(weather)
         server._speakers["m"] = speaker
-        runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.1)
+        application = server.application()
+        application.middlewares.append(_listening(asked))
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         shared["stop"], shared["loop"] = asyncio.Event(), asyncio.get_running_loop()
@@ -35,3 +40,14 @@ def talking(speaker, weather=None):
     finally:
         shared["loop"].call_soon_threadsafe(shared["stop"].set)
         thread.join(10)
+
+
+def _listening(asked):
+    @web.middleware
+    async def listen(request, handler):
+        if asked is not None and request.method == "POST":
+            key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            asked.append({**await request.json(), "path": request.path, "key": key})
+        return await handler(request)
+
+    return listen
