@@ -165,7 +165,7 @@ class Ours:
 
     def critic_step(self, rows: Sequence[Any]) -> None:
         """One step on utterances that are there; they are like those of the rows."""
-        from sweet_rl.algorithms.archer.updates import critic_step
+        from sweet_rl.algorithms.archer.critic_updates import critic_step
 
         said = [[row.action] for row in reversed(rows)]
         learner = self.learner
@@ -182,7 +182,7 @@ class Plain:
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, _arguments: argparse.Namespace) -> None:
         import torch
 
-        from sweet_rl.algorithms.archer.learners import copied
+        from sweet_rl.algorithms.archer.learning import copied
 
         torch.autograd.set_detect_anomaly(True)
         self.policy, self.critic, self.target = policy.eval(), critic, copied(critic)

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 import torch
 
 from sweet_rl.algorithms.archer.actor import TokenPolicy
-from sweet_rl.algorithms.archer.learners import Say
+from sweet_rl.algorithms.archer.learning import Say
+from sweet_rl.algorithms.archer.policy_updates import imitation_step
 from sweet_rl.algorithms.archer.replay import Transition
-from sweet_rl.algorithms.archer.updates import StepSettings, imitation_step
+from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.types import Json
 
 BEGINNING = "Questions:\n"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sweet_rl.algorithms.archer.learners import Learner
+from sweet_rl.algorithms.archer.learning import Learner
 from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, filter_best, transitions
 from sweet_rl.algorithms.archer.run_folder import Episode as Place
 from sweet_rl.algorithms.archer.run_folder import RunFolder, row_of

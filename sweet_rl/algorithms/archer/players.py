@@ -13,7 +13,7 @@ import torch
 
 from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic
-from sweet_rl.algorithms.archer.updates import best_places
+from sweet_rl.algorithms.archer.critic_updates import best_places
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import ServiceError

@@ -32,13 +32,13 @@ from torch import Tensor, nn
 from sweet_rl.algorithms.archer import losses
 from sweet_rl.algorithms.archer.actor import OBSERVATION, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic, soft_update
-from sweet_rl.algorithms.archer.learners import Draw, Learner, Say, copied
+from sweet_rl.algorithms.archer.learning import Draw, Learner, Say, copied
 from sweet_rl.algorithms.archer.loading import device_of, load_archer_critic, load_bare
 from sweet_rl.algorithms.archer.losses import CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.players import Ask, Player
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.updates import NonFiniteLoss
+from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.types import derive_seed

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from sweet_rl.algorithms.archer.learners import make_learner
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.updates import NonFiniteLoss
+from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.algorithms.processes import is_main
 from sweet_rl.algorithms.sharded_states import outline
 from tests.algorithms.archer.models import ROWS, Joined

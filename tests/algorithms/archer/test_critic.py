@@ -7,14 +7,9 @@ import torch
 from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model, GPT2Config, GPT2Model
 
 from sweet_rl.algorithms.archer.critic import DoubleCritic, TextEncoder, length_batches, load_critic
-from sweet_rl.algorithms.archer.learners import copied
-from sweet_rl.algorithms.archer.updates import (
-    HeldFeatures,
-    StepSettings,
-    best_places,
-    critic_targets,
-    row_batches,
-)
+from sweet_rl.algorithms.archer.critic_updates import HeldFeatures, best_places, critic_targets, row_batches
+from sweet_rl.algorithms.archer.learning import copied
+from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.errors import UsageError
 from tests.algorithms.archer.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer
 

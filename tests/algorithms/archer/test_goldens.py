@@ -9,11 +9,12 @@ import torch
 from sweet_rl.algorithms.archer import losses
 from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import soft_update
+from sweet_rl.algorithms.archer.critic_updates import critic_step, critic_targets
 from sweet_rl.algorithms.archer.losses import CriticValues
 from sweet_rl.algorithms.archer.published import PublishedLearner, PublishedPolicy
 from sweet_rl.algorithms.archer.replay import ReplayBuffer, filter_best, mc_returns
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.updates import StepSettings, critic_step, critic_targets
+from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.chat import PlainChat
 from tests.algorithms.archer.models import golden_critic, golden_policy, load_npz, policy_tokenizer
 

@@ -13,7 +13,7 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.learners import ArcherLearner, ChaiLearner, FilteredBCLearner, make_learner
 from sweet_rl.algorithms.archer.replay import ReplayBuffer
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.archer.updates import NonFiniteLoss
+from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message, Observation
 from tests.algorithms.archer.models import ROWS, Joined, critic_model, policy_model, policy_tokenizer

@@ -1,0 +1,105 @@
+"""What every optimizer step shares: gradients of all processes, clipped, and no step on what is not finite.
+
+Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sweet_rl.algorithms.sharded import clip
+from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
+from sweet_rl.errors import SweetRLError
+from sweet_rl.types import Json
+
+
+class Row(Protocol):
+    """What can be kept on disk when its loss is not finite."""
+
+    def to_row(self) -> dict[str, Json]:
+        """As plain data."""
+        ...
+
+
+class NonFiniteLoss(SweetRLError):  # noqa: N818 - the word for it
+    """A loss or a gradient is NaN or infinite; no optimizer step was made on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What a step is told.
+
+    Attributes:
+        batch_size: rows of a mean (B).
+        gamma: discount.
+        tau: of Polyak averaging.
+        max_grad_norm: gradients are clipped to it.
+        max_tokens_per_batch: tokens of a micro-batch with gradients; four times as many without.
+        normalize_advantages: give the advantages of a step mean 0 and deviation 1.
+        nonfinite_path: where the rows of a step that fails are kept; None keeps none.
+    """
+
+    batch_size: int
+    gamma: float = 0.95
+    tau: float = 0.1
+    max_grad_norm: float = 1.0
+    max_tokens_per_batch: int = 4096
+    normalize_advantages: bool = False
+    nonfinite_path: Path | None = None
+
+
+def step(
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[nn.Parameter],
+    numbers: Tensor,
+    rows: Sequence[Row],
+    what: str,
+    settings: StepSettings,
+) -> None:
+    """Add up gradients over processes, clip, step; but nothing unless everything is finite.
+
+    Args:
+        optimizer: of the parameters.
+        parameters: whose gradients count.
+        numbers: losses and what they were made of, of all rows.
+        rows: kept on disk when a number is not finite.
+        what: is trained, for the message.
+        settings: see `StepSettings`.
+
+    Raises:
+        NonFiniteLoss: a number or the norm of the gradients is NaN or infinite.
+    """
+    sum_gradients(parameters)
+    norm = clip(parameters, settings.max_grad_norm)
+    if not (bool(numbers.isfinite().all()) and bool(norm.isfinite())):
+        kept = _keep(rows, settings.nonfinite_path)
+        raise NonFiniteLoss(
+            f"A loss of the {what} is not a finite number (gradient norm {norm.item()}); no step was made. "
+            f"{kept}"
+            "Lower the learning rate or max_grad_norm, or compute in float32; the newest checkpoint is sound."
+        )
+    optimizer.step()
+
+
+def of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tensor:
+    """Numbers of all rows of a step, as [len(columns), R], from what each process knows of its own."""
+    device = next(model.parameters()).device
+    table = torch.zeros(len(columns), count, device=device, dtype=columns[0].dtype)
+    table[:, own_rows(count)] = torch.stack([column.to(device) for column in columns])
+    return summed(table)
+
+
+def _keep(rows: Sequence[Row], path: Path | None) -> str:
+    """Write the rows as JSON Lines; says where."""
+    if path is None or rank() != 0:
+        return ""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row.to_row()) + "\n" for row in rows), encoding="utf-8")
+    return f"Its {len(rows)} rows are in {str(path)!r}. "
