@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from sweet_rl.policies.caches import with_room
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -98,6 +100,7 @@ class Decoder:
         logits_PV, mask_PT, cache = self._prefill(list(places)) or self._read(list(places))
         rows_B = torch.tensor([places[request.prompt_ids] for request in requests], device=mask_PT.device)
         cache.batch_select_indices(rows_B)
+        with_room(cache)
         return _Batch(requests, logits_PV[rows_B], mask_PT[rows_B], cache)
 
     def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:

@@ -34,8 +34,8 @@ from sweet_rl.training.batches import Question, to_device
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
 _CACHED_TEXTS = 65_536
-_WORTH_SHARING = 0.25
-"""What share of all tokens must be read twice before that counts for more than padding."""
+_WORTH_SHARING = 0.5
+"""What share of all tokens must be read twice before that costs more than the masks of those that share."""
 
 
 class Chosen(NamedTuple):
@@ -149,15 +149,25 @@ class Agent:
     def batches(self, sequences: Sequence[Sequence[int]], most: int | None = None) -> Iterator[list[int]]:
         """Numbers of sequences to read together: neighbours begin alike, or are of similar lengths."""
         most = most or self.max_tokens_per_batch
-        if self._span:
-            arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
-            alike = in_order(arrays)
-            shared = [0, *(common_prefix(arrays[one], arrays[other]) for one, other in pairwise(alike))]
-            if sum(shared) > _WORTH_SHARING * sum(map(len, arrays)):
-                yield from by_new_tokens(alike, [len(ids) for ids in arrays], shared, most)
-                return
+        alike = self._alike(sequences)
+        if alike is not None:
+            order, shared = alike
+            yield from by_new_tokens(order, [len(ids) for ids in sequences], shared, most)
+            return
         order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
         yield from neighbours(order, [len(ids) for ids in sequences], most)
+
+    def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
+        """An order in which those that begin alike are neighbours, and what each shares with the one before.
+
+        None where they share too little.
+        """
+        if not self._span:
+            return None
+        arrays = [np.asarray(ids, dtype=np.uint32) for ids in sequences]
+        order = in_order(arrays)
+        shared = [0, *(common_prefix(arrays[one], arrays[other]) for one, other in pairwise(order))]
+        return (order, shared) if sum(shared) > _WORTH_SHARING * sum(map(len, arrays)) else None
 
     # -- reading ------------------------------------------------------------------------------------------
 
@@ -172,7 +182,8 @@ class Agent:
             sequences: token ids.
             places: of each sequence, the tokens behind which it is asked.
         """
-        layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=self._span)
+        span = self._span if self._alike(sequences) else 0
+        layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=span)
         asked_K = np.concatenate([at[list(of)] for at, of in zip(layout.places, places, strict=True)])
         question = Question(
             ids_RT=torch.from_numpy(layout.ids_RT),

@@ -146,6 +146,7 @@ def without_dropout(model: nn.Module) -> None:
 
 def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
     from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
+
     options: dict[str, Any] = {"dtype": torch.float32}
     if (quantized := _quantization(settings, device, say)) is not None:
         options = {"quantization_config": quantized, "device_map": {"": device}}
@@ -159,7 +160,18 @@ def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) 
             f"No causal language model could be loaded from {name!r}: {line} Name a folder with config.json "
             "and weights, a model that is in the local cache or on the hub, or tiny."
         ) from error
+    _fuse_activations(model)
     return model.eval()
+
+
+def _fuse_activations(model: nn.Module) -> None:
+    """GPT-2's activation in one go: transformers computes the same in eight, a tenth of an update on CPUs."""
+    from transformers.activations import NewGELUActivation  # noqa: PLC0415 - seconds
+
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, NewGELUActivation):
+                setattr(module, name, nn.GELU(approximate="tanh"))
 
 
 def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> Any:

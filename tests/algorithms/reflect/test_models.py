@@ -1,0 +1,46 @@
+"""What is changed about models when they are loaded changes nothing about what they say."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from sweet_rl.algorithms.reflect.agent import bare_model
+from sweet_rl.algorithms.reflect.models import load_policy, load_reflector, save_agent
+from tests.algorithms.reflect import taxi
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return taxi.make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_frozen_adapter_is_part_of_the_weights(tmp_path, model, strict):
+    flags = taxi.settings(model, reflect=True)
+    trained = load_policy(flags, ["0", "1"])
+    with torch.no_grad():
+        for parameter in trained.trainable():
+            parameter.normal_(std=0.2, generator=torch.Generator().manual_seed(0))
+    save_agent(trained.model, trained.tokenizer, tmp_path / "checkpoint-1")
+    loaded = {"reflect_load_dir": str(tmp_path / "checkpoint-1"), "lora_alpha": flags.lora_alpha}
+    reflector = load_reflector(taxi.settings(model, reflect=True, strict=strict, **loaded))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        expected, bare = trained.model(ids).logits, usual_model(model)(ids).logits
+        assert torch.allclose(reflector.model(ids).logits, expected, atol=1e-4)
+    assert not torch.allclose(expected, bare, atol=1e-2)
+    assert hasattr(reflector.model, "peft_config") is strict
+
+
+def usual_model(model):
+    return AutoModelForCausalLM.from_pretrained(model).eval()
+
+
+def test_the_fused_activation_is_the_same_function(model):
+    flags = taxi.settings(model)
+    loaded, usual = bare_model(load_policy(flags, ["0", "1"]).model), usual_model(model)
+    kinds = [{type(module).__name__ for module in one.modules()} for one in (loaded, usual)]
+    assert ["NewGELUActivation" in kind for kind in kinds] == [False, True]
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        assert torch.allclose(loaded(ids).logits, usual(ids).logits, atol=1e-5)
