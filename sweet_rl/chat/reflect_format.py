@@ -36,6 +36,9 @@ ACTION_HEADS: Final[dict[str, str]] = {
 }
 """What begins the list of actions, by world. Worlds that are not here list none, or not at the end."""
 
+_OFFER: Final = re.compile(r"^(?:Action )?(\w+)[.:] (.+)$", re.MULTILINE)
+"""A line of a list of actions: `3. cd lib`, or `Action 3: go to shelf 1`."""
+
 _STATE_BEGINS: Final = ("--- Initial State ---", "--- Current State ---")
 _SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
 
@@ -69,6 +72,16 @@ def split_prompt(text: str, head: str | None) -> PromptParts:
     """
     at = text.rfind(head) if head else -1
     return PromptParts(text, "") if at < 0 else PromptParts(text[:at], text[at:])
+
+
+def offered_commands(text: str, head: str | None) -> dict[str, str]:
+    """The commands on offer in a prompt, by their labels, in the order of its list.
+
+    Args:
+        text: the whole prompt of a state, or its list of actions.
+        head: what begins the list.
+    """
+    return dict(_OFFER.findall(split_prompt(text, head).after))
 
 
 def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from sweet_rl.types import Json, Task
+from sweet_rl.errors import EpisodeError
+from sweet_rl.types import Failure, Json, StopReason, Task
 
 
 class Moved(NamedTuple):
@@ -35,6 +36,11 @@ class Moved(NamedTuple):
     def cost(self) -> float:
         """What the step cost: published code counts costs, we count rewards."""
         return -self.reward
+
+
+def bad_task(task: Task, detail: str, kind: str = "bad_task") -> EpisodeError:
+    """The error for a task that cannot be played; `detail` says what is wrong with it."""
+    return EpisodeError(StopReason.WORLD_FAILED, Failure(kind, f"task {task.task_id!r}: {detail}"))
 
 
 class TextGame(Protocol):

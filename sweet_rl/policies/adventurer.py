@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from sweet_rl.chat import ChatFormat, PlainChat
+from sweet_rl.chat import ChatFormat
 from sweet_rl.chat.scenes import listed_actions
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
@@ -26,10 +26,6 @@ class RandomAdventurer(ScriptedPolicy):
     """
 
     name = "random"
-
-    def __init__(self, *, system_prompt: str = "", chat_format: ChatFormat | None = None) -> None:
-        super().__init__(system_prompt)
-        self.chat_format = chat_format or PlainChat()
 
     def _say(self, observation: Observation) -> str:
         actions = listed_actions(observation.messages[-1].content) or (NOTHING_LISTED,)
@@ -54,8 +50,7 @@ class WalkthroughPolicy(ScriptedPolicy):
         system_prompt: str = "",
         chat_format: ChatFormat | None = None,
     ) -> None:
-        super().__init__(system_prompt)
-        self.chat_format = chat_format or PlainChat()
+        super().__init__(system_prompt, chat_format=chat_format)
         self._routes = routes
 
     def _say(self, observation: Observation) -> str:

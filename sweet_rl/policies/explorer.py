@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from sweet_rl.chat import ChatFormat, PlainChat
-from sweet_rl.chat.reflect_format import ACTION_HEADS, split_prompt
+from sweet_rl.chat import ChatFormat
+from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.repositories.quoting import wrap
+from sweet_rl.repositories.ways import next_command
 from sweet_rl.types import Observation, derive_seed
 
-_OFFERED: Final = re.compile(r"^(\w+)\. (.+)$", re.MULTILINE)
 _FOLDER: Final = re.compile(r"\n\n# Current working directory\n(.*)\n\n# Files under")
-
-
-def offered_commands(text: str) -> dict[str, str]:
-    """Labels by command, from the list at the end of a prompt of AutoExplore."""
-    listed = split_prompt(text, ACTION_HEADS["auto_explore"]).after
-    return {command: label for label, command in _OFFERED.findall(listed)}
 
 
 def current_folder(text: str) -> str:
     """Where a prompt of AutoExplore says that one is: a path without its last `/`, "" at the top."""
     found = _FOLDER.search(text)
     return found[1].rstrip("/") if found else ""
-
-
-def next_command(folder: str, target: str, offered: Sequence[str] | Mapping[str, str]) -> str:
-    """The next command on the way to a file: through the folders, open it, hand it in.
-
-    Args:
-        folder: where one is.
-        target: path of the file.
-        offered: commands; a file that was opened cannot be opened again.
-    """
-    above, _, name = target.rpartition("/")
-    if above == folder:
-        look = f"cat {wrap(name)}"
-        return look if look in offered else f"id {wrap(name)}"
-    inside = f"{folder}/" if folder else ""
-    if not above.startswith(inside):
-        return "cd .."
-    return f"cd {wrap(above.removeprefix(inside).partition('/')[0])}"
 
 
 class PlanningExplorer(ScriptedPolicy):
@@ -62,8 +37,7 @@ class PlanningExplorer(ScriptedPolicy):
     def __init__(
         self, targets: Mapping[str, str], *, system_prompt: str = "", chat_format: ChatFormat | None = None
     ) -> None:
-        super().__init__(system_prompt)
-        self.chat_format = chat_format or PlainChat()
+        super().__init__(system_prompt, chat_format=chat_format)
         self._targets = targets
 
     def _say(self, observation: Observation) -> str:
@@ -74,9 +48,12 @@ class PlanningExplorer(ScriptedPolicy):
                 "exactly the tasks that are played."
             )
         text = observation.messages[-1].content
-        offered = offered_commands(text)
-        command = next_command(current_folder(text), target, offered)
-        return offered.get(command, command)
+        folder, offered = current_folder(text), offered_commands(text, ACTION_HEADS["auto_explore"])
+        labels = {command: label for label, command in offered.items()}
+        command = next_command(folder, target)
+        if command.startswith("cat ") and command not in labels:  # no file is opened twice
+            command = next_command(folder, target, opened=True)
+        return labels.get(command, command)
 
 
 class Wanderer(ScriptedPolicy):
@@ -89,10 +66,7 @@ class Wanderer(ScriptedPolicy):
 
     name = "wanderer"
 
-    def __init__(self, *, system_prompt: str = "", chat_format: ChatFormat | None = None) -> None:
-        super().__init__(system_prompt)
-        self.chat_format = chat_format or PlainChat()
-
     def _say(self, observation: Observation) -> str:
-        labels = list(offered_commands(observation.messages[-1].content).values()) or ["0"]
+        text = observation.messages[-1].content
+        labels = list(offered_commands(text, ACTION_HEADS["auto_explore"])) or ["0"]
         return Random(derive_seed(observation.seed, observation.turn, "wanderer")).choice(labels)

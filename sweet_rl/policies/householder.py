@@ -11,9 +11,9 @@ from random import Random
 from typing import Final
 
 from sweet_rl.chat import with_system
-from sweet_rl.chat.reflect_format import ACTION_HEADS, split_prompt
+from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, split_prompt
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.types import (
     Completion,
     Failure,
@@ -30,13 +30,7 @@ Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 SKILLS: Final = {"planner": 1.0, "careless": 0.3, "random": 0.0}
 """How often each follows the planner; the published data generator in three steps of ten (§2.3)."""
 
-_OFFERED = re.compile(r"^Action (\w+): (.+)$", re.MULTILINE)
 _DONE = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
-
-
-def offered_commands(text: str) -> dict[str, str]:
-    """The commands on offer in a prompt, by their labels."""
-    return dict(_OFFERED.findall(split_prompt(text, ACTION_HEADS["alfworld"]).after))
 
 
 class HouseholdPlayer(ScriptedPolicy):
@@ -66,13 +60,9 @@ class HouseholdPlayer(ScriptedPolicy):
         system_prompt: str = "",
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        if name not in SKILLS:
-            raise UsageError(f"There is no household player {name!r}. There are {', '.join(SKILLS)}.")
         super().__init__(system_prompt)
         self.name = name
-        self._skill = SKILLS[name] if skill is None else skill
-        if not 0 <= self._skill <= 1:
-            raise UsageError(f"skill must be from 0 to 1, got {skill}.")
+        self._skill = skill_of("household player", name, skill, SKILLS)
         self._plan, self._games = plan, games
         self._on_close = on_close
         self._plans: dict[tuple[str, ...], Sequence[str]] = {}
@@ -85,7 +75,7 @@ class HouseholdPlayer(ScriptedPolicy):
         """
         text = observation.messages[-1].content
         prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
-        offered = offered_commands(text)
+        offered = offered_commands(text, ACTION_HEADS["alfworld"])
         rng = Random(derive_seed(observation.seed, observation.turn, "household player"))
         if rng.random() >= self._skill:
             label = rng.choice(list(offered))

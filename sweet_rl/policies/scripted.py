@@ -17,14 +17,18 @@ class ScriptedPolicy:
     """Writes what `_say` returns; records the prompt that a model would have been given.
 
     `chat_format` writes that prompt. Set it to a model's, and its dialogues can be imitated by that model.
+
+    Args:
+        system_prompt: recorded as part of the input; changes nothing else.
+        chat_format: how the input is recorded.
     """
 
     name: str
     chat_format: ChatFormat
 
-    def __init__(self, system_prompt: str = "") -> None:
+    def __init__(self, system_prompt: str = "", *, chat_format: ChatFormat | None = None) -> None:
         self._system_prompt = system_prompt
-        self.chat_format = PlainChat()
+        self.chat_format = chat_format or PlainChat()
 
     async def act(self, observation: Observation) -> Generation:
         """One turn."""
@@ -36,6 +40,25 @@ class ScriptedPolicy:
 
     def _say(self, observation: Observation) -> str:
         raise NotImplementedError
+
+
+def skill_of(player: str, name: str, skill: float | None, skills: Mapping[str, float]) -> float:
+    """How often a player does what is best: as it is told, else as its name says.
+
+    Args:
+        player: what its kind is called.
+        name: one of `skills`.
+        skill: a share; None for what the name says.
+        skills: by name.
+
+    Raises:
+        UsageError: there is no such player, or `skill` is no share.
+    """
+    if name not in skills:
+        raise UsageError(f"There is no {player} {name!r}. There are {', '.join(skills)}.")
+    if skill is not None and not 0 <= skill <= 1:
+        raise UsageError(f"skill must be from 0 to 1, got {skill}.")
+    return skills[name] if skill is None else skill
 
 
 class OraclePolicy(ScriptedPolicy):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.chat import ChatFormat, PlainChat
+from sweet_rl.chat import ChatFormat
 from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
@@ -57,11 +57,10 @@ class ShopperPolicy(ScriptedPolicy):
         system_prompt: str = "",
         chat_format: ChatFormat | None = None,
     ) -> None:
-        super().__init__(system_prompt)
+        super().__init__(system_prompt, chat_format=chat_format)
         if strategy not in STRATEGIES:
             raise UsageError(f"A shopper's strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}.")
         self.name = f"{strategy} shopper"
-        self.chat_format = chat_format or PlainChat()
         self._strategy = strategy
         self._max_steps = max_steps
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from sweet_rl.chat import ChatFormat, PlainChat
-from sweet_rl.errors import UsageError
-from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.chat import ChatFormat
+from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.taxi import LABELS, plan, read_state
 from sweet_rl.types import Observation, derive_seed
 
@@ -38,14 +37,9 @@ class TaxiDriver(ScriptedPolicy):
         system_prompt: str = "",
         chat_format: ChatFormat | None = None,
     ) -> None:
-        super().__init__(system_prompt)
-        if name not in SKILLS:
-            raise UsageError(f"There is no driver {name!r}. There are {', '.join(SKILLS)}.")
+        super().__init__(system_prompt, chat_format=chat_format)
         self.name = name
-        self.chat_format = chat_format or PlainChat()
-        self._skill = SKILLS[name] if skill is None else skill
-        if not 0 <= self._skill <= 1:
-            raise UsageError(f"skill must be from 0 to 1, got {skill}.")
+        self._skill = skill_of("driver", name, skill, SKILLS)
 
     def _say(self, observation: Observation) -> str:
         rng = Random(derive_seed(observation.seed, observation.turn, "taxi driver"))

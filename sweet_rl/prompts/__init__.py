@@ -6,7 +6,7 @@ from sweet_rl.prompts.simulator import (
     parse_simulator_prompt,
     simulator_prompt,
 )
-from sweet_rl.prompts.templates import check_placeholders, fill, load_prompt
+from sweet_rl.prompts.templates import check_placeholders, fill, load_prompt, packaged_text
 
 __all__ = [
     "PLACEHOLDERS",
@@ -14,6 +14,7 @@ __all__ = [
     "dialogue_string",
     "fill",
     "load_prompt",
+    "packaged_text",
     "parse_simulator_prompt",
     "simulator_prompt",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -35,6 +36,16 @@ def load_prompt(name_or_path: str) -> str:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot read the prompt file {name_or_path!r}: {error}.") from error
+
+
+@cache
+def packaged_text(name: str) -> str:
+    """A packaged template without blank ends, looked for once: for texts that every step needs.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return load_prompt(name).strip()
 
 
 def fill(template: str, **values: str) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import packaged_text
 from sweet_rl.taxi.table import ACTION_NAMES, DEPOTS, IN_TAXI, LABELS, MAP, SIZE, STATES, decode
 
 NAME: Final = "dangerous_taxi"
@@ -87,13 +87,11 @@ def _by_picture() -> dict[str, int]:
     return {draw(state): state for state in (*delivered, *waiting)}
 
 
-@lru_cache(maxsize=1)
 def rules_text() -> str:
     """The rules in words, for `with_prompt`."""
-    return load_prompt("reflect/taxi_rules").strip()
+    return packaged_text("reflect/taxi_rules")
 
 
-@lru_cache(maxsize=1)
 def game_instruction() -> str:
     """What is put before the state when an agent reflects (Reflect-RL spec §4.1)."""
-    return load_prompt("reflect/taxi_instruction").strip()
+    return packaged_text("reflect/taxi_instruction")

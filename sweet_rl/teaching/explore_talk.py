@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import cache
 from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
 from sweet_rl.envs.explore.commands import unwrap
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.envs.text_game import Moved
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import packaged_text
 from sweet_rl.teaching.explore_words import Search, best_command, second_thought, thought
 from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.types import Failure, Message, derive_seed
@@ -135,6 +134,5 @@ class ExploreTalk:
         return next((label for label, command in self.game.offered.items() if command == best), best)
 
 
-@cache  # looking for a packaged file takes a millisecond
 def _prompt(name: str) -> str:
-    return load_prompt(f"reflect/{name}").strip()
+    return packaged_text(f"reflect/{name}")

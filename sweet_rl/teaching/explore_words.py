@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.envs.explore.commands import wrap
+from sweet_rl.repositories.ways import next_command
 
 _WORD: Final = re.compile(r"[a-z]{3,}|\d[\d.]*\d|\d")
 _COMMON: Final = frozenset(
@@ -47,14 +47,8 @@ class Search:
 
 
 def best_command(search: Search) -> str:
-    """The next command on the shortest way: to the target's folder, look at the file, hand it in."""
-    folder, name = posixpath.split(search.target)
-    if search.folder == folder:
-        return f"{'id' if search.target in search.opened else 'cat'} {wrap(name)}"
-    inside = f"{search.folder}/" if search.folder else ""
-    if not folder or (inside and not f"{folder}/".startswith(inside)):
-        return "cd .."
-    return f"cd {wrap(folder.removeprefix(inside).split('/')[0])}"
+    """The next command on the shortest way."""
+    return next_command(search.folder, search.target, opened=search.target in search.opened)
 
 
 def thought(search: Search, draws: random.Random) -> str:

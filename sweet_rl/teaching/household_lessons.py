@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, sft_texts
 from sweet_rl.envs.alfworld import HouseholdGame
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import packaged_text
 from sweet_rl.teaching.reflections import Moment, Request
 from sweet_rl.teaching.texts import Texts, label_of
 from sweet_rl.types import Task, derive_seed
@@ -105,8 +105,8 @@ def thought(
 def household_request() -> Request:
     """How a model is asked: without a spoiler, as published."""
     return Request(
-        load_prompt("reflect/alfworld_teacher_system").strip(),
-        load_prompt("reflect/alfworld_teacher_request").strip(),
+        packaged_text("reflect/alfworld_teacher_system"),
+        packaged_text("reflect/alfworld_teacher_request"),
         ACTION_HEADS["alfworld"],
     )
 

@@ -14,6 +14,7 @@ from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.repositories import scan
 from sweet_rl.repositories.reading import read_head
+from sweet_rl.repositories.ways import optimal_path
 from sweet_rl.teaching.jobs import Done, Job
 from sweet_rl.teaching.known_questions import known_questions
 from sweet_rl.teaching.questions import (
@@ -23,7 +24,6 @@ from sweet_rl.teaching.questions import (
     draw_files,
     extract_questions,
     files_to_ask_about,
-    optimal_path,
 )
 from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.teaching.texts import write_list

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sweet_rl.envs.explore.commands import wrap
 from sweet_rl.repositories import RepositoryIndex, is_allowed, kind_of
 
 FILES_PER_REPOSITORY: Final = 100
@@ -126,13 +125,6 @@ def _run_of_lines(
         taken += tokens[end]
         end += 1
     return list(lines[start:end])
-
-
-def optimal_path(path: str, *, strict: bool = False) -> list[str]:
-    """The commands that lead from the root to a file and show it, each folder listed on the way."""
-    *folders, name = path.split("/")
-    commands = [command for folder in folders for command in ("ls", f"cd {wrap(folder, strict=strict)}")]
-    return [*commands, "ls", f"cat {wrap(name, strict=strict)}"]
 
 
 def extract_questions(text: str, *, strict: bool = False) -> list[QuestionAnswer]:

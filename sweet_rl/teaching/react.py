@@ -11,13 +11,12 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Final, Protocol
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
+from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, resolve_label, split_prompt
 from sweet_rl.envs.text_game import Moved, TextGame
 from sweet_rl.openai_client import RequestFailed
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import packaged_text
 from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.types import Failure, Message, derive_seed
 
@@ -26,7 +25,6 @@ ATTEMPTS: Final = 3
 
 _SAID: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
 _WORD: Final = re.compile(r"\w+")
-_OFFERED: Final = re.compile(r"^Action (\w+): (.+)$", re.MULTILINE)
 
 Words = Callable[[random.Random], str]
 
@@ -117,7 +115,7 @@ async def play(
         reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
         found = extract_action(reply, game.labels, strict=strict)
         if found is None and not strict:  # a model may write the command itself
-            found = resolve_label(reply, dict(_OFFERED.findall(actions)))
+            found = resolve_label(reply, offered_commands(actions, head))
         if found is None:
             if reply:
                 played.failures.append(Failure("malformed_reply", reply, turn=played.steps))
@@ -139,6 +137,5 @@ async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Pla
     return ""
 
 
-@cache  # looking for a packaged file takes a millisecond
 def _prompt(name: str) -> str:
-    return load_prompt(f"reflect/{name}").strip()
+    return packaged_text(f"reflect/{name}")

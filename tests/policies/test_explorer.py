@@ -4,17 +4,11 @@ import asyncio
 
 import pytest
 
+from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.envs.text_game_env import TextGameEnv
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.explorer import (
-    PlanningExplorer,
-    Wanderer,
-    current_folder,
-    next_command,
-    offered_commands,
-)
-from sweet_rl.repositories import index_of
+from sweet_rl.policies.explorer import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.repositories.library import Library
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.tasks import load_tasks
@@ -64,23 +58,11 @@ def test_the_wanderer_is_a_floor():
     assert done[0].dialogue_history == played(Wanderer(), tasks=TASKS[:1])[0].dialogue_history
 
 
-def test_the_planner_finds_back():
-    index = index_of("r", {"a/b/x.md": "", "c d/it's.md": "", "top.md": ""})
-    offered = {"cat x.md": "0", "cat top.md": "1"}
-    assert next_command("a/b", "c d/it's.md", offered) == "cd .."
-    assert next_command("", "c d/it's.md", offered) == 'cd "c d"'
-    assert next_command("a", "a/b/x.md", offered) == "cd b"
-    assert next_command("a/b", "a/b/x.md", offered) == "cat x.md"
-    assert next_command("c d", "c d/it's.md", offered) == 'id "it\'s.md"'
-    assert next_command("ab", "a/b/x.md", offered) == "cd .."
-    assert index.find("c d/it's.md")
-
-
 def test_what_a_prompt_says():
     game = ExploreGame(Library())
     text = game.reset(TASKS[0], seed=0)
     assert current_folder(text) == ""
-    assert list(offered_commands(text)) == list(game.offered.values())
+    assert offered_commands(text, ACTION_HEADS["auto_explore"]) == game.offered
     folder = next(command for command in game.offered.values() if command.startswith("cd "))
     text = game.step(folder).text
     assert current_folder(text) == folder.removeprefix("cd ")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.questions import ABOUT_FUNCTION, MAX_QUESTIONS, plan_questions, read_signature, stub
-from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy
+from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy, skill_of
 from sweet_rl.types import FinishReason
 
 REQUEST = (
@@ -111,3 +111,13 @@ def test_real_descriptions_give_the_name_of_their_function(shared):
             if isinstance(node, ast.FunctionDef)
         }
         assert ast.parse(stub(row["problem_description"])).body[0].name in wanted
+
+
+def test_how_often_a_player_does_what_is_best():
+    skills = {"planner": 1.0, "random": 0.0}
+    assert skill_of("driver", "planner", None, skills) == 1.0
+    assert skill_of("driver", "planner", 0.0, skills) == 0.0
+    with pytest.raises(UsageError, match=r"There is no driver 'pilot'. There are planner, random"):
+        skill_of("driver", "pilot", None, skills)
+    with pytest.raises(UsageError, match=r"skill must be from 0 to 1, got 1.5"):
+        skill_of("driver", "random", 1.5, skills)

@@ -8,7 +8,8 @@ from sweet_rl.envs.explore.truncation import PIECES
 from sweet_rl.errors import UsageError
 from sweet_rl.repositories import is_allowed
 from sweet_rl.repositories.library import Library
-from sweet_rl.repositories.made import make_repository, optimal_path, repository_names
+from sweet_rl.repositories.made import make_repository, repository_names
+from sweet_rl.repositories.ways import optimal_path
 
 NAMES = repository_names(40, seed=5)
 DROPPED = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "ci", "tests", "examples")
@@ -51,14 +52,6 @@ def test_records():
             "n_level": task.filename.count("/"),
             "model": "embedded",
         }
-
-
-def test_paths_as_published(shared):
-    import json
-
-    golden = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["optimal_path"]
-    files = ["README.md", "src/core/tax.py", "my notes/todo list.txt"]
-    assert [optimal_path(file) for file in files] == golden
 
 
 def test_names():

@@ -9,8 +9,9 @@ import pytest
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.envs.explore.truncation import CharacterCounter
 from sweet_rl.repositories.library import Library
+from sweet_rl.repositories.ways import optimal_path
 from sweet_rl.teaching.explore_sft import explore_texts
-from sweet_rl.teaching.questions import block_of, extract_questions, optimal_path
+from sweet_rl.teaching.questions import block_of, extract_questions
 from sweet_rl.teaching.repositories import filter_repositories
 from sweet_rl.teaching.splits import split_tasks
 from sweet_rl.teaching.task_filter import clean_tasks

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
 from sweet_rl.envs.alfworld.engine import Engine
-from sweet_rl.envs.text_game import Moved
+from sweet_rl.envs.text_game import Moved, bad_task
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.household.games import blacklist_name
 from sweet_rl.types import Failure, StopReason, Task
@@ -74,8 +74,7 @@ class HouseholdGame:
         """
         source = task.row.get("game")
         if not isinstance(source, str) or not source:
-            detail = f"task {task.task_id!r}: 'game' must name a household game, got {source!r}"
-            raise EpisodeError(StopReason.WORLD_FAILED, Failure("bad_task", detail))
+            raise bad_task(task, f"'game' must name a household game, got {source!r}")
         return self.begin(source, seed=seed)
 
     def begin(self, source: str, *, seed: int = 0) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from functools import cache
 from random import Random
 from typing import Final
 
@@ -17,9 +16,9 @@ from sweet_rl.envs.explore.commands import NAMED_COMMANDS, split_command, unwrap
 from sweet_rl.envs.explore.cost import step_cost
 from sweet_rl.envs.explore.sandbox import MAX_LISTED, Sandbox
 from sweet_rl.envs.explore.truncation import PIECES, TokenCounter
-from sweet_rl.envs.text_game import Moved
+from sweet_rl.envs.text_game import Moved, bad_task
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.repositories import is_allowed
 from sweet_rl.repositories.library import Library
 from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
@@ -122,7 +121,7 @@ class ExploreGame:
         command = None if chosen is None else self.offered[chosen]
         identified = None
         if command is None:
-            result = fill(_warning(), commands=", ".join(NAMED_COMMANDS))
+            result = fill(packaged_text("reflect/explore_no_command"), commands=", ".join(NAMED_COMMANDS))
             self._result = result
         else:
             result, identified = self._do(command)
@@ -160,14 +159,14 @@ class ExploreGame:
     def _enter(self, task: Task, seed: int | Random) -> Sandbox:
         root = task.extra.get("root")
         if not isinstance(root, str) or not root:
-            raise _bad_task(task, "bad_task", f"'root' must name a repository, got {root!r}")
+            raise bad_task(task, f"'root' must name a repository, got {root!r}")
         try:
             index = self._library.get(root)
         except UsageError as error:
-            raise _bad_task(task, "no_repository", str(error)) from error
+            raise bad_task(task, str(error), "no_repository") from error
         here = [target for target in self.targets if _is_file(index.find(target))]
         if not here:
-            raise _bad_task(task, "missing_target", f"{root!r} has no file {', '.join(self.targets)!r}")
+            raise bad_task(task, f"{root!r} has no file {', '.join(self.targets)!r}", "missing_target")
         return Sandbox(
             index,
             seed=seed,
@@ -280,12 +279,3 @@ def _first_command(task: Task) -> str | None:
 
 def _is_file(entry: object) -> bool:
     return entry is not None and not getattr(entry, "is_folder", True)
-
-
-def _bad_task(task: Task, kind: str, detail: str) -> EpisodeError:
-    return EpisodeError(StopReason.WORLD_FAILED, Failure(kind, f"task {task.task_id!r}: {detail}"))
-
-
-@cache
-def _warning() -> str:
-    return load_prompt("reflect/explore_no_command").strip()

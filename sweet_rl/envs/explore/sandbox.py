@@ -13,14 +13,13 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
 from random import Random
 from typing import Final, NamedTuple
 
 from sweet_rl.envs.explore.commands import COMMANDS, PUBLISHED_COMMANDS, unwrap
 from sweet_rl.envs.explore.leave_out import LeaveOut
 from sweet_rl.envs.explore.truncation import PIECES, TokenCounter, bytes_shown, truncate
-from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.repositories import Entry, RepositoryIndex, is_allowed
 from sweet_rl.repositories.index import MAX_NAME
 
@@ -126,7 +125,7 @@ class Sandbox:
             known = PUBLISHED_COMMANDS if self._strict else COMMANDS
             if command in known:
                 return Result(f"Error: {command} is not run here: it would run code of the repository")
-            return Result(fill(_message("unsupported"), commands=", ".join(known)))
+            return Result(fill(packaged_text("reflect/explore_unsupported"), commands=", ".join(known)))
         try:
             return self._do(command, rest)
         except OutsideError as error:
@@ -252,7 +251,9 @@ class Sandbox:
         name = unwrap(word, strict=self._strict)
         path = posixpath.normpath(posixpath.join(self.cwd, name))
         if path.startswith(("/", "../")) or path == "..":
-            message = fill(_message("outside"), file=_shown(path), folder=self.cwd or ".")
+            message = fill(
+                packaged_text("reflect/explore_outside"), file=_shown(path), folder=self.cwd or "."
+            )
             raise OutsideError(message)
         return "" if path == "." else path
 
@@ -294,8 +295,3 @@ def _shown(name: str) -> str:
     """A name in a message: on one line, and not without end."""
     name = name if len(name) <= _SHORT else f"{name[:_SHORT]}..."
     return name if name.isprintable() else ascii(name)[1:-1]
-
-
-@cache
-def _message(name: str) -> str:
-    return load_prompt(f"reflect/explore_{name}").strip()

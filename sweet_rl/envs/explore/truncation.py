@@ -7,10 +7,9 @@ that needs no vocabulary: about one token for a short word, as tokenizers of Eng
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final, Protocol
 
-from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.repositories.kinds import LINE_LIMITS, kind_of
 
 TOKEN_LIMIT: Final = 500
@@ -93,10 +92,5 @@ def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
 
 def truncation_note(lines: int) -> str:
     """What stands behind a text that was cut."""
-    note = fill(_note(), lines=str(lines), tokens=str(TOKEN_LIMIT))
+    note = fill(packaged_text("reflect/explore_truncated"), lines=str(lines), tokens=str(TOKEN_LIMIT))
     return f"\n...\n{note}\n"
-
-
-@cache
-def _note() -> str:
-    return load_prompt("reflect/explore_truncated").strip()

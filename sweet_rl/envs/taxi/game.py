@@ -12,8 +12,8 @@ from random import Random
 from typing import Final
 
 from sweet_rl.chat.reflect_format import resolve_label
-from sweet_rl.envs.text_game import Moved
-from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.envs.text_game import Moved, bad_task
+from sweet_rl.errors import UsageError
 from sweet_rl.taxi.drawing import NAME, game_instruction, prompt
 from sweet_rl.taxi.oracle import plan, plan_to_pickup
 from sweet_rl.taxi.table import (
@@ -27,7 +27,7 @@ from sweet_rl.taxi.table import (
     TABLE,
     decode,
 )
-from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
+from sweet_rl.types import Json, Task, derive_seed
 
 HORIZON: Final = 15
 CURRICULA: Final[tuple[str | None, ...]] = (None, "pickup", "dropoff", "full")
@@ -116,9 +116,11 @@ class TaxiGame:
         if start is None:
             start = Random(derive_seed(seed, "taxi")).choice(START_STATES)
         if start not in START_STATES or isinstance(start, (bool, float)):
-            raise _bad_task(task, "start", start, "one of the 300 start states (taxi/table.py)")
+            wanted = "one of the 300 start states (taxi/table.py)"
+            raise bad_task(task, f"'start' must be {wanted}, got {start!r}")
         if curriculum is not None and curriculum not in CURRICULA:
-            raise _bad_task(task, "curriculum", curriculum, "null, pickup, dropoff or full")
+            wanted = "null, pickup, dropoff or full"
+            raise bad_task(task, f"'curriculum' must be {wanted}, got {curriculum!r}")
         return self.begin(start, curriculum)
 
     def begin(self, start: int, curriculum: str | None = None) -> str:
@@ -184,8 +186,3 @@ class TaxiGame:
 
 def _info(outcome: str, *, won: bool = False) -> dict[str, Json]:
     return {"outcome": outcome, "won": won}
-
-
-def _bad_task(task: Task, field: str, value: Json, wanted: str) -> EpisodeError:
-    detail = f"task {task.task_id!r}: {field!r} must be {wanted}, got {value!r}"
-    return EpisodeError(StopReason.WORLD_FAILED, Failure("bad_task", detail))

@@ -4,8 +4,7 @@ from sweet_rl.repositories.made.repository import (
     MadeRepository,
     MadeTask,
     make_repository,
-    optimal_path,
     repository_names,
 )
 
-__all__ = ["MadeRepository", "MadeTask", "make_repository", "optimal_path", "repository_names"]
+__all__ = ["MadeRepository", "MadeTask", "make_repository", "repository_names"]

@@ -13,7 +13,7 @@ from sweet_rl.repositories.index import RepositoryIndex, index_of
 from sweet_rl.repositories.made import words
 from sweet_rl.repositories.made.files import Draws, MadeFile, Maker
 from sweet_rl.repositories.made.layouts import AT_TOP, KINDS, LAYOUTS
-from sweet_rl.repositories.quoting import wrap
+from sweet_rl.repositories.ways import optimal_path
 from sweet_rl.types import derive_seed
 
 MODEL: Final = "embedded"
@@ -90,13 +90,6 @@ def repository_names(count: int, seed: int = 0) -> list[str]:
     rng = Random(derive_seed("repositories", seed))
     numbers = rng.sample(range(MOST), -(-count // len(KINDS)))
     return [f"{KINDS[place % len(KINDS)]}-{numbers[place // len(KINDS)]}" for place in range(count)]
-
-
-def optimal_path(filename: str) -> list[str]:
-    """The commands to a file as task records have them: a look into each folder, then the file."""
-    *folders, name = [wrap(part) for part in filename.split("/")]
-    path = [command for folder in folders for command in ("ls", f"cd {folder}")]
-    return [*path, "ls", f"cat {name}"]
 
 
 def _files(kind: str, draws: Draws) -> list[MadeFile]:
