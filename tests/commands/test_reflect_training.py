@@ -116,17 +116,124 @@ def test_what_a_run_takes_over(tmp_path, shared):
     assert with_saved(ReflectSettings(), str(tmp_path / "x" / "checkpoint-1")) == ReflectSettings()
 
 
+def made(folder, **settings):
+    """A checkpoint that cannot be loaded, but says what it is."""
+    import yaml
+
+    checkpoint = folder / "checkpoint-7"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "adapter_config.json").write_text("{}")
+    (folder / "setting.yml").write_text(yaml.safe_dump(settings))
+    return str(checkpoint)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"load_dir": "nowhere"}, "no adapter_config.json"),
-        ({"model_name": "nowhere"}, "nowhere"),
+        ({"load_dir": "results/000_policy"}, "has checkpoint-7; name one of these"),
+        ({"load_dir": "results/000_policy/checkpoint-9"}, "has checkpoint-7; name one of these"),
+        ({"load_dir": "results/001_reflection/checkpoint-7"}, "is a reflection model's checkpoint"),
+        (
+            {"reflect": True, "reflect_load_dir": "results/000_policy/checkpoint-7"},
+            "is a policy's checkpoint",
+        ),
+        ({"reflect_load_dir": "results/001_reflection/checkpoint-7"}, "of no use without --reflect"),
+        ({"model_name": "./no/such/model"}, "No tokenizer could be loaded"),
         ({"use_4bit": True, "model_name": "tiny"}, "needs a CUDA device"),
-        ({"resume": "nowhere"}, "no run's folder"),
+        ({"resume": "results/0"}, "no run's folder.*There are 000_policy, 001_reflection beside it"),
         ({"trainer": "ppo", "model_name": "tiny"}, "needs a critic"),
+        ({"env": "auto_explore", "task_file": "data/train.json"}, "`sweet-rl reflect split_data` writes it"),
     ],
 )
-def test_what_cannot_be_done_is_said(tmp_path, monkeypatch, flags, message):
+def test_what_cannot_be_done_is_said_and_leaves_nothing(tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
+    made(tmp_path / "results/000_policy", mode="train_SPT", reflect=False)
+    made(tmp_path / "results/001_reflection", mode="train_SPT", reflect=True)
     with pytest.raises(UsageError, match=message):
         load("reflect rl_finetune")(**TAXI | {"max_steps": 1} | flags)
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["000_policy", "001_reflection"]
+
+
+def test_every_checkpoint_is_looked_at_before_the_first_is_measured(tmp_path):
+    policy = made(tmp_path / "000_policy", mode="train_RLFT", env="taxi")
+    with pytest.raises(UsageError, match=r"'nowhere' is no checkpoint"):
+        load("reflect evaluate")(policy, "nowhere", **TAXI)
+    with pytest.raises(UsageError, match=r"is a policy's checkpoint"):
+        load("reflect evaluate")(policy, f"base+{policy}", **TAXI)
+
+
+def test_texts_that_are_missing_or_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "records.json").write_text("[]")
+    train = load("reflect supervised_pretrain")
+    with pytest.raises(UsageError, match="`sweet-rl reflect taxi_gen_sft` writes it"):
+        train(task_file="data/taxi/sft_policy.jsonl")
+    with pytest.raises(UsageError, match="holds records, not texts"):
+        train(task_file="records.json")
+    texts = rows(tmp_path / "p.jsonl", ["a # Action:\n1"])
+    with pytest.raises(UsageError, match="is no checkpoint"):
+        train(task_file=texts, load_dir="nowhere")
+    with pytest.raises(UsageError, match="--optim must be"):
+        train(task_file=texts, model_name="tiny", optim="sgd", **TAXI)
+    assert not list((tmp_path / "results").iterdir())
+
+
+def test_what_may_surprise(tmp_path):
+    from dataclasses import replace
+
+    from sweet_rl.algorithms.reflect.experiments import check
+    from sweet_rl.algorithms.reflect.settings import ReflectSettings
+
+    policy = made(tmp_path / "000_policy", mode="train_RLFT", env="auto_explore")
+    settings = ReflectSettings(env="taxi", task_file="test.json", load_dir=policy)
+    learned, unused = check(settings)
+    assert learned.endswith("learned in auto_explore, and plays taxi now.")
+    assert unused == "--task_file test.json is of no use: --env taxi has its own games."
+    assert check(replace(settings, env="auto_explore")) == []
+    assert check(ReflectSettings(env="taxi", task_file="taxi:full:test")) == []
+
+
+def test_runs_are_found_from_other_working_folders(tmp_path, monkeypatch):
+    from sweet_rl.algorithms.reflect.experiments import continued, with_saved
+    from sweet_rl.algorithms.reflect.settings import ReflectSettings
+
+    results = tmp_path / "moved" / "results"
+    names = {
+        "model_name": "results/000_x/tiny",
+        "reflect_model_name": "org/name",
+        "load_dir": "results/000_x/c",
+    }
+    checkpoint = made(results / "001_x", **names)
+    for name in ("tiny", "c"):
+        (results / "000_x" / name).mkdir(parents=True)
+    assert with_saved(ReflectSettings(), checkpoint).model_name == str(results / "000_x/tiny")
+    found = continued(results / "001_x", ReflectSettings(), {})
+    assert found.load_dir == str(results / "000_x/c")
+    assert found.reflect_model_name == "org/name"
+    monkeypatch.chdir(tmp_path / "moved")
+    assert with_saved(ReflectSettings(), checkpoint).model_name == "results/000_x/tiny"
+
+
+def test_the_first_process_says_each_thing_once(capsys):
+    from sweet_rl.commands.reflect.models import Teller
+
+    for say in (Teller(), Teller(speaks=False)):
+        for sentence in ("one", "two", "one"):
+            say(sentence)
+    assert capsys.readouterr().out == "one\ntwo\n"
+
+
+def test_the_bar_names_the_level(capsys):
+    from sweet_rl.algorithms.reflect.settings import ReflectSettings
+    from sweet_rl.algorithms.reflect.worlds import open_world
+    from sweet_rl.commands.reflect.progress import Bar
+
+    settings = ReflectSettings(env="taxi", taxi_curriculum=True, max_steps=6)
+    entry = {"cost": 1.0, "succ": 0.25, "loss": [2.0, None], "critic_loss": [None, None]}
+    with open_world(settings) as world, Bar(settings, world, 0, quiet=False) as bar:
+        for done in range(1, 7):
+            bar.log(done, entry)
+    shown = capsys.readouterr().err
+    assert "full: 100%" in shown
+    assert "cost 1, success 0.25, loss 2]" in shown

@@ -66,6 +66,7 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         for row in results:
             print(f"Level {row['level']}: {100 * row['success']:.2f}%")
         write_list(output, results)
+        print(f"That is in {output}")
         say_failures(jobs, 0, "episodes")
 
 

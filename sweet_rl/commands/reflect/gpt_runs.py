@@ -146,4 +146,4 @@ def _write(folder: Path, games: GptFlags, name: str, episodes: list[dict[str, An
     line = f"{what} {name}: success {won}/{len(episodes)}, mean reward {mean:.3f}"
     with (folder / "result.txt").open("a", encoding="utf-8") as file:
         file.write(f"{line}\n")
-    print(line)
+    print(f"{line}\nThat is in {folder / 'result.txt'}, every episode in {folder / 'result_episode.txt'}")

@@ -52,8 +52,7 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
         bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)
 
         def show(number: int) -> None:
-            bar.n = number
-            bar.refresh()
+            bar.update(number - bar.n)
 
         async def work() -> None:
             asked = make_teacher(teacher, flags.output)
