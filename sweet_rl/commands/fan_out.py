@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from sweet_rl.cluster import Cluster, Workers, open_workers
-from sweet_rl.commands.parts import AgentFlags, make_policy
+from sweet_rl.commands.agent_flags import AgentFlags
+from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import UsageError

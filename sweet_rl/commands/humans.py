@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet_rl.commands.games import GAMES, QUESTION_GAMES, OracleFlags, make_oracle
-from sweet_rl.commands.parts import prompt_digest
 from sweet_rl.commands.servers import client_of
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError
-from sweet_rl.prompts import load_prompt
+from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, UserContext, UserReply
 
 if TYPE_CHECKING:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.contracts import Policy
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Task
-
-if TYPE_CHECKING:
-    from sweet_rl.commands.parts import AgentFlags
 
 
 async def scripted_player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:

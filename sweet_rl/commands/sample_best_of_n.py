@@ -95,8 +95,8 @@ def sample_best_of_n(
         raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
 
     from sweet_rl.commands import sampling
+    from sweet_rl.commands.agent_flags import AgentFlags
     from sweet_rl.commands.fan_out import cluster_of
-    from sweet_rl.commands.parts import AgentFlags
 
     cluster = cluster_of(fan_out, ray_address, ray_workers, ray_gpus_per_worker)
 

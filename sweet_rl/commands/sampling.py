@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from sweet_rl.cluster import Cluster, Workers
-from sweet_rl.commands.parts import AgentFlags, make_policy
+from sweet_rl.commands.agent_flags import AgentFlags
+from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler

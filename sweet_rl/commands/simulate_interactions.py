@@ -176,9 +176,8 @@ def simulate_interactions(
         raise UsageError(f"--temperature must not be negative, got {temperature}.")
 
     from sweet_rl.commands import simulation
+    from sweet_rl.commands.agent_flags import DEFAULT_AGENTS, AgentFlags, ReflectionFlags
     from sweet_rl.commands.humans import UserFlags
-    from sweet_rl.commands.parts import DEFAULT_AGENTS, AgentFlags
-    from sweet_rl.commands.reflecting import ReflectionFlags
     from sweet_rl.commands.rendering import RenderFlags
     from sweet_rl.commands.worlds import WorldFlags
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sweet_rl
+from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.humans import UserFlags, make_user
-from sweet_rl.commands.parts import AgentFlags, make_policy
+from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.commands.worlds import WorldFlags, open_world
 from sweet_rl.contracts import Policy, User

@@ -6,7 +6,7 @@ from sweet_rl.prompts.simulator import (
     parse_simulator_prompt,
     simulator_prompt,
 )
-from sweet_rl.prompts.templates import check_placeholders, fill, load_prompt, packaged_text
+from sweet_rl.prompts.templates import check_placeholders, fill, load_prompt, packaged_text, prompt_digest
 
 __all__ = [
     "PLACEHOLDERS",
@@ -16,5 +16,6 @@ __all__ = [
     "load_prompt",
     "packaged_text",
     "parse_simulator_prompt",
+    "prompt_digest",
     "simulator_prompt",
 ]

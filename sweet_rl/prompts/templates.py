@@ -5,6 +5,7 @@ The wording of the packaged ones is our own; what each must contain is said in s
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -46,6 +47,11 @@ def packaged_text(name: str) -> str:
         UsageError: there is none.
     """
     return load_prompt(name).strip()
+
+
+def prompt_digest(text: str) -> str:
+    """By which two prompts are told apart."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def fill(template: str, **values: str) -> str:

@@ -1,0 +1,161 @@
+"""Who acts and who reflects, as the flags say it: names, prompts, engines, what decides about an episode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweet_rl.errors import UsageError
+from sweet_rl.prompts import load_prompt, prompt_digest
+from sweet_rl.types import Json
+
+SCRIPTED_AGENTS = {
+    "code": ("oracle", "constant", "questioner", "expert"),
+    "html": ("improver", "generic", "blank", "target"),
+    "twenty_questions": ("asker",),
+    "guess_my_city": ("asker",),
+    "detective": ("walkthrough", "random"),
+    "lantern": ("walkthrough", "random"),
+    "webshop": ("careful", "buyer", "random"),
+    "dangerous_taxi": ("planner", "careless", "random"),
+    "auto_explore": ("planner", "wanderer"),
+    "alfworld": ("planner", "careless", "random"),
+}
+DEFAULT_AGENTS = {task_type: names[0] for task_type, names in SCRIPTED_AGENTS.items()} | {
+    "code": "questioner"
+}
+ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
+AGENT_PROMPTS = {
+    "code": "llm_agent_code_prompt.txt",
+    "html": "llm_agent_html_prompt.txt",
+    "twenty_questions": "llm_agent_twenty_questions_prompt.txt",
+    "guess_my_city": "llm_agent_city_prompt.txt",
+    "detective": "llm_agent_adventure_prompt.txt",
+    "lantern": "llm_agent_adventure_prompt.txt",
+    "webshop": "llm_agent_webshop_prompt.txt",
+    "dangerous_taxi": "llm_agent_taxi_prompt.txt",
+    "auto_explore": "llm_agent_explore_prompt.txt",
+    "alfworld": "llm_agent_household_prompt.txt",
+}
+
+APIS = ("completions", "chat")
+"""How a server is spoken to: by prompts, or by messages."""
+
+RECAP = "recap"
+"""The reflection model that is none: it says again what was said last."""
+
+REFLECTION_SYSTEM = "reflect/reflection_system"
+REFLECTION_REQUEST = "reflect/reflection_request"
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionFlags:
+    """Who reflects, and where; see the flags of `simulate_interactions`. None is what the agent has."""
+
+    model: str
+    base_url: str | None = None
+    api: str | None = None
+    api_key_var: str | None = None
+    prompt_path: str | None = None
+    max_tokens: int = 100
+    share: float = 1.0
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: a flag has a value that it cannot have.
+        """
+        if not 0 <= self.share <= 1:
+            raise UsageError(f"--reflect_prob must be from 0 to 1, got {self.share}.")
+        if self.api not in {None, *APIS}:
+            raise UsageError(f"--reflection_api must be {' or '.join(APIS)}, got {self.api!r}.")
+        if self.max_tokens < 1:
+            raise UsageError(f"--reflection_tokens must be at least 1, got {self.max_tokens}.")
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of an episode."""
+        prompt = load_prompt(self.prompt_path or REFLECTION_SYSTEM)
+        return {
+            "reflection_model": self.model,
+            "reflection_prompt": prompt_digest(f"{prompt}\n{load_prompt(REFLECTION_REQUEST)}"),
+            "reflection_tokens": self.max_tokens,
+            "reflect_prob": self.share,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFlags:
+    """Who acts, and what runs it; see the flags of `simulate_interactions`."""
+
+    engine: str
+    model: str
+    base_url: str | None
+    api: str
+    api_key_var: str
+    tokenizer: str | None
+    prompt_path: str | None
+    temperature: float
+    max_tokens: int
+    device: str
+    dtype: str
+    max_batch: int
+    tensor_parallel_size: int
+    data_parallel_size: int
+    vllm_python: str | None
+    vllm_args: str
+    num_questions: int
+    max_steps: int
+    seed: int
+    request_timeout_s: float
+    request_attempts: int
+    unsafe_no_sandbox: bool
+    task_type: str = "code"
+    skill: float | None = None
+    game_place: str | None = None
+    reflection: ReflectionFlags | None = None
+
+    def system_prompt(self) -> str:
+        """What the agent is told before everything else."""
+        return load_prompt(self.prompt_path or AGENT_PROMPTS[self.task_type])
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of an episode."""
+        settings: dict[str, Json] = {
+            "agent_model": self.model,
+            "agent_prompt": prompt_digest(self.system_prompt()),
+        }
+        if self.reflection is not None:
+            settings |= self.reflection.settings()
+        if self.resolved_engine() != "scripted":
+            return settings | {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        if self.model == "questioner":
+            settings["num_questions"] = self.num_questions
+        if self.model == "asker":
+            settings["skill"] = 1.0 if self.skill is None else self.skill
+        if self.model == "careless":
+            settings["skill"] = self.skill
+        return settings
+
+    def resolved_engine(self) -> str:
+        """The engine that `auto` stands for.
+
+        Raises:
+            UsageError: engine and model do not go together.
+        """
+        if self.api not in APIS:
+            raise UsageError(f"--agent_api must be {' or '.join(APIS)}, got {self.api!r}.")
+        if self.engine not in ENGINES:
+            raise UsageError(f"--agent must be one of {', '.join(ENGINES)}, got {self.engine!r}.")
+        scripted = SCRIPTED_AGENTS[self.task_type]
+        if self.engine == "scripted" and self.model not in scripted:
+            raise UsageError(
+                f"--agent scripted has {', '.join(scripted)} for --task_type {self.task_type}; "
+                f"there is no {self.model!r} among them."
+            )
+        if self.engine != "auto":
+            return self.engine
+        if self.model in scripted:
+            return "scripted"
+        if self.base_url is not None:
+            return "openai"
+        return "vllm" if self.vllm_python is not None else "transformers"
