@@ -12,6 +12,7 @@ from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.envs.text_game import TextGame
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
+from sweet_rl.repositories.library import Library
 from sweet_rl.tasks.curriculum import LevelFlags, levels_of, taxi_levels
 from sweet_rl.types import Task
 
@@ -56,7 +57,8 @@ def open_world(settings: ReflectSettings, *, evaluates: bool = False) -> Iterato
             world = _household(settings, stack, evaluates=evaluates)
         if not all(world.levels) or not world.levels:
             raise UsageError(
-                "There is nothing to play: a level of the curriculum has no task. Check --task_file."
+                f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of the "
+                "curriculum. Tasks need a question and trajectories; --curriculum_index takes one level only."
             )
         yield world
 
@@ -92,7 +94,6 @@ def _taxi(settings: ReflectSettings) -> World:
 
 def _explore(settings: ReflectSettings, *, evaluates: bool) -> World:
     from sweet_rl.envs.explore.game import ExploreGame  # noqa: PLC0415 - of the worlds only this one's
-    from sweet_rl.repositories.library import Library  # noqa: PLC0415
     from sweet_rl.tasks.explore import explore_tasks, load_dataset, task_rows  # noqa: PLC0415
 
     name, _, where = settings.task_file.partition(":")
@@ -102,6 +103,7 @@ def _explore(settings: ReflectSettings, *, evaluates: bool) -> World:
         records = load_dataset(settings.task_file, strict=settings.strict)
         rows = task_rows(records, easy=settings.easy, strict=settings.strict)
         library = Library(settings.repo_dir)
+        _need_one(library, {str(row["root"]) for row in rows})
     flags = LevelFlags(
         depth_curriculum=settings.depth_curriculum,
         merge_first_two=settings.merge_first_two,
@@ -133,6 +135,24 @@ def _explore(settings: ReflectSettings, *, evaluates: bool) -> World:
     sizes = [len(level) for level in levels]
     starts = starts_of(sizes, settings.max_steps, strict=settings.strict)
     return World(levels, [f"level {n}" for n in range(len(levels))], starts, CHOICES, game)
+
+
+def _need_one(library: Library, roots: set[str]) -> None:
+    """A repository that is missing spoils its own episodes; where all are, the folder is another one.
+
+    Raises:
+        UsageError: names a repository and the folder.
+    """
+    absent: UsageError | None = None
+    for root in sorted(roots):
+        try:
+            library.get(root)
+        except UsageError as error:
+            absent = absent or error
+        else:
+            return
+    if absent is not None:
+        raise absent
 
 
 def _household(settings: ReflectSettings, stack: ExitStack, *, evaluates: bool) -> World:
