@@ -110,7 +110,7 @@ def check(settings: ReflectSettings) -> list[str]:
     Raises:
         UsageError: checkpoints are missing or of the other model, or flags do not fit together.
     """
-    if settings.trainer == "ppo" and not settings.use_critic:
+    if settings.mode != "test" and settings.trainer == "ppo" and not settings.use_critic:
         raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
     if settings.reflect_load_dir is not None and not settings.reflect and not settings.strict:
         raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")

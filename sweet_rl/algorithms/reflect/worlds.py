@@ -57,8 +57,8 @@ def open_world(settings: ReflectSettings, *, evaluates: bool = False) -> Iterato
             world = _household(settings, stack, evaluates=evaluates)
         if not all(world.levels) or not world.levels:
             raise UsageError(
-                f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of the "
-                "curriculum. Tasks need a question and trajectories; --curriculum_index takes one level only."
+                f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of "
+                "the curriculum. Tasks need a question and trajectories; --curriculum_index takes one level."
             )
         yield world
 

@@ -48,12 +48,13 @@ def evaluate(
     plans = [_plan(name, flags, say) for name in named]
     from sweet_rl.records import replace_file
 
-    measured = [
-        _measure(name, settings, say, quiet=quiet) for name, settings in zip(named, plans, strict=True)
-    ]
+    measured = []
+    for name, settings in zip(named, plans, strict=True):
+        measured.append(_measure(name, settings, say, quiet=quiet))
+        if report is not None:  # after each: the next may fail, and they take long
+            text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
+            replace_file(Path(report), [text.encode()])
     if report is not None:
-        text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
-        replace_file(Path(report), [text.encode()])
         print(f"The report is in {report}")
 
 

@@ -27,7 +27,6 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
         quiet: no progress bar.
         flags: the published ones.
     """
-    from contextlib import ExitStack
     from dataclasses import replace
 
     from sweet_rl.algorithms.reflect import experiments
@@ -51,11 +50,11 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
 
     quieten()
     from sweet_rl.algorithms import processes
+    from sweet_rl.algorithms.reflect.models import load_policy
     from sweet_rl.algorithms.reflect.sft import FineTuning
     from sweet_rl.algorithms.shares import begin_alike
 
-    with ExitStack() as stack:
-        stack.enter_context(processes.joined())
+    with processes.joined():
         main = processes.is_main()
         say = Teller(speaks=main)
         folder = old or processes.from_main(
@@ -71,7 +70,7 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
                 settings = processes.from_main(lambda: with_tiny_models(settings, folder, lambda: texts))
                 if main:
                     experiments.save_settings(folder, settings)
-            agent = _agent(settings, say)
+            agent = load_policy(settings, (), say)
             begin_alike([agent.model])
             run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
             done = run.load(folder)
@@ -85,13 +84,6 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
             run.run(done)
         done = max(done, settings.max_steps)
         say(f"{done} updates are done; the model is in {folder}/checkpoint-{done}")
-
-
-def _agent(settings: ReflectSettings, say: Any) -> Any:
-    """The model with an adapter, fresh or loaded, and the whole head."""
-    from sweet_rl.algorithms.reflect.models import load_policy
-
-    return load_policy(settings, (), say)
 
 
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
