@@ -234,7 +234,7 @@ def _explore_data(study: ReflectStudy) -> Chain:
 def _make(study: ReflectStudy, world: str, seed: int) -> Call:
     output = study.base(world, seed)
     read = tuple(str(study.texts(world, kind)) for kind in ("sft", "policy"))
-    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS}
+    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": world == TAXI}
     return Call("reflect_study:make", output, (str(output), *read), flags)
 
 
@@ -326,7 +326,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call
 # ---- the step that is no command, in a worker
 
 
-def make(output: str, *texts: str, seed: int, width: int, layers: int) -> None:
+def make(output: str, *texts: str, seed: int, width: int, layers: int, phrases: bool) -> None:
     """Make the tiny model of a seed; its tokenizer knows the words of the texts.
 
     Args:
@@ -335,12 +335,19 @@ def make(output: str, *texts: str, seed: int, width: int, layers: int) -> None:
         seed: of its weights.
         width: of its layers.
         layers: how many.
+        phrases: what texts repeat literally is one token.
     """
     from sweet_rl.algorithms.reflect.texts import read_texts
     from sweet_rl.embedded.reflect_models import make_reflect_model
 
     read = [text for path in texts for text in read_texts(path)]
     made = make_reflect_model(
-        Path(output), seed=seed, texts=read, hidden_size=width, layers=layers, rotary=True
+        Path(output),
+        seed=seed,
+        texts=read,
+        hidden_size=width,
+        layers=layers,
+        rotary=True,
+        phrases=phrases,
     )
     print(f"A model of {layers} layers and width {width} is in {made}")

@@ -2,11 +2,13 @@
 
 Its tokenizer takes words, numbers, line breaks and single signs apart, so that each character of the taxi's
 grid is a token of its own. Without texts a word is its letters; words that are frequent in texts become one
-token.
+token, and phrases of several words too where that is asked for.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,10 @@ TINY = "tiny"
 CONTEXT = 1024
 _PIECES = r" ?[A-Za-z]+|\d{1,3}|\n+|[^A-Za-z\d\n]"
 _END, _PAD = "<|end|>", "<|pad|>"
+_PHRASE = re.compile(r"[^\d\n]+?(?:(?<=[a-z])[,.:;](?=\s)|(?=[\d\n])|(?= #)|$)")
+"""Between numbers and line breaks, up to a punctuation mark: part of a sentence, or a row of a grid."""
+_PHRASE_LENGTH, _PHRASE_SHARE = 8, 500
+"""A phrase has so many characters at least, and stands in one of so many texts."""
 
 
 def make_reflect_model(
@@ -30,6 +36,7 @@ def make_reflect_model(
     layers: int = 2,
     context: int = CONTEXT,
     rotary: bool = False,
+    phrases: bool = False,
 ) -> Path:
     """Write the model with its tokenizer, unless it is there; returns its folder.
 
@@ -42,12 +49,16 @@ def make_reflect_model(
         context: positions.
         rotary: a Llama instead, whose positions are relative: it learns in a tenth of the updates where
             things stand on a grid behind a history of any length.
+        phrases: what the texts repeat literally is one token, as the rows of a grid and the parts of usual
+            sentences: a fifth of the tokens. Not for texts whose words have to be found again elsewhere.
     """
     import torch  # noqa: PLC0415 - seconds; only for those who make models
 
     if (folder / "model.safetensors").is_file():
         return folder
     tokenizer = _tokenizer(texts)
+    if phrases:
+        tokenizer.add_tokens(_phrases(texts))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         make = _llama if rotary else _gpt2
@@ -55,6 +66,15 @@ def make_reflect_model(
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
     return folder
+
+
+def _phrases(texts: Sequence[str]) -> list[str]:
+    """The frequent ones, without numbers, so that labels stay tokens of their own."""
+    found = Counter(phrase for text in texts for phrase in set(_PHRASE.findall(text)))
+    enough = max(2, len(texts) // _PHRASE_SHARE)
+    return sorted(
+        phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH
+    )
 
 
 def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:

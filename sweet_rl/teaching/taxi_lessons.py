@@ -36,8 +36,9 @@ def play_taxi(
         random_share: of the steps that are random.
         horizon: steps at most.
         with_prompt: the rules stand in every text.
-        head_start: the oracle drives a random part of the way first, which is not recorded. Games of a random
-            driver end soon, and without it hardly any would get as far as the passenger.
+        head_start: the oracle drives a random part of the way first, which is not recorded, and of which the
+            game remembers some last actions or none, as a game of a curriculum begins without a history.
+            Games of a random driver end soon, and without it hardly any would get as far as the passenger.
         strict: as published, an action without effect does not end the game here, and "move south" as best
             action is announced as the end (§10, T3 and T4).
     """
@@ -48,6 +49,8 @@ def play_taxi(
         for action in way[: draws.randrange(len(way))]:
             states.append(TABLE[states[-1]][action].state)
             actions.append(action)
+        forgotten = draws.randrange(len(states))
+        states, actions = states[forgotten:], actions[forgotten:]
     moments: list[Moment] = []
     while len(actions) < horizon:
         state = states[-1]

@@ -38,3 +38,19 @@ def test_a_rotary_model_sees_distances_and_a_frozen_head_can_be_sure(tmp_path):
         row = model.get_output_embeddings().weight[310]
         hidden = row / row.norm() * len(row) ** 0.5
         assert model.get_output_embeddings()(hidden).softmax(-1)[310] > 0.9
+
+
+def test_a_phrase_is_one_token_and_labels_stay_tokens(tmp_path):
+    made = [
+        make_reflect_model(tmp_path / name, seed=0, texts=TEXTS, hidden_size=32, layers=1, phrases=phrases)
+        for name, phrases in (("words", False), ("phrases", True))
+    ]
+    words, phrases = (AutoTokenizer.from_pretrained(path) for path in made)
+    text = f"{TEXTS[0]}{ACTION_MARKER}17"
+    ids = phrases(text)["input_ids"]
+    assert len(ids) < len(words(text)["input_ids"]) / 1.5
+    assert "The taxi is at row " in [phrases.decode([token]) for token in ids]
+    assert phrases.decode([ids[-1]]) == "17"
+    assert phrases.decode(ids, clean_up_tokenization_spaces=False) == text
+    model = AutoModelForCausalLM.from_pretrained(made[1])
+    assert model.get_input_embeddings().weight.shape[0] == len(phrases)

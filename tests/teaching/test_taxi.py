@@ -93,6 +93,14 @@ def test_a_head_start_shows_the_rest_of_the_way():
     assert not any("Spoiler" in moment.text for moment in play(0))
 
 
+def test_behind_a_head_start_a_game_remembers_none_of_it_or_some():
+    """A game of the curriculum's second level begins with the passenger in the taxi and without a history."""
+    begun = [play(seed)[0].text.split("--- Current State ---") for seed in range(200)]
+    riding = [history for history, state in begun if "X" in state]
+    bare = [history for history in riding if "move" not in history and "pickup" not in history]
+    assert 5 < len(bare) < len(riding) - 5
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_the_hint(strict):
     assert hint_of(None, strict=strict) == "The game is over."
