@@ -67,6 +67,7 @@ bench: install  ## rollout, worlds, grading, start-up: what docs/benchmarks.md q
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/worlds.py
 	$(BIN)/python benchmarks/explore_reset.py
+	$(BIN)/python benchmarks/reflect_update.py
 
 bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside TRL and vLLM: docs/performance.md (an hour)
 	$(BIN)/$(PIP) -c constraints.txt -e '.[bench]'

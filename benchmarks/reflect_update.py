@@ -1,231 +1,308 @@
-"""One iteration of Reflect-RL beside the published arithmetic written plainly: play, then learn.
+"""One training iteration of Reflect-RL beside the published arithmetic written plainly.
 
-A GPT-2-shaped policy (adapter r 64 on `c_attn`, random weights) and a reflection model of the same shape read
-the states of games that are played at random. Both sides answer the same prompts and make the
-same update of the same steps; the two losses must agree.
+Four episodes of the same games: a reflection and an action for every step, the update, and the update on an
+episode from replay. The models are GPT-2 in shape (policy: a fresh adapter, r 64 on `c_attn`; reflection
+model: fine-tuned here for a minute on the embedded teacher's texts, an adapter beside it). Games follow a
+recording, so that both sides read the same states.
 
-The plain side does what the published code does: `generate` on prompts padded on the left, always 100 tokens
-of a reflection and one of an action from the small head; for the update, micro-batches of
-`per_device_train_batch_size` (1) steps, the small head at every place. Ours reads what states begin alike
-with once, asks the head where a label is written only, and scores as many steps together as fit. How much
-that gains is up to the world: a taxi's text with its rules and history repeats itself, AutoExplore's hardly
-does. Random weights hardly ever end a reflection, so nothing is gained here by ending them.
+The plain side does what the published code does: `generate` on prompts padded on the left, through the
+adapter, always 100 tokens of a reflection (spec §10, T29: nothing taught that model to end); one action from
+the small head; updates in micro-batches of one step, the small head at every place. Dropout is off on both
+sides, so that losses can be compared: they must agree to 1e-4, or the benchmark ends with an error.
 
-Run: python benchmarks/reflect_update.py [--world taxi] [--steps 8] [--layers 4] [--width 256] [--threads 2]
+Two ratios of a whole iteration: for equal work (both sides write 100 tokens, the same prompts of the policy),
+and with default settings, where our reflection model ends its texts (which makes prompts shorter, too).
+
+Run: python benchmarks/reflect_update.py [--world auto_explore] [--history] [--layers 12 --width 768]
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from itertools import chain
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from _machine import machine_line
+from _reflect_games import EPISODES, NEW_TOKENS, Recorded, prepare
 
-EPISODES, NEW_TOKENS = 4, 100
-"""As published: episodes of an iteration, tokens of a reflection."""
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
+
+PARTS = ("reflections", "actions", "update", "replay")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--steps", type=int, default=8, help="steps of an episode")
-    parser.add_argument("--reflections", type=int, default=2, help="steps whose reflections are timed")
+    parser.add_argument("--steps", type=int, default=6, help="steps of an episode")
     parser.add_argument("--world", choices=["taxi", "auto_explore"], default="taxi")
+    parser.add_argument(
+        "--history", action="store_true", help="the taxi with its rules and its whole history"
+    )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tuning", type=int, default=120, help="updates that teach the reflection model")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="iterations of each; the fastest of a part counts"
+    )
+    parser.add_argument("--threads", type=int, default=1)
     flags = parser.parse_args()
     import torch
+    from transformers.utils import logging
 
     torch.set_num_threads(flags.threads)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.simplefilter("ignore", FutureWarning)  # transformers about itself
     print(machine_line())
     with tempfile.TemporaryDirectory() as folder:
-        agent, reflector, settings, prompts = prepare(flags, Path(folder))
-        width = [len(agent.encode(prompt)) for row in prompts for prompt in row]
-        print(
-            f"{EPISODES} episodes of {flags.steps} steps, prompts of {min(width)} to {max(width)} tokens; "
-            f"{flags.layers} layers of {flags.width}; {flags.threads} threads"
-        )
-        print(f"{'':28}{'plain':>10}{'ours':>10}{'ratio':>8}   (seconds; processor's in brackets)")
-        first = prompts[: flags.reflections]
-        report(
-            "reflections, per step",
-            plain_writing(reflector, first),
-            our_writing(reflector, first),
-            len(first),
-        )
-        report("actions, all steps", plain_choosing(agent, prompts), our_choosing(agent, prompts))
-        steps = [(prompt, n % len(agent.labels), 1.0 + n % 5) for n, prompt in enumerate(chain(*prompts))]
-        losses: list[float] = []
-        report("update", plain_update(agent, steps, losses), our_update(agent, settings, steps, losses))
-        print(f"losses of the update: {losses[0]:.6f} and {losses[-1]:.6f}")
+        compare(flags, Path(folder))
 
 
-def prepare(flags: Any, folder: Path) -> tuple[Any, Any, Any, list[list[str]]]:
-    """Both models, and the prompts of all games, step by step."""
-    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
-    from sweet_rl.algorithms.reflect.settings import ReflectSettings
-    from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
-    from sweet_rl.chat.reflect_format import policy_prompt
-    from sweet_rl.embedded.reflect_models import make_reflect_model
+def compare(flags: Any, folder: Path) -> None:
+    """Prepare both sides, let them work, and print the table."""
+    from sweet_rl.algorithms.reflect.agent import Agent
+    from sweet_rl.algorithms.reflect.models import load_policy, load_reflector, save_agent
 
-    settings = ReflectSettings(
-        env=flags.world,
-        with_prompt=True,
-        with_history=True,
-        task_file="auto-explore:train",
-        use_8bit=False,
-        device="cpu",
-        reflect=True,
-        disable_dropout=True,
-        reflect_max_new_tokens=NEW_TOKENS,
-    )
-    rng = random.Random(0)
-    with open_world(settings) as world:
-        model = str(
-            make_reflect_model(
-                folder, seed=0, texts=sample_texts(world), hidden_size=flags.width, layers=flags.layers
-            )
-        )
-        settings = replace(settings, model_name=model, reflect_model_name=model)
-        games = [world.make_game() for _ in range(EPISODES)]
-        for number, game in enumerate(games):
-            game.reset(world.levels[0][number], seed=number)
-        prompts: list[list[str]] = []
-        for _ in range(flags.steps):
-            prompts.append([policy_prompt(game.text, None) for game in games])
-            for game in games:
-                known: Any = game
-                if flags.world == "taxi":
-                    safe = [str(known.best_actions()[0])] if known.best_actions() else ["0"]
-                else:
-                    safe = [label for label, did in known.offered.items() if not did.startswith("id ")]
-                game.step(rng.choice(safe))
-        return load_policy(settings, world.labels), load_reflector(settings), settings, prompts
+    settings, labels, games = prepare(flags, folder)
+    agent = load_policy(settings, labels)
+    save_agent(agent.model, agent.tokenizer, folder / "adapter")
+    settings = replace(settings, reflect_load_dir=str(folder / "adapter"))  # its effect is none yet
+    reflector = load_reflector(settings)
+    assert reflector is not None
+    endless = Agent(reflector.model, reflector.tokenizer, reflector.sampling, keeps_writing=True)
+    plain = Plain(settings, agent)
 
+    theirs, ours, ended = Clock(), Clock(), Clock()
+    for _ in range(flags.repeats):
+        short = our_iteration(agent, reflector, settings, games, ended)
+        long = our_iteration(agent, endless, settings, games, ours)
+        agree("100 tokens", plain.iteration(long, theirs), long)
+    agree("texts that end", plain.update(short.played), short)
 
-def report(what: str, plain: Callable[[], None], ours: Callable[[], None], parts: int = 1) -> None:
-    """Time both, and print a line."""
-    found = []
-    for work in (plain, ours):
-        wall, processor = time.perf_counter(), time.process_time()
-        work()
-        found.append(((time.perf_counter() - wall) / parts, (time.process_time() - processor) / parts))
-    (plain_s, plain_cpu), (our_s, our_cpu) = found
+    lengths = [len(agent.encode(step.prompt)) for episode in long.played for step in episode.steps]
+    teacher = fmean(len(agent.encode(said)) for game in games for _, said in game.states)
+    written = fmean(len(agent.encode(said)) for said in short.reflections)
     print(
-        f"{what:28}{plain_s:10.2f}{our_s:10.2f}{plain_s / our_s:7.1f}x   "
-        f"({plain_cpu:.2f}, {our_cpu:.2f}, {plain_cpu / our_cpu:.1f}x)",
-        flush=True,
+        f"{flags.world}{' with history' if flags.history else ''}: {EPISODES} episodes of {flags.steps} "
+        f"steps, prompts of {min(lengths)} to {max(lengths)} tokens; {flags.layers} layers of {flags.width}, "
+        f"{agent.config.vocab_size} tokens; threads: {flags.threads}\n"
+        f"a reflection has {teacher:.0f} tokens (teacher), {written:.0f} (ours), {NEW_TOKENS} (published)\n"
+        f"processor's seconds (by the clock)\n"
+        f"{'':18}{'published':>16}{'ours, equal work':>18}{'ratio':>8}{'ours, default':>17}{'ratio':>8}"
     )
+    for part in (*PARTS, "whole iteration"):
+        (cpu, wall), (same, same_wall), (less, less_wall) = (
+            clock.seconds(part, flags.repeats) for clock in (theirs, ours, ended)
+        )
+        print(
+            f"{part:18}{cpu:7.2f} ({wall:6.2f}){same:9.2f} ({same_wall:6.2f}){cpu / same:7.2f}x"
+            f"{less:8.2f} ({less_wall:6.2f}){cpu / less:7.2f}x"
+        )
 
 
-def padded(agent: Any, prompts: list[str]) -> dict[str, Any]:
-    """Prompts beside each other, padded on the left."""
+# -- ours -------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Seconds of the parts of an iteration: the processor's, and by the clock."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, list[tuple[float, float]]] = {part: [] for part in PARTS}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """What is done within belongs to this part."""
+        processor, wall = time.process_time(), time.perf_counter()
+        yield
+        self._seconds[name].append((time.process_time() - processor, time.perf_counter() - wall))
+
+    def seconds(self, part: str, repeats: int) -> tuple[float, float]:
+        """Of a part, or of a whole iteration: of each thing that was done, its fastest repetition."""
+        if part not in self._seconds:
+            return sums([self.seconds(one, repeats) for one in PARTS])
+        found = self._seconds[part]
+        size = len(found) // repeats
+        return sums([min(found[at::size]) for at in range(size)])
+
+
+def sums(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of the first ones, and of the second ones."""
+    return sum(one for one, _ in pairs), sum(other for _, other in pairs)
+
+
+@dataclass
+class Iteration:
+    """What our side did: the other one repeats it."""
+
+    played: list[Any]
+    losses: tuple[float, ...]
+    reflections: list[str]
+
+
+class Watched:
+    """Our two models, looked at while they play."""
+
+    def __init__(self, agent: Any, reflector: Any, clock: Clock) -> None:
+        self._agent, self._reflector, self._clock = agent, reflector, clock
+        self.written: list[str] = []
+
+    def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> Any:
+        """What the policy chooses."""
+        with self._clock.part("actions"):
+            return self._agent.choose(prompts, seeds)
+
+    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        """What the reflection model writes."""
+        with self._clock.part("reflections"):
+            texts: list[str] = self._reflector.write(prompts, seeds)
+        self.written += texts
+        return texts
+
+
+def our_iteration(
+    agent: Any, reflector: Any, settings: Any, games: Sequence[Recorded], clock: Clock
+) -> Iteration:
+    """As the library does it; the adapter is put back afterwards."""
     import torch
 
-    rows = [list(agent.encode(prompt)) for prompt in prompts]
-    width, pad = max(map(len, rows)), agent.tokenizer.pad_token_id
-    return {
-        "input_ids": torch.tensor([[pad] * (width - len(ids)) + ids for ids in rows]),
-        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in rows]),
-    }
-
-
-def small_head(agent: Any) -> Any:
-    """The published head: a matrix of the labels' rows in the place of the whole one."""
-    import torch
-
-    head = torch.nn.Linear(agent.config.hidden_size, len(agent.labels), bias=False)
-    weight = agent.model.get_output_embeddings().weight
-    head.weight.data = weight[agent._label_ids].detach().clone()  # noqa: SLF001 - the same rows
-    return head.requires_grad_(requires_grad=False)
-
-
-def plain_writing(reflector: Any, prompts: list[list[str]]) -> Callable[[], None]:
-    options: dict[str, Any] = {"do_sample": True, "max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS}
-    pad = reflector.tokenizer.pad_token_id
-
-    def work() -> None:
-        for row in prompts:
-            reflector.model.generate(**padded(reflector, row), pad_token_id=pad, **options)
-
-    return work
-
-
-def our_writing(reflector: Any, prompts: list[list[str]]) -> Callable[[], None]:
-    def work() -> None:
-        for row in prompts:
-            reflector.write(row, range(len(row)))
-
-    return work
-
-
-def plain_choosing(agent: Any, prompts: list[list[str]]) -> Callable[[], None]:
-    import torch
-
-    head = small_head(agent)
-
-    def work() -> None:
-        for row in prompts:
-            inputs = padded(agent, row)
-            positions = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
-            body = agent.model.get_base_model().transformer
-            with torch.no_grad():
-                hidden = body(**inputs, position_ids=positions, use_cache=True).last_hidden_state
-                torch.multinomial(head(hidden)[:, -1].softmax(-1), 1)
-
-    return work
-
-
-def our_choosing(agent: Any, prompts: list[list[str]]) -> Callable[[], None]:
-    def work() -> None:
-        for row in prompts:
-            agent.choose(row, range(len(row)))
-
-    return work
-
-
-def plain_update(agent: Any, steps: list[Any], losses: list[float]) -> Callable[[], None]:
-    """Gradients of one update, step by step, as with the published micro-batch of one."""
-    import torch
-
-    head = small_head(agent)
-
-    def work() -> None:
-        total = 0.0
-        for prompt, label, q in steps:
-            inputs = padded(agent, [prompt])
-            body = agent.model.get_base_model().transformer
-            logits = head(body(**inputs).last_hidden_state)
-            logps = logits.log_softmax(-1)
-            loss = logps[0, -1, label] * q / len(steps)
-            loss.backward()
-            total += loss.item()
-        torch.nn.utils.clip_grad_norm_(agent.trainable(), 0.3)
-        agent.model.zero_grad()
-        losses.append(total)
-
-    return work
-
-
-def our_update(agent: Any, settings: Any, steps: list[Any], losses: list[float]) -> Callable[[], None]:
-    from sweet_rl.algorithms.reflect.play import Played, Step
+    from sweet_rl.algorithms.reflect.play import play
     from sweet_rl.algorithms.reflect.trainer import Trainer
 
+    watched = Watched(agent, reflector, clock)
+    made = iter(games)
+    before = [parameter.detach().clone() for parameter in agent.trainable()]
     trainer = Trainer(agent, settings)
-    episodes = [
-        Played("", 0, 0.0, (Step(prompt, agent.labels[label], (label,), 0.0, 0.0, q),))
-        for prompt, label, q in steps
-    ]
-    return lambda: losses.append(trainer.train(episodes).loss or 0.0)
+    played = play(lambda: next(made), [game.task for game in games], range(len(games)), watched, watched)
+    with clock.part("update"):
+        fresh = trainer.train(played)
+    with clock.part("replay"):
+        again = trainer.train(played[:1])
+    with torch.no_grad():
+        for parameter, value in zip(agent.trainable(), before, strict=True):
+            parameter.copy_(value)
+    return Iteration(played, (fresh.loss, again.loss), watched.written)
+
+
+# -- the published arithmetic, written plainly ------------------------------------------------------------
+
+
+class Plain:
+    """Both models as published: adapters beside the weights, padding on the left."""
+
+    def __init__(self, settings: Any, agent: Any) -> None:
+        import torch
+        from peft import PeftModel
+        from transformers import AutoModelForCausalLM
+
+        def load(*, trains: bool) -> Any:
+            base = AutoModelForCausalLM.from_pretrained(settings.model_name)
+            return PeftModel.from_pretrained(base, settings.reflect_load_dir, is_trainable=trains).eval()
+
+        self.policy, self.reflector = load(trains=True), load(trains=False)
+        self._agent, self._settings = agent, settings
+        self._pad = agent.tokenizer.pad_token_id
+        self._adapter = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        for module in self.policy.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        labels = torch.tensor([agent.encode(ACTION_MARKER + label)[-1] for label in agent.labels])
+        self._head = self.policy.get_output_embeddings().weight[labels].detach().clone()
+
+    def iteration(self, like: Iteration, clock: Clock) -> tuple[float, ...]:
+        """Play and learn what our side played and learnt; losses of the two updates."""
+        for states in zip(*(episode.steps for episode in like.played), strict=True):
+            with clock.part("reflections"):
+                self._reflect([step.prompt.rpartition(ANALYSE_MARKER)[0] + ANALYSE_MARKER for step in states])
+            with clock.part("actions"):
+                self._act([step.prompt for step in states])
+        return self.update(like.played, clock)
+
+    def update(self, played: Sequence[Any], clock: Clock | None = None) -> tuple[float, ...]:
+        """The update, and that on the first episode; the adapter is put back afterwards."""
+        import torch
+
+        clock = clock or Clock()
+        before = [parameter.detach().clone() for parameter in self._adapter]
+        optimizer = torch.optim.Adam(
+            self._adapter, lr=self._settings.learning_rate, weight_decay=self._settings.weight_decay
+        )
+        with clock.part("update"):
+            fresh = self._pass(optimizer, played)
+        with clock.part("replay"):
+            again = self._pass(optimizer, played[:1])
+        with torch.no_grad():
+            for parameter, value in zip(self._adapter, before, strict=True):
+                parameter.copy_(value)
+        return fresh, again
+
+    def _padded(self, prompts: Sequence[str]) -> dict[str, Any]:
+        import torch
+
+        rows = [list(self._agent.encode(prompt)) for prompt in prompts]
+        width = max(map(len, rows))
+        mask = [[0] * (width - len(ids)) + [1] * len(ids) for ids in rows]
+        return {
+            "input_ids": torch.tensor([[self._pad] * (width - len(ids)) + ids for ids in rows]),
+            "attention_mask": torch.tensor(mask),
+        }
+
+    def _reflect(self, prompts: Sequence[str]) -> None:
+        self.reflector.generate(
+            **self._padded(prompts),
+            do_sample=True,
+            top_k=0,
+            max_new_tokens=NEW_TOKENS,
+            min_new_tokens=NEW_TOKENS,
+            pad_token_id=self._pad,
+        )
+
+    def _logits(self, inputs: dict[str, Any]) -> Any:
+        """The small head at every place [B, T, labels]."""
+        body = self.policy.get_base_model().transformer
+        positions = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
+        return body(**inputs, position_ids=positions).last_hidden_state @ self._head.T
+
+    def _act(self, prompts: Sequence[str]) -> None:
+        import torch
+
+        with torch.no_grad():
+            torch.multinomial(self._logits(self._padded(prompts))[:, -1].softmax(-1), 1)
+
+    def _pass(self, optimizer: Any, played: Sequence[Any]) -> float:
+        """Micro-batches of one step; the mean loss."""
+        import torch
+
+        from sweet_rl.algorithms.reflect.losses import q_values
+
+        costs = [[step.cost for step in episode.steps] for episode in played]
+        qs = [q for its in costs for q in q_values(its, [0.0] * len(its))]
+        rows = list(zip([step for episode in played for step in episode.steps], qs, strict=True))
+        optimizer.zero_grad()
+        total = 0.0
+        for step, q in rows:
+            logps = self._logits(self._padded([step.prompt])).log_softmax(-1)
+            loss = logps[0, -1, step.token_ids[0]] * q / len(rows)
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(self._adapter, self._settings.max_grad_norm)
+        optimizer.step()
+        return total
+
+
+def agree(what: str, theirs: Sequence[float], ours: Iteration) -> None:
+    """Losses of both updates must be the same, or nothing here means anything."""
+    for name, one, other in zip(("update", "replay"), theirs, ours.losses, strict=True):
+        if abs(one - other) > 1e-4 * abs(one):
+            sys.exit(f"With {what} the losses of the {name} differ: published {one:.7f}, ours {other:.7f}.")
 
 
 if __name__ == "__main__":
