@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from sweet_rl.commands.reflect_study import (
+    AMOUNTS,
     EXPLORE,
     FINE_TUNING,
     LAYERS,
     METHODS,
     ONLINE,
+    RANDOM_SHARE,
     TAXI,
+    TRAINING,
     WIDTH,
     Method,
     ReflectStudy,
@@ -124,9 +127,18 @@ def _curve(study: ReflectStudy, world: str, method: Method, seed: int) -> list[l
     path = study.checkpoint(world, method, seed) / "logs.json"
     found = [float(entry["succ"]) for entry in json.loads(path.read_text())]
     size = max(1, -(-len(found) // _POINTS))
-    batch = int(ONLINE["per_device_eval_batch_size"])
+    batch = AMOUNTS[world].episodes
     chunks = [found[at : at + size] for at in range(0, len(found), size)]
     return [[batch * (at * size + len(chunk) / 2), fmean(chunk)] for at, chunk in enumerate(chunks)]
+
+
+def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
+    return {
+        f"{world}: updates of a policy's fine-tuning": study.updates_of(world, "policy"),
+        f"{world}: of a reflection model's": study.updates_of(world, "reflection"),
+        f"{world}: iterations of an online run": study.iterations_of(world),
+        f"{world}: episodes of an iteration": AMOUNTS[world].episodes,
+    }
 
 
 def describe(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, Json]:
@@ -141,8 +153,9 @@ def describe(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, Jso
         "settings": {
             "states of the taxi": study.records,
             "repositories": study.repositories,
-            "updates of a fine-tuning": study.sft_updates,
-            "iterations of an online run": study.iterations,
+            "random moves of the taxi's driver": RANDOM_SHARE,
+            **{name: number for world in study.worlds for name, number in _amounts(study, world).items()},
+            **{f"training: {name}": value for name, value in TRAINING.items() if name != "quiet"},
             **{f"fine-tuning: {name}": value for name, value in FINE_TUNING.items()},
             **{f"online: {name}": value for name, value in ONLINE.items()},
         },

@@ -17,19 +17,44 @@ from sweet_rl.commands.recipes import Call, Chain
 TAXI, EXPLORE = "taxi", "auto_explore"
 WORLDS = (TAXI, EXPLORE)
 
-RECORDS = 2000
+RECORDS = 8000
 """States of the taxi that the teacher reflects on."""
 
-REPOSITORIES = 12
+RANDOM_SHARE = 0.2
+"""Of the taxi driver's moves, which the policy imitates: an imitator that has something left to learn."""
+
+REPOSITORIES = 40
 """To explore; each has about twenty questions."""
 
-SFT_UPDATES, ITERATIONS, TEST_GAMES = 400, 60, 200
-"""Of every fine-tuning; of every online run; games of each level that every policy is measured on."""
+TEST_GAMES = 200
+"""Of each of the taxi's levels, that every policy is measured on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much is learned in a world.
+
+    Attributes:
+        updates: of a policy's fine-tuning.
+        reflection_updates: of a reflection model's; what it writes is longer than an action.
+        iterations: of an online run.
+        episodes: of an iteration.
+    """
+
+    updates: int
+    reflection_updates: int
+    iterations: int
+    episodes: int
+
+
+AMOUNTS: Mapping[str, Amount] = {TAXI: Amount(600, 2000, 30, 32), EXPLORE: Amount(500, 800, 20, 16)}
+"""In minutes on two cores."""
 
 WIDTH, LAYERS = 64, 2
 """Of policy and reflection model."""
 
 TRAINING: Mapping[str, Any] = {
+    "learning_rate": 1e-3,
     "target_modules": "all-linear",
     "lora_alpha": 256,
     "disable_dropout": True,
@@ -39,21 +64,21 @@ TRAINING: Mapping[str, Any] = {
 """Of every training: the model below an adapter is random, so the adapter is all that learns."""
 
 FINE_TUNING: Mapping[str, Any] = {
-    "per_device_train_batch_size": 16,
-    "learning_rate": 2e-3,
+    "per_device_train_batch_size": 8,
     "lr_scheduler_type": "cosine",
     "warmup_ratio": 0.1,
     "max_grad_norm": 1.0,
 }
 
 ONLINE: Mapping[str, Any] = {
-    "per_device_eval_batch_size": 16,
     "per_device_train_batch_size": 16,
-    "learning_rate": 1e-3,
+    "use_critic": True,
+    "shared_critic": True,
+    "critic_update_freq": 1,
 }
-"""Episodes of an iteration; episodes drawn from replay after it; how fast is learned from them."""
+"""Episodes drawn from replay after an iteration; without a critic costs vary too much for so few episodes."""
 
-REFLECTION_TOKENS: Mapping[str, int] = {TAXI: 56, EXPLORE: 64}
+REFLECTION_TOKENS: Mapping[str, int] = {TAXI: 40, EXPLORE: 64}
 """Of a reflection at most; those of the teacher are shorter."""
 
 _AT_ONCE = 256
@@ -115,14 +140,14 @@ METHODS: Mapping[str, Sequence[Method]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReflectStudy:
-    """What a study is made of."""
+    """What a study is made of; None: as `AMOUNTS` says."""
 
     folder: Path
     seeds: int = 3
     records: int = RECORDS
     repositories: int = REPOSITORIES
-    sft_updates: int = SFT_UPDATES
-    iterations: int = ITERATIONS
+    sft_updates: int | None = None
+    iterations: int | None = None
     test_games: int = TEST_GAMES
     worlds: Sequence[str] = field(default=WORLDS)
 
@@ -134,6 +159,16 @@ class ReflectStudy:
         """The tiny model of a seed, before it has learned anything."""
         return self.folder / f"{world}-base-{seed}"
 
+    def updates_of(self, world: str, kind: str) -> int:
+        """Of a fine-tuning."""
+        amount = AMOUNTS[world]
+        usual = amount.reflection_updates if kind.startswith("reflection") else amount.updates
+        return self.sft_updates or usual
+
+    def iterations_of(self, world: str) -> int:
+        """Of an online run."""
+        return self.iterations or AMOUNTS[world].iterations
+
     def tuned(self, world: str, kind: str, seed: int) -> Path:
         """Folder of a fine-tuning's run."""
         return self.folder / f"{world}-{kind}-{seed}"
@@ -141,7 +176,7 @@ class ReflectStudy:
     def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
         """The adapter that it made."""
         run = self.tuned(world, kind, seed) / "000_supervised_pretrain"
-        return run / f"checkpoint-{self.sft_updates}"
+        return run / f"checkpoint-{self.updates_of(world, kind)}"
 
     def run(self, world: str, method: Method, seed: int) -> Path:
         """Folder of an online run."""
@@ -151,7 +186,8 @@ class ReflectStudy:
         """The adapter of the policy that a method made."""
         if not method.online:
             return self.tuned_checkpoint(world, method.texts, seed)
-        return self.run(world, method, seed) / "000_rl_finetune" / f"checkpoint-{self.iterations}"
+        run = self.run(world, method, seed) / "000_rl_finetune"
+        return run / f"checkpoint-{self.iterations_of(world)}"
 
     def report(self, world: str, method: Method, seed: int) -> Path:
         """What the policy was measured to do."""
@@ -189,8 +225,14 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 
 def _taxi_data(study: ReflectStudy) -> Chain:
     records, texts = study.folder / "taxi_records.json", study.folder / "taxi_texts"
-    played = {"output": records, "num_records": study.records, "concurrency": _AT_ONCE, "quiet": True}
-    written = {"task_file": records, "output": texts, "label": "best"}
+    played = {
+        "output": records,
+        "num_records": study.records,
+        "random_share": RANDOM_SHARE,
+        "concurrency": _AT_ONCE,
+        "quiet": True,
+    }
+    written = {"task_file": records, "output": texts}
     return Chain(
         "taxi",
         (
@@ -254,8 +296,8 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Call:
         "model_name": study.base(world, seed),
         "ckpt_path": output,
         "seed": seed,
-        "max_steps": study.sft_updates,
-        "save_steps": study.sft_updates,
+        "max_steps": study.updates_of(world, kind),
+        "save_steps": study.updates_of(world, kind),
         **FINE_TUNING,
         **TRAINING,
     }
@@ -276,14 +318,15 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
         "model_name": study.base(world, seed),
         "ckpt_path": output,
         "seed": seed,
-        "max_steps": study.iterations,
-        "save_steps": study.iterations,
+        "max_steps": study.iterations_of(world),
+        "save_steps": study.iterations_of(world),
+        "per_device_eval_batch_size": AMOUNTS[world].episodes,
         **ONLINE,
         **TRAINING,
         **_levels(world, curriculum=method.curriculum),
     }
     if world == EXPLORE:
-        flags["task_file"] = study.folder / "train.json"
+        flags |= {"task_file": study.folder / "train.json", "leaveout_prob": 0}
     if method.texts:
         flags["load_dir"] = study.tuned_checkpoint(world, method.texts, seed)
     if method.reflects:

@@ -156,7 +156,7 @@ def test_results_say_what_the_files_say(study):
     run = taxi["methods"][3]["seeds"][1]
     assert run["success"] == pytest.approx(0.7)  # the last level is the whole task
     assert run["levels"] == pytest.approx({"pickup": 0.9, "full": 0.7})
-    assert run["curve"] == [[8.0, 0.0], [24.0, 0.25], [40.0, 0.5], [56.0, 0.75]]  # 16 episodes an iteration
+    assert run["curve"] == [[16.0, 0.0], [48.0, 0.25], [80.0, 0.5], [112.0, 0.75]]  # 32 episodes an iteration
     assert taxi["methods"][0]["seeds"][0]["curve"] == []
     # (10 * 0.9 + 30 * 0.5) / 40: every question counts alike.
     assert explore["methods"][3]["seeds"][0]["success"] == pytest.approx(0.6)
