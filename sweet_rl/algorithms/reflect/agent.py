@@ -34,6 +34,9 @@ from sweet_rl.training.batches import Question, to_device
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
 _CACHED_TEXTS = 65_536
+_CPU_TOKENS = 1024
+"""Tokens of an update's batch on a CPU at most: more are no faster there, only longer padded."""
+
 _WORTH_SHARING = 0.5
 """What share of all tokens must be read twice before that costs more than the masks of those that share."""
 
@@ -148,14 +151,13 @@ class Agent:
 
     def batches(self, sequences: Sequence[Sequence[int]], most: int | None = None) -> Iterator[list[int]]:
         """Numbers of sequences to read together: neighbours begin alike, or are of similar lengths."""
-        most = most or self.max_tokens_per_batch
-        alike = self._alike(sequences)
+        lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
         if alike is not None:
-            order, shared = alike
-            yield from by_new_tokens(order, [len(ids) for ids in sequences], shared, most)
+            yield from by_new_tokens(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
             return
-        order = sorted(range(len(sequences)), key=lambda number: -len(sequences[number]))
-        yield from neighbours(order, [len(ids) for ids in sequences], most)
+        limit = _CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
+        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+        yield from neighbours(order, lengths, most or min(limit, self.max_tokens_per_batch))
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order in which those that begin alike are neighbours, and what each shares with the one before.
