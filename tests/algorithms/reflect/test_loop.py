@@ -111,14 +111,6 @@ def test_a_critic_of_its_own_reads_without_the_adapter(model):
         assert torch.equal(critic.features(["a b"]), before)
 
 
-def test_a_reflection_checkpoint_that_would_not_be_used_is_refused(model):
-    with (
-        pytest.raises(UsageError, match="without --reflect"),
-        taxi.opened(taxi.settings(model, reflect_load_dir="x")),
-    ):
-        pass
-
-
 def test_labels_that_are_no_tokens_are_refused(model):
     from sweet_rl.algorithms.reflect.agent import label_tokens
     from sweet_rl.chat import load_tokenizer

@@ -94,7 +94,7 @@ def fine_tuning(model, folder, **changed):
         per_device_train_batch_size=2,
         gradient_accumulation_steps=2,
         optim="adamw_torch",
-        learning_rate=2e-2,
+        learning_rate=5e-3,
         logging_steps=1,
         **{"gradient_checkpointing": False, "max_steps": 6, "save_steps": 2, **changed},
     )
