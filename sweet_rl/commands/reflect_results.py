@@ -138,6 +138,7 @@ def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
         f"{world}: of a reflection model's": study.updates_of(world, "reflection"),
         f"{world}: iterations of an online run": study.iterations_of(world),
         f"{world}: episodes of an iteration": AMOUNTS[world].episodes,
+        f"{world}: online learning rate": AMOUNTS[world].online_rate,
     }
 
 
