@@ -21,7 +21,7 @@ def demo_reflect(
     """Run Reflect-RL and what it is compared with from nothing: DangerousTaxi and AutoExplore, tiny models.
 
     Needs no GPU, no download and no key; takes minutes on two cores. A teacher that knows the way reflects on
-    games. For every seed tiny GPT-2s learn from that and online: fine-tuning only, online learning only, both
+    games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning only, both
     with reflections, without wrong ways in the texts, without a curriculum. Each command is printed as a
     person would type it. It ends with a table and a page: success against episodes, and which published
     orderings hold at this size. An interrupted demo goes on where it was.

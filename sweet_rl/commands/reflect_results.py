@@ -43,9 +43,9 @@ TITLES: Mapping[str, tuple[str, str]] = {
 """Every world's name, and what is played in it."""
 
 NAMES: Mapping[str, tuple[str, str]] = {
-    "sft": ("SFT only", "Imitates the teacher's actions; nobody reflects."),
+    "sft": ("SFT only", "Imitates recorded actions; nobody reflects."),
     "rl": ("RL only", "Learns online from nothing; nobody reflects."),
-    "reflect_sft": ("SFT with reflection", "Imitates the teacher's actions, beside a model that reflects."),
+    "reflect_sft": ("SFT with reflection", "Imitates recorded actions, beside a model that reflects."),
     "reflect_rl": ("Reflect-RL", "Both models are fine-tuned, then the policy learns online."),
     "reflect_rl_flat": ("No curriculum", "Reflect-RL on the whole task from the first iteration on."),
     "reflect_rl_positive": ("No negatives", "Reflect-RL whose texts show no way back from a wrong file."),

@@ -50,7 +50,7 @@ def make_reflect_model(
         rotary: a Llama instead, whose positions are relative: it learns in a tenth of the updates where
             things stand on a grid behind a history of any length.
         phrases: what the texts repeat literally is one token, as the rows of a grid and the parts of usual
-            sentences: a fifth of the tokens. Not for texts whose words have to be found again elsewhere.
+            sentences: a third of the tokens. Not for texts whose words have to be found again elsewhere.
     """
     import torch  # noqa: PLC0415 - seconds; only for those who make models
 
