@@ -39,8 +39,8 @@ class Amount:
         reflection_updates: of a reflection model's; what it writes is longer than an action.
         iterations: of an online run.
         episodes: of an iteration.
-        online_rate: learning rate of the online runs. Larger ones end in policies that give up at once, as
-            an early end costs less than a late failure: the taxi's at 1e-3, AutoExplore's at 5e-4.
+        online_rate: learning rate of the online runs. At 1e-3 policies learn to give up at once, as an early
+            end costs less than a late failure.
     """
 
     updates: int
