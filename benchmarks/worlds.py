@@ -26,6 +26,7 @@ from random import Random
 
 from _machine import machine_line
 
+from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
@@ -217,14 +218,13 @@ async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """Embedded repositories; the agent takes any command but handing in, until the horizon."""
     from sweet_rl.envs.explore.game import ExploreGame
     from sweet_rl.envs.text_game_env import TextGameEnv
-    from sweet_rl.policies.explorer import offered_commands
     from sweet_rl.repositories.library import Library
 
     library = Library()
 
     def say(seen: Observation) -> str:
-        offered = offered_commands(seen.messages[-1].content)
-        labels = [label for command, label in offered.items() if not command.startswith("id ")]
+        offered = offered_commands(seen.messages[-1].content, ACTION_HEADS["auto_explore"])
+        labels = [label for label, command in offered.items() if not command.startswith("id ")]
         return labels[(seen.seed + 7 * seen.turn) % len(labels)]
 
     yield World(load_tasks("auto-explore"), lambda: TextGameEnv(lambda: ExploreGame(library)), say)
@@ -238,10 +238,9 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """
     from sweet_rl.envs.alfworld import Household, HouseholdGame
     from sweet_rl.envs.text_game_env import TextGameEnv
-    from sweet_rl.policies.householder import offered_commands
 
     def say(seen: Observation) -> str:
-        return draw.choice(list(offered_commands(seen.messages[-1].content)))
+        return draw.choice(list(offered_commands(seen.messages[-1].content, ACTION_HEADS["alfworld"])))
 
     draw = Random(0)
     with Household() as household:
