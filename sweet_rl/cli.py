@@ -7,7 +7,6 @@ heavy is imported before the flags are known to be good, so that `--help` is qui
 from __future__ import annotations
 
 import atexit
-import functools
 import gc
 import importlib
 import inspect
@@ -18,6 +17,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from sweet_rl import command_line
+from sweet_rl.command_line import takes_words
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
 COMMANDS = {
@@ -125,15 +126,10 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
         return
     rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
     try:
-        arguments = arguments if rewrite is None else rewrite(arguments)
-        _check_flags(function, arguments)
+        typed = command_line.read(function, arguments if rewrite is None else rewrite(arguments))
     except UsageError as error:
         _die(str(error), 2)
-    import fire
-    from fire.decorators import SetParseFns
-
-    SetParseFns(**_parsers(function))(function)
-    fire.Fire(function, command=arguments, name=name, serialize=lambda _: None)
+    function(*typed.words, **command_line.values(function, typed))
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -145,18 +141,15 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def help_text(name: str, function: Callable[..., Any]) -> str:
-    """What `--help` prints, made from the function's docstring and signature.
-
-    Ours rather than Fire's, which shows the annotations' source text and invents ambiguous short flags.
-    """
+    """What `--help` prints, made from the function's docstring and signature."""
     text, _, flags = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
     flags = re.sub(r"\n {5,}", " ", flags)  # a description may run over several lines
     described = dict(line.strip().split(": ", 1) for line in flags.splitlines() if line.strip())
     parameters = inspect.signature(function).parameters.values()
-    words = "".join(f" [{parameter.name} ...]" for parameter in parameters if _many(parameter))
+    words = "".join(f" [{parameter.name} ...]" for parameter in parameters if takes_words(parameter))
     lines = [f"usage: {name} [--flag value ...]{words}", "", text, "", "flags:"]
     for parameter in parameters:
-        if _many(parameter):
+        if takes_words(parameter):
             lines.append(f"  {parameter.name} ...")
             lines.append(textwrap.fill(described[parameter.name], 100, **_INDENT))
             continue
@@ -184,80 +177,6 @@ def _overview(group: str = "") -> str:
             "sweet-rl STAGE --help explains a stage's flags.",
         ]
     )
-
-
-def _check_flags(function: Callable[..., Any], arguments: Sequence[str]) -> None:
-    """Refuse unknown flags now: Fire would notice them only after the stage has run for hours.
-
-    Raises:
-        UsageError: names the flag and the nearest known one, or the required one that is missing.
-    """
-    known = {p.name for p in inspect.signature(function).parameters.values() if not _many(p)}
-    for argument in arguments:
-        if re.match(r"-[A-Za-z]", argument):
-            raise UsageError(f"{argument}: write flags in full, with two dashes (--help lists them).")
-        if not argument.startswith("--") or argument == "--":
-            continue
-        flag = argument[2:].split("=", 1)[0].replace("-", "_")
-        if flag not in known and not (flag.startswith("no") and flag[2:] in known):
-            raise UsageError(
-                f"unknown flag {argument.split('=', 1)[0]}{suggestion(flag.strip('_'), known, '--')}."
-            )
-    flags = {argument[2:].split("=", 1)[0].replace("-", "_") for argument in arguments}
-    positional = bool(arguments) and not arguments[0].startswith("-")
-    for parameter in inspect.signature(function).parameters.values():
-        needed = parameter.default is parameter.empty and not _many(parameter)
-        if needed and not positional and parameter.name not in flags:
-            raise UsageError(f"--{parameter.name} is needed (--help explains it).")
-
-
-def _many(parameter: inspect.Parameter) -> bool:
-    """Whether it takes all words that are no flags."""
-    return parameter.kind is inspect.Parameter.VAR_POSITIONAL
-
-
-def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[str], Any]]:
-    """How the text of each flag becomes a value: by its annotation, not by what the text looks like."""
-    by_type: dict[str, Callable[[str, str], Any]] = {
-        "bool": _parse_bool,
-        "int": _parse_int,
-        "float": _parse_float,
-        "str": lambda _, text: text,
-    }
-    parsers: dict[str, Callable[[str], Any]] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if _many(parameter):
-            continue
-        annotation = str(parameter.annotation)
-        optional = "None" in annotation
-        kind = by_type[annotation.replace("| None", "").strip()]
-        parsers[name] = functools.partial(_parse, kind, name, optional)
-    return parsers
-
-
-def _parse(kind: Callable[[str, str], Any], name: str, optional: bool, text: str) -> Any:
-    return None if optional and text == "None" else kind(name, text)
-
-
-def _parse_bool(name: str, text: str) -> bool:
-    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if text.lower() not in values:
-        raise UsageError(f"--{name} is a switch: true or false, got {text!r}.")
-    return values[text.lower()]
-
-
-def _parse_int(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"--{name} must be a whole number, got {text!r}.") from None
-
-
-def _parse_float(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise UsageError(f"--{name} must be a number, got {text!r}.") from None
 
 
 def _die(message: str, status: int) -> NoReturn:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from sweet_rl import command_line
 from sweet_rl.cli import COMMANDS, help_text, load
 from tests.conftest import ROOT
 
@@ -63,6 +64,12 @@ def test_script_and_console_entry_are_the_same():
         (["simulate_interactions", "---train"], "did you mean --train?"),
         (["generate_tasks", "-n", "3"], "write flags in full"),
         (["generate_tasks", "--num_tasks", "3"], "--output_path is needed"),
+        (["generate_tasks", "x", "mini:test"], "'mini:test' belongs to no flag"),
+        (["generate_tasks", "x", "--num_tasks", "3", "4"], "'4' belongs to no flag"),
+        (["generate_tasks", "x", "--", "--trace"], "unknown flag --trace"),
+        (["generate_tasks", "--output_path", "--overwrite"], "--output_path needs a value"),
+        (["generate_tasks", "x", "--nooverwrite=true"], "unknown flag --nooverwrite"),
+        (["serve_simulator", "also"], "'also' belongs to no flag"),
     ],
 )
 def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
@@ -94,3 +101,28 @@ def test_values_are_read_by_the_flags_type_not_by_their_looks(tmp_path):
     done = cli("generate_tasks", str(tmp_path / "1e3"), "--num_tasks=2", "--overwrite=false")
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "1e3").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["a", "b"], {"source": "a", "target": "b"}),
+        (["b", "--source", "a"], {"source": "a", "target": "b"}),
+        (["a", "--best", "--sure", "no"], {"source": "a", "best": True, "sure": False}),
+        (["--source=--x=y", "--nosure", "--count", "-3"], {"source": "--x=y", "sure": False, "count": -3}),
+        (
+            ["a", "--mean-log-prob", "--share", "1e-3"],
+            {"source": "a", "mean_log_prob": "True", "share": 1e-3},
+        ),
+        (["a", "--count", "1", "--count=2", "--target", "None"], {"source": "a", "count": 2, "target": None}),
+    ],
+)
+def test_flags_and_words_become_the_values_of_a_function(arguments, expected):
+    def stage(
+        source: "str", target: "str | None" = None, *, best: "bool" = False, sure: "bool" = True,
+        count: "int | None" = 1, share: "float" = 0.5, mean_log_prob: "str" = "none",
+    ): ...  # fmt: skip
+
+    typed = command_line.read(stage, arguments)
+    assert command_line.values(stage, typed) == expected
+    assert typed.words == ()

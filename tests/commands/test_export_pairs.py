@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from sweet_rl.command_line import read, values
 from sweet_rl.commands.export_pairs import export_pairs
 from sweet_rl.errors import DataError, UsageError
 from tests.conftest import ROOT
@@ -204,10 +205,8 @@ def test_whole_dialogues_need_a_chat_template(export, tmp_path):
     ],
 )
 def test_wrong_flags_are_refused_before_anything_is_read(flags, message):
-    import fire
-
     with pytest.raises(UsageError) as raised:
-        fire.Fire(export_pairs, command=flags)
+        export_pairs(**values(export_pairs, read(export_pairs, flags)))
     assert message in str(raised.value)
 
 

@@ -85,10 +85,10 @@ def test_what_cannot_be_read_is_refused(words, message):
 
 
 def test_an_unknown_flag_is_refused_with_a_suggestion():
-    from sweet_rl.cli import _check_flags
+    from sweet_rl.command_line import read
 
     with pytest.raises(UsageError, match="did you mean --reflect_load_dir"):
-        _check_flags(stage, rewrite("--reflectload_dir=x"))
+        read(stage, rewrite("--reflectload_dir=x"))
 
 
 def test_values_reach_the_stage():
