@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,15 +27,28 @@ class Journal:
     Opening locks the file, creates it where it is missing, cuts off a torn last line and reads what is there
     into `rows` (line number, object). `overwrite` empties it first.
 
+    Args:
+        path: the file.
+        overwrite: empty it first.
+        each: told of every row that is there (line number, byte where its line begins, object) in place of
+            `rows`, so that a file may be larger than memory.
+
     Raises:
         StorageError: another run is writing to the file, or it cannot be opened.
         DataError: a line before the last is broken (that is no crash of ours; a person must look).
     """
 
-    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        each: Callable[[int, int, dict[str, Json]], None] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.rows: list[tuple[int, dict[str, Json]]] = []
-        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._each = each or (lambda number, _start, row: self.rows.append((number, row)))
+        self._waiting: list[tuple[bytes, asyncio.Future[int]]] = []
         self._writer: asyncio.Task[None] | None = None
         self._cleanup = contextlib.ExitStack()
         self._cleanup.enter_context(locked(self.path))
@@ -68,19 +82,28 @@ class Journal:
         """
         self._write(b"".join(encode_row(row) for row in rows))
 
-    async def append_soon(self, row: Json) -> None:
+    async def append_soon(self, row: Json) -> int:
         """Append a row and return once it is on the disk, while other episodes go on.
 
         Rows that arrive while the disk is busy are written together, so that the disk's latency is paid once.
 
+        Returns:
+            The byte where the row's line begins, for `read`.
+
         Raises:
             StorageError: as `append`.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((encode_row(row), future))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_waiting())
-        await future
+        return await future
+
+    def read(self, start: int) -> dict[str, Json]:
+        """The row whose line begins at byte `start`."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(start)
+            return parse_line(file.readline(), self.path, 0)
 
     async def flush(self) -> None:
         """Wait until every row that was handed over is on the disk (or has failed)."""
@@ -96,15 +119,16 @@ class Journal:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
                 outcome: StorageError | None = None
+                starts = accumulate((len(line) for line, _ in batch), initial=self._size)
                 try:
                     await asyncio.to_thread(self._write, b"".join(line for line, _ in batch))
                 except StorageError as error:
                     outcome = error
-                for _, future in batch:
+                for (_, future), start in zip(batch, starts, strict=False):
                     if future.done():  # its episode was cancelled; the row is written all the same
                         continue
                     if outcome is None:
-                        future.set_result(None)
+                        future.set_result(start)
                     else:
                         future.set_exception(outcome)
         finally:
@@ -135,11 +159,12 @@ class Journal:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     try:
-                        self.rows.append((number, parse_line(line, self.path, number)))
+                        row = parse_line(line, self.path, number)
                     except DataError:
                         if line.endswith(b"\n"):
                             raise
                         break  # torn by a crash
+                    self._each(number, size, row)
                 size += len(line)
         os.ftruncate(self._descriptor, size)
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":

@@ -18,17 +18,27 @@ from typing import Any, Protocol
 import numpy as np
 
 from sweet_rl.algorithms.archer.learning import Learner
-from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, filter_best, transitions
-from sweet_rl.algorithms.archer.run_folder import Episode as Place
-from sweet_rl.algorithms.archer.run_folder import RunFolder, row_of
+from sweet_rl.algorithms.archer.replay import (
+    Catalogue,
+    Item,
+    Place,
+    ReplayBuffer,
+    Ring,
+    Transition,
+    TurnAt,
+    transitions,
+)
+from sweet_rl.algorithms.archer.run_folder import EpisodeFile, RunFolder, row_of
 from sweet_rl.algorithms.processes import from_main, is_main
 from sweet_rl.algorithms.sharded_states import outline
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError
-from sweet_rl.records import Journal
 from sweet_rl.rollout import Episode, rollout
 from sweet_rl.types import Task, Trajectory, derive_seed
+
+Played = tuple[Place, list[Transition]]
+"""An episode: its place in the run, and its turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,8 @@ class LoopSettings:
     """The published settings of the loop (ArCHer spec §8).
 
     `filter_quantile` is None for learners that learn from all episodes; filtered behaviour cloning learns
-    from those whose return is at least that quantile of all returns so far (published: 0.9).
+    from those whose return is at least that quantile of all returns so far (published: 0.9). `compat` says
+    how memory is drawn from: "fixed", every turn in it alike, or "published" (ArCHer spec §7).
     """
 
     iterations: int = 2000
@@ -49,6 +60,7 @@ class LoopSettings:
     filter_quantile: float | None = None
     concurrency: int = 128
     keep_checkpoints: int = 2
+    compat: str = "fixed"
     seed: int = 0
 
 
@@ -100,7 +112,7 @@ class OnlineRun:
         self._opening, self._folder, self._watchers = playground, folder, watchers
         self._playground: Playground | None = None
         self._buffer = ReplayBuffer(settings.capacity)
-        self._episodes: list[list[Transition]] = []  # of learners that filter
+        self._catalogue = Catalogue()  # of learners that filter
         self._env_steps = 0
 
     def run(self) -> None:
@@ -149,12 +161,12 @@ class OnlineRun:
         done = iteration + 1
         with self._learner.gathered():
             played = from_main(lambda: self._play(iteration, runner))
-            info = _summary("rollout", [episode[0].trajectory_reward for episode in played])
+            info = _summary("rollout", [steps[0].trajectory_reward for _, steps in played])
             if done % settings.eval_freq == 0:
                 returns = from_main(lambda: self._evaluate(iteration, runner))
                 info |= _summary("eval_rollout", returns)
         self._remember(played)
-        info |= _summary("rollout.reward", [step.reward for episode in played for step in episode])
+        info |= _summary("rollout.reward", [step.reward for _, steps in played for step in steps])
         info |= self._learner.update(self._draw(iteration), update_actor=iteration >= settings.warmup_iter)
         info["env_steps"] = self._env_steps
         if is_main():
@@ -162,33 +174,44 @@ class OnlineRun:
         if done % settings.save_freq == 0 or done == settings.iterations:
             self._save(done)
 
-    def _remember(self, played: Sequence[Sequence[Transition]]) -> None:
-        for episode in played:
-            self._env_steps += len(episode)
+    def _remember(self, played: Sequence[Played]) -> None:
+        for place, steps in played:
+            self._env_steps += len(steps)
             if self._settings.filter_quantile is None:
-                self._buffer.extend(episode)
+                self._buffer.extend(steps)
             else:
-                self._episodes.append(list(episode))
+                self._catalogue.add(place, len(steps), steps[0].trajectory_reward)
 
     def _draw(self, iteration: int) -> Callable[[int], Sequence[Transition]]:
         """Draws with replacement from memory, the same in every process."""
-        rng = np.random.default_rng(derive_seed(self._settings.seed, "draw", iteration))
+        seed = derive_seed(self._settings.seed, "draw", iteration)
         if self._settings.filter_quantile is None:
-            return lambda count: self._buffer.sample(count, rng)
-        best = ReplayBuffer(self._settings.capacity)
-        for episode in filter_best(self._episodes, self._settings.filter_quantile):
-            best.extend(episode)
-        return lambda count: best.sample(count, rng)
+            return self._sampler(self._buffer, seed)
+        best = self._catalogue.best(self._settings.filter_quantile, self._settings.capacity)
+        sample = self._sampler(best, seed)
+
+        def draw(count: int) -> Sequence[Transition]:
+            turns = sample(count)
+            return from_main(lambda: self._read(turns))
+
+        return draw
+
+    def _sampler(self, memory: Ring[Item], seed: int) -> Callable[[int], list[Item]]:
+        if self._settings.compat == "published":
+            state = np.random.RandomState(seed)
+            return lambda count: memory.sample_published(count, state)
+        rng = np.random.default_rng(seed)
+        return lambda count: memory.sample(count, rng)
 
     # -- the first process only ---------------------------------------------------------------------------
 
-    def _play(self, iteration: int, runner: asyncio.Runner) -> list[list[Transition]]:
+    def _play(self, iteration: int, runner: asyncio.Runner) -> list[Played]:
         """The episodes of an iteration: those on disk as they are, the others now."""
         playground, folder = self._here()
         rng = np.random.default_rng(derive_seed(self._settings.seed, "tasks", iteration))
         chosen = rng.integers(len(playground.tasks), size=self._settings.rollout_size)
         tasks = [playground.tasks[place] for place in chosen]
-        self._collect("play", tasks, iteration, folder.trajectories, folder.played, runner)
+        self._collect("play", tasks, iteration, folder.trajectories, runner)
         played = self._known(iteration)
         if not played:
             raise ServiceError(
@@ -197,14 +220,21 @@ class OnlineRun:
             )
         return played
 
-    def _known(self, iteration: int) -> list[list[Transition]]:
-        """Transitions of an iteration's episodes, in the order of their numbers; failed ones have none."""
+    def _known(self, iteration: int) -> list[Played]:
+        """An iteration's episodes, in the order of their numbers; those that failed are not among them."""
+        _, folder = self._here()
+        size = self._settings.rollout_size
+        places = [(iteration, number) for number in folder.trajectories.numbers(iteration) if number < size]
+        return [(place, steps) for place in places if (steps := self._steps(place))]
+
+    def _steps(self, place: Place) -> list[Transition]:
         playground, folder = self._here()
-        numbers = range(self._settings.rollout_size)
-        found = [
-            folder.played[place] for number in numbers if (place := (iteration, number)) in folder.played
-        ]
-        return [steps for one in found if (steps := transitions(one, playground.transcript))]
+        return transitions(folder.trajectories.read(place), playground.transcript)
+
+    def _read(self, turns: Sequence[TurnAt]) -> list[Transition]:
+        """Turns by their episode's place and their number in it; each episode is read once."""
+        episodes = {place: self._steps(place) for place in {place for place, _ in turns}}
+        return [episodes[place][number] for place, number in turns]
 
     def _evaluate(self, iteration: int, runner: asyncio.Runner) -> list[float]:
         """Returns of the greedy policy on held-out tasks; nothing is learned from them."""
@@ -213,12 +243,9 @@ class OnlineRun:
             playground.held_out[number % len(playground.held_out)]
             for number in range(self._settings.eval_size)
         ]
-        self._collect("evaluate", tasks, iteration, folder.evaluations, folder.evaluated, runner)
-        rewards = [
-            folder.evaluated[place].reward
-            for number in range(len(tasks))
-            if (place := (iteration, number)) in folder.evaluated
-        ]
+        self._collect("evaluate", tasks, iteration, folder.evaluations, runner)
+        numbers = [number for number in folder.evaluations.numbers(iteration) if number < len(tasks)]
+        rewards = [folder.evaluations.read((iteration, number)).reward for number in numbers]
         return [reward for reward in rewards if reward is not None]
 
     def _collect(
@@ -226,20 +253,20 @@ class OnlineRun:
         phase: str,
         tasks: Sequence[Task],
         iteration: int,
-        journal: Journal,
-        known: dict[Place, Trajectory],
+        file: EpisodeFile,
         runner: asyncio.Runner,
     ) -> None:
         """Play the episodes of an iteration that are not on disk yet."""
         playground, folder = self._here()
         seed, size = self._settings.seed, len(tasks)
+        known = set(file.numbers(iteration))
         todo = {
             (task.task_id, iteration * size + number): (
                 number,
                 Episode(task, iteration * size + number, derive_seed(seed, phase, iteration, number)),
             )
             for number, task in enumerate(tasks)
-            if (iteration, number) not in known
+            if number not in known
         }
 
         over = size - len(todo)
@@ -247,10 +274,8 @@ class OnlineRun:
         async def keep(trajectory: Trajectory) -> None:
             nonlocal over
             number, _ = todo[trajectory.key]
-            good = trajectory.error is None
-            await (journal if good else folder.failures).append_soon(row_of(trajectory, iteration, number))
-            if good:
-                known[iteration, number] = trajectory
+            where = file if trajectory.error is None else folder.failures
+            await where.append_soon(row_of(trajectory, iteration, number))
             over += 1
             self._say(phase, over, size)
 
@@ -266,7 +291,7 @@ class OnlineRun:
                     provenance={"agent_model": policy.name},
                 )
             finally:
-                await journal.flush()
+                await file.flush()
                 await folder.failures.flush()
                 await policy.close()
 

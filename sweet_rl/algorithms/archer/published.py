@@ -6,6 +6,7 @@ Kept in one module, so that the repaired path stays clean, and held to goldens. 
   go on after padding, and their first token is scored at a padded place; no positions are given in scoring;
 - sampling takes the likeliest 50 tokens, scoring all of them; what ends an utterance is not scored, and an
   utterance does not end there but is cut there afterwards; log(softmax) underflows;
+- the replay buffer is drawn from over insertions (`replay.Ring.sample_published`, by the loop);
 - all gradients are clipped together, with those that the other phase has left behind;
 - no value is bootstrapped when an episode ends by its time limit;
 - a Mistral policy has micro-batches of 2, and BC of a Llama of 1, so their gradients are larger.
@@ -57,7 +58,7 @@ class PublishedPolicy:
         model: causal language model, in evaluation mode.
         tokenizer: that belongs to it; its end token becomes its padding.
         settings: what is said about utterances.
-        keep_end: Online CHAI keeps `eos_str` behind every utterance, and strips nothing (ArCHer spec §3).
+        keep_end: Online CHAI keeps `eos_str` behind every utterance (ArCHer spec §3).
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class PublishedPolicy:
         return [self._cut(text) for text in self.tokenizer.batch_decode(new, skip_special_tokens=True)]
 
     def _cut(self, text: str) -> str:
-        end = self.settings.eos_str
-        if self._keep_end:
-            return text.split(end, maxsplit=1)[0] + str(end)
         for _ in range(LEADING_NEWLINES):
             text = text.removeprefix("\n")
-        return text if end is None else text.split(end)[0]
+        end = self.settings.eos_str
+        if end is None:
+            return text
+        return text.split(end)[0] + (end if self._keep_end else "")
 
     def get_log_prob(
         self, observations: Sequence[str], actions: Sequence[str], *, max_length: int | None = 512

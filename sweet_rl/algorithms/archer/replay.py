@@ -6,8 +6,10 @@ from the dialogue by a chat format, so that critic and policy read the same text
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,14 @@ from sweet_rl.types import AgentTurn, Json, Trajectory
 
 MC_GAMMA = 0.95
 """Discount of `mc_return`, whatever the algorithm's (ArCHer spec §7)."""
+
+Place = tuple[int, int]
+"""Of an episode in its run: iteration, and number in it."""
+
+TurnAt = tuple[Place, int]
+"""Of a turn: its episode's place, and its number in the episode."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +134,14 @@ def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]
     return returns[::-1]
 
 
-class ReplayBuffer:
-    """The newest `capacity` transitions, drawn with replacement, every one alike.
+class Ring(ABC, Generic[Item]):
+    """The newest `capacity` of what was inserted, drawn with replacement.
 
-    Published behaviour (ArCHer spec §7) differs once it is full: the number of insertions, not of slots, was
-    drawn from, so that some slots came up more often than others.
+    `sample` draws every slot alike. `sample_published` draws over insertions rather than slots, so that once
+    the ring has wrapped some slots come up more often than others (ArCHer spec §7).
 
     Args:
-        capacity: slots; the oldest transition makes room for a new one.
+        capacity: slots; the oldest item makes room for a new one.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -139,16 +149,54 @@ class ReplayBuffer:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
         self.inserted = 0
-        """Transitions inserted so far, those that have made room included."""
-        self._slots: list[Transition] = []
+        """Items inserted so far, those that have made room included."""
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return min(self.inserted, self.capacity)
+
+    @abstractmethod
+    def at(self, slot: int) -> Item:
+        """What is in the slot: of what was inserted there, the newest."""
+
+    def sample(self, n: int, rng: np.random.Generator) -> list[Item]:
+        """`n` items, independently and with replacement.
+
+        Raises:
+            ValueError: there are none.
+        """
+        self._check()
+        return [self.at(int(slot)) for slot in rng.integers(0, len(self), size=n)]
+
+    def sample_published(self, n: int, rng: np.random.RandomState) -> list[Item]:
+        """`n` items as published: n calls of one draw each, over insertions.
+
+        Raises:
+            ValueError: there are none.
+        """
+        self._check()
+        draws = [int(rng.randint(0, self.inserted, size=1)[0]) for _ in range(n)]
+        return [self.at(draw % self.capacity) for draw in draws]
+
+    def _check(self) -> None:
+        if not self.inserted:
+            raise ValueError("an empty replay buffer cannot be sampled")
+
+
+class ReplayBuffer(Ring[Transition]):
+    """Turns in memory, as many as the ring has slots."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self._slots: list[Transition] = []
 
     @property
     def slots(self) -> tuple[Transition, ...]:
         """The transitions in the order of their slots."""
         return tuple(self._slots)
+
+    def at(self, slot: int) -> Transition:
+        """The transition in the slot."""
+        return self._slots[slot]
 
     def insert(self, transition: Transition) -> None:
         """Put one in, in the place of the oldest when the buffer is full."""
@@ -163,20 +211,50 @@ class ReplayBuffer:
         for transition in many:
             self.insert(transition)
 
-    def sample(self, n: int, rng: np.random.Generator) -> list[Transition]:
-        """`n` transitions, independently and with replacement.
 
-        Raises:
-            ValueError: the buffer is empty.
-        """
-        if not self._slots:
-            raise ValueError("an empty replay buffer cannot be sampled")
-        return [self._slots[slot] for slot in rng.integers(0, len(self._slots), size=n)]
+class TurnsOnDisk(Ring[TurnAt]):
+    """The ring that turns of these episodes, inserted in order, would make; it knows only where they are.
 
-    def sample_published(self, n: int, rng: np.random.RandomState) -> list[Transition]:
-        """`n` transitions as published: n calls of one draw each, over insertions rather than slots."""
-        draws = [int(rng.randint(0, self.inserted, size=1)[0]) for _ in range(n)]
-        return [self._slots[draw % self.capacity] for draw in draws]
+    Args:
+        places: of the episodes.
+        lengths: how many turns each has; at least one.
+        capacity: slots.
+    """
+
+    def __init__(self, places: Sequence[Place], lengths: Sequence[int], capacity: int) -> None:
+        super().__init__(capacity)
+        self._places = places
+        self._ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
+        self.inserted = int(self._ends[-1]) if len(lengths) else 0
+
+    def at(self, slot: int) -> TurnAt:
+        """Where the turn is: its episode's place in the run, and its number in the episode."""
+        newest = slot + (self.inserted - 1 - slot) // self.capacity * self.capacity
+        episode = int(np.searchsorted(self._ends, newest, side="right"))
+        begin = int(self._ends[episode - 1]) if episode else 0
+        return self._places[episode], newest - begin
+
+
+class Catalogue:
+    """All episodes so far by place, length and return: of what it may imitate filtered BC keeps no more."""
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self._lengths: list[int] = []
+        self._returns: list[float] = []
+
+    def add(self, place: Place, length: int, reward: float) -> None:
+        """One more: where it is in the run, how many turns it has, and its return."""
+        self._places.append(place)
+        self._lengths.append(length)
+        self._returns.append(reward)
+
+    def best(self, quantile: float, capacity: int) -> TurnsOnDisk:
+        """The turns of the episodes that `filter_best` keeps."""
+        kept = best_numbers(self._returns, quantile)
+        return TurnsOnDisk(
+            [self._places[number] for number in kept], [self._lengths[number] for number in kept], capacity
+        )
 
 
 def filter_best(
@@ -188,8 +266,14 @@ def filter_best(
         episodes: of all iterations so far, none empty (ArCHer spec §5).
         quantile: 0.9 keeps the best tenth; all episodes where all returns are equal.
     """
-    if not episodes:
+    kept = best_numbers([episode[0].trajectory_reward for episode in episodes], quantile)
+    return [episodes[number] for number in kept]
+
+
+def best_numbers(returns: Sequence[float], quantile: float) -> list[int]:
+    """Numbers of the returns that reach the quantile of all of them, in order (`filter_best`)."""
+    if not returns:
         return []
-    returns = np.asarray([episode[0].trajectory_reward for episode in episodes], dtype=np.float64)
-    cutoff = float(np.quantile(returns, quantile))
-    return [episode for episode, reward in zip(episodes, returns, strict=True) if reward >= cutoff]
+    found = np.asarray(returns, dtype=np.float64)
+    kept: list[int] = np.flatnonzero(found >= np.quantile(found, quantile)).tolist()
+    return kept

@@ -10,7 +10,8 @@
 | `checkpoint-N/` | everything that N iterations have made of the models, optimizers and counters |
 | `final/` | the trained policy, as a folder that transformers and vLLM load |
 
-The replay buffer is not among them: it is what the trajectories say.
+The replay buffer is not among them: it is what the trajectories say. Episodes are read from their file when
+they are needed, so that memory does not grow with what was played.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from sweet_rl.algorithms.archer.replay import Place
 from sweet_rl.algorithms.state_files import load_state, save_state
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
@@ -37,9 +39,6 @@ FREE_KEYS = frozenset(
     }
 )  # fmt: skip
 """Settings that may change when a run is continued: they decide about nothing that was made."""
-
-Episode = tuple[int, int]
-"""Iteration and number of an episode in it."""
 
 
 class RunFolder:
@@ -64,19 +63,16 @@ class RunFolder:
         self._files = ExitStack()
         try:
             self.trajectories, self.evaluations, self.failures = (
-                self._files.enter_context(Journal(path / f"{name}.jsonl", overwrite=overwrite))
+                self._files.enter_context(EpisodeFile(path / f"{name}.jsonl", overwrite=overwrite))
                 for name in ("trajectories", "evaluations", "failures")
             )
         except BaseException:
             self._files.close()
             raise
-        self.failures.rows.clear()
         if overwrite:
             for old in [*checkpoints.complete_checkpoints(path), path / "final"]:
                 shutil.rmtree(old, ignore_errors=True)
         replace_file(path / "run.json", [json.dumps(dict(config), indent=1).encode() + b"\n"])
-        self.played = _by_episode(self.trajectories)
-        self.evaluated = _by_episode(self.evaluations)
         self._metrics: MetricsLog | None = None
 
     def close(self) -> None:
@@ -147,25 +143,68 @@ class RunFolder:
         )
 
 
-def row_of(trajectory: Trajectory, iteration: int, number: int) -> dict[str, Json]:
-    """The trajectory's row, with its place in the run."""
-    return {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}
+class EpisodeFile:
+    """Finished episodes of one file, found again by their place in the run.
 
+    Of an episode only the byte where its line begins is kept in memory: a run plays for weeks.
 
-def _by_episode(journal: Journal) -> dict[Episode, Trajectory]:
-    """What stands in the file. The journal's copy of the rows is freed."""
-    found: dict[Episode, Trajectory] = {}
-    for line, row in journal.rows:
+    Args:
+        path: the file; a torn last line is cut off.
+        overwrite: empty it first.
+
+    Raises:
+        DataError: a row does not tell its place, or is no trajectory.
+        StorageError: another process writes to it.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._starts: dict[int, dict[int, int]] = {}
+        self._journal = Journal(path, overwrite=overwrite, each=self._note)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.close()
+
+    def numbers(self, iteration: int) -> list[int]:
+        """Numbers of the iteration's episodes that are in the file, in order."""
+        return sorted(self._starts.get(iteration, ()))
+
+    def read(self, place: Place) -> Trajectory:
+        """An episode that is in the file."""
+        iteration, number = place
+        return trajectory_from_row(self._journal.read(self._starts[iteration][number]), path=self.path)
+
+    async def append_soon(self, row: dict[str, Json]) -> None:
+        """Write an episode's row (`row_of`); returns when it is on the disk.
+
+        Raises:
+            StorageError: nothing of it is left in the file; all before it is.
+        """
+        start = await self._journal.append_soon(row)
+        self._starts.setdefault(row["iteration"], {})[row["episode"]] = start
+
+    async def flush(self) -> None:
+        """Wait until every row that was handed over is on the disk."""
+        await self._journal.flush()
+
+    def _note(self, line: int, start: int, row: dict[str, Json]) -> None:
         place = row.get("iteration"), row.get("episode")
         if not (isinstance(place[0], int) and isinstance(place[1], int)):
             raise DataError(
                 "must tell its place in the run",
-                path=journal.path,
+                path=self.path,
                 line=line,
                 field="iteration, episode",
                 value=place,
                 repair="Remove the row: it was not written by run_archer.",
             )
-        found[place[0], place[1]] = trajectory_from_row(row, path=journal.path, line=line)
-    journal.rows.clear()
-    return found
+        trajectory_from_row(row, path=self.path, line=line)  # a broken one is told of now
+        self._starts.setdefault(place[0], {})[place[1]] = start
+
+
+def row_of(trajectory: Trajectory, iteration: int, number: int) -> dict[str, Json]:
+    """The trajectory's row, with its place in the run."""
+    return {**trajectory_to_row(trajectory), "iteration": iteration, "episode": number}

@@ -131,6 +131,11 @@ class ArcherSettings:
                     raise UsageError(f"{name} must be {what}, got {getattr(self, name)!r}.")
         if self.template is not None and "{obs}" not in self.template:
             raise UsageError("template must contain {obs}, where the observation is to stand.")
+        if self.eos_str is None and self.agent_type == "chai" and self.compat == "published":
+            raise UsageError(
+                "agent_type=chai with compat=published ends every utterance with eos_str, so it must not be "
+                "null. Leave it out, or take compat=fixed."
+            )
         if self.eos_str == "":
             raise UsageError("eos_str must not be empty; null lets only the end token end an utterance.")
 

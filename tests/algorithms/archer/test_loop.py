@@ -1,0 +1,164 @@
+"""The loop with a learner that only watches: what it is given to learn from, and what stays in memory."""
+
+import asyncio
+import gc
+import tracemalloc
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from sweet_rl.algorithms.archer.loop import LoopSettings, OnlineRun, Playground
+from sweet_rl.algorithms.archer.replay import filter_best, transitions
+from sweet_rl.algorithms.archer.run_folder import RunFolder
+from sweet_rl.chat.transcripts import transcript_of
+from sweet_rl.envs.question_games import TwentyQuestionsEnv
+from sweet_rl.policies.object_asker import ObjectAsker
+from sweet_rl.records import load_trajectories
+from sweet_rl.tasks import load_tasks
+from sweet_rl.types import derive_seed
+from sweet_rl.users.oracles.objects import ObjectOracle, answer
+
+TRANSCRIPT = transcript_of("twenty_questions")
+TASKS = load_tasks("twenty-questions:ten")
+WORDS = [task.hidden_information for task in TASKS]
+
+
+class Watcher:
+    """Learns nothing: keeps what it was told to learn from, or counts it."""
+
+    def __init__(self, draws=40):
+        self.draws, self.seen, self.on_update = draws, [], lambda: None
+
+    def update(self, draw, *, update_actor):
+        if update_actor and self.draws:
+            self.seen.append([row.observation + row.action for row in draw(self.draws)])
+        self.on_update()
+        return {}
+
+    def gathered(self):
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+    def rollout_policy(self, *, greedy):
+        return ObjectAsker(answer, WORDS, skill=0.5)
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+@asynccontextmanager
+async def playground():
+    oracle = ObjectOracle()
+    yield Playground(lambda: TwentyQuestionsEnv(oracle), TASKS, TASKS, TRANSCRIPT)
+
+
+def play(folder, learner, **settings):
+    told = {
+        "iterations": 4,
+        "rollout_size": 5,
+        "eval_size": 2,
+        "eval_freq": 2,
+        "save_freq": 100,
+        "warmup_iter": 0,
+    }
+    run_folder = RunFolder(folder, {})
+    try:
+        OnlineRun(LoopSettings(**{**told, **settings}), learner, playground(), run_folder).run()
+    finally:
+        run_folder.close()
+
+
+def episodes(folder):
+    """Those of each iteration in the order of their numbers, as transitions."""
+    found = {}
+    for game in load_trajectories(folder / "trajectories.jsonl"):
+        place = game.extra["iteration"], game.extra["episode"]
+        found[place] = transitions(game, TRANSCRIPT)
+    return [found[place] for place in sorted(found)]
+
+
+def expected(inserted, capacity, iteration, compat, draws=40):
+    """By hand: insertion i stands in slot i mod capacity until a later one takes its place."""
+    slots = {}
+    for number, step in enumerate(inserted):
+        slots[number % capacity] = step.observation + step.action
+    seed = derive_seed(0, "draw", iteration)
+    if compat == "published":
+        state = np.random.RandomState(seed)
+        numbers = [int(state.randint(0, len(inserted), size=1)[0]) for _ in range(draws)]
+        return [slots[number % capacity] for number in numbers]
+    numbers = np.random.default_rng(seed).integers(0, len(slots), size=draws)
+    return [slots[int(number)] for number in numbers]
+
+
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+@pytest.mark.parametrize("quantile", [None, 0.5])
+def test_draws_from_a_wrapped_buffer(tmp_path, compat, quantile):
+    """30 slots, some hundred turns: published draws are over insertions, fixed ones over slots."""
+    learner = Watcher()
+    play(tmp_path, learner, capacity=30, compat=compat, filter_quantile=quantile)
+    played, steps = episodes(tmp_path), 0
+    for iteration, drawn in enumerate(learner.seen):
+        kept = played[: 5 * (iteration + 1)]
+        kept = kept if quantile is None else filter_best(kept, quantile)
+        inserted = [step for episode in kept for step in episode]
+        steps = max(steps, len(inserted))
+        assert drawn == expected(inserted, 30, iteration, compat)
+    assert steps > 30  # it has wrapped
+
+
+def test_what_was_played_is_on_disk_and_not_in_memory(tmp_path):
+    """Traced bytes of one game more; each takes several kilobytes on disk, 35 KiB of objects if it is kept."""
+    learner, seen = Watcher(draws=0), []
+
+    def look():
+        gc.collect()
+        seen.append(tracemalloc.get_traced_memory()[0])
+
+    learner.on_update = look
+    tracemalloc.start()
+    try:
+        play(tmp_path, learner, iterations=9, rollout_size=40, capacity=50, eval_freq=100)
+    finally:
+        tracemalloc.stop()
+    a_game = (seen[-1] - seen[2]) / (40 * (len(seen) - 3))
+    assert a_game < 500
+    assert (tmp_path / "trajectories.jsonl").stat().st_size / 360 > 2000
+
+
+def test_a_run_that_goes_on_reads_its_games_from_the_file(tmp_path):
+    whole, first, second = Watcher(), Watcher(), Watcher()
+    settings = {"capacity": 30, "filter_quantile": 0.5, "save_freq": 1}
+    play(tmp_path / "whole", whole, **settings)
+    play(tmp_path / "part", first, **settings, iterations=2)
+    play(tmp_path / "part", second, **settings)
+    assert first.seen + second.seen == whole.seen
+
+
+def test_a_row_that_is_no_episode_of_a_run_is_named(tmp_path):
+    from sweet_rl.errors import DataError
+
+    play(tmp_path, Watcher(), iterations=1)
+    with (tmp_path / "trajectories.jsonl").open("a") as file:
+        file.write('{"task_id": "x"}\n')
+    with pytest.raises(DataError, match=r"trajectories.jsonl.*line 6"):
+        RunFolder(tmp_path, {})
+
+
+def test_a_journal_finds_its_rows_again(tmp_path):
+    from sweet_rl.records import Journal
+
+    async def write(journal):
+        return await asyncio.gather(*[journal.append_soon({"n": n, "é": "ü" * n}) for n in range(30)])
+
+    with Journal(tmp_path / "a.jsonl") as journal:
+        starts = asyncio.run(write(journal))
+        assert [journal.read(start)["n"] for start in starts] == list(range(30))
+    told = []
+    with Journal(tmp_path / "a.jsonl", each=lambda line, start, row: told.append((line, start, row["n"]))):
+        assert told == [(n + 1, start, n) for n, start in enumerate(starts)]
