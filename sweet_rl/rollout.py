@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import EpisodeError
+from sweet_rl.thoughts import Spoken, split_thoughts
 from sweet_rl.types import (
     NO_ANSWER,
     AgentTurn,
     Failure,
+    FinishReason,
     Generation,
     Json,
     Message,
+    StopReason,
     Task,
     Trajectory,
     derive_seed,
@@ -43,6 +46,8 @@ class RolloutStats:
     turns: int = 0
     tokens: int = 0
     failures: int = 0
+    thoughts: int = 0
+    """Characters of what thinking models thought."""
 
     def add_turn(self, generation: Generation) -> None:
         """Count one agent turn; tokens where the policy tells them."""
@@ -131,10 +136,13 @@ async def play(
             on_progress()
             failures.extend(_of_turn(generation.failures, history))
             stats.failures += len(generation.failures)
-            history.append(_agent_turn(generation))
-            step = await env.step(generation.completion.text)
+            spoken = _spoken(generation)
+            stats.thoughts += len(spoken.thoughts or "")
+            history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
+            _check_said(spoken, generation, history)
+            step = await env.step(spoken.text)
             history[-1] = _agent_turn(
-                generation, content=step.content, output=step.output, reward=step.reward
+                generation, spoken, content=step.content, output=step.output, reward=step.reward
             )
             failures.extend(step.failures)
             stats.failures += len(step.failures)
@@ -166,28 +174,47 @@ def _total(history: Sequence[Message]) -> float | None:
     return sum(rewards) if rewards else None
 
 
+def _spoken(generation: Generation) -> Spoken:
+    """What the agent said, apart from what it thought: told by its server, or between tags in the text."""
+    completion = generation.completion
+    text, thoughts = split_thoughts(completion.text, generation.input)
+    told = [part for part in (completion.thoughts, thoughts) if part is not None]
+    return Spoken(text, "\n\n".join(told) if told else None)
+
+
+def _check_said(spoken: Spoken, generation: Generation, history: Sequence[Message]) -> None:
+    """A turn that is nothing but thoughts says nothing to a world.
+
+    Raises:
+        EpisodeError: it is.
+    """
+    if not spoken.only_thoughts:
+        return
+    cut = generation.completion.finish_reason is FinishReason.LENGTH
+    advice = "; its tokens were used up: raise --max_tokens" if cut else ""
+    turn = sum(isinstance(entry, AgentTurn) for entry in history) - 1
+    failure = Failure("only_thoughts", f"the model thought and said nothing{advice}", turn=turn)
+    raise EpisodeError(StopReason.POLICY_FAILED, failure)
+
+
 def _agent_turn(
-    generation: Generation,
-    *,
-    content: str | None = None,
-    output: str | None = None,
-    reward: float | None = None,
+    generation: Generation, spoken: Spoken, *, content: str, output: str, reward: float | None = None
 ) -> AgentTurn:
     """The history entry of one generation. Token ids are kept only while they spell the kept text."""
     completion = generation.completion
-    output = completion.text if output is None else output
-    whole = output == completion.text
+    whole = output == spoken.text
     return AgentTurn(
         role="assistant",
-        content=output if content is None else content,
+        content=content,
         input=generation.input,
-        output=output,
+        output=completion.text if whole else output,
         token_ids=completion.token_ids if whole else None,
         logprobs=completion.logprobs if whole else None,
         finish_reason=completion.finish_reason,
         reward=reward,
         reflection=generation.reflection,
         reflection_input=generation.reflection_input,
+        thoughts=spoken.thoughts,
     )
 
 

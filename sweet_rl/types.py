@@ -90,12 +90,15 @@ class Completion:
 
     `token_ids` and `logprobs` are aligned, include the end token when one was generated (the text does not),
     and are None where the engine does not tell. Log-probabilities are natural, of the untempered model.
+    `thoughts` is what a server told apart from the text; in other texts they may stand between tags
+    (`sweet_rl.thoughts`).
     """
 
     text: str
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     finish_reason: FinishReason = FinishReason.OTHER
+    thoughts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ class AgentTurn(Message):
     `content` is what the human and later prompts see; `output` is the raw text. They differ when the agent
     thought aloud before `OUTPUT:` (spec §3.2). `reward` is what the world gave for this turn, None where it
     gives none. `reflection` is what a reflection model wrote before the agent acted, and `reflection_input`
-    what it was given.
+    what it was given. `thoughts` is what a thinking model thought: no part of `content`; `output` holds it
+    only where it is what the model wrote behind `input`, token for token.
     """
 
     input: str = ""
@@ -131,6 +135,7 @@ class AgentTurn(Message):
     reward: float | None = None
     reflection: str | None = None
     reflection_input: str | None = None
+    thoughts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,31 @@ def test_null_content_is_an_answer_for_the_caller_to_judge(message):
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "Which?", "reasoning_content": "hm"},
+        {"content": "Which?", "reasoning": "hm"},
+        {"content": "<think>hm</think>\n\nWhich?", "reasoning_content": None},
+        {"content": "hm\n</think>\n\nWhich?"},
+    ],
+)
+def test_what_a_model_thought_is_no_part_of_what_it_said(message):
+    reply, _, _, _ = ask(says({"choices": [{"message": message}]}))
+    assert (reply.content, reply.thoughts) == ("Which?", "hm")
+
+
+@pytest.mark.parametrize(
+    "message", [{"content": None, "reasoning_content": "on and on"}, {"content": "<think>on and on"}]
+)
+def test_thoughts_alone_are_no_reply(message):
+    error, asked, _, _ = ask(says({"choices": [{"message": message, "finish_reason": "length"}]}))
+    assert error.failure.kind == "only_thoughts"
+    assert "finish_reason length" in error.failure.detail
+    assert "allow more" in error.failure.detail
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
     ("value", "least"), [("7", 7), ("0.2", 0.25), (None, 0.25), ("soon", 0.25), ("-5", 0.25), ("9999", 60)]
 )
 def test_retry_after_is_honoured_within_reason(value, least):

@@ -19,9 +19,13 @@ import aiohttp
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client.retry import AttemptFailed, RequestFailed, RetryPolicy, failed_status
+from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import Failure, Json
 
 T = TypeVar("T")
+
+_THOUGHTS: Final = ("reasoning_content", "reasoning")
+"""Where servers put what a model thought: vLLM and DeepSeek, and OpenRouter and newer vLLMs."""
 
 _PROBE_TIMEOUT_S: Final = 10.0
 _REST_S: Final = 5.0
@@ -31,10 +35,15 @@ always have the fewest outstanding requests, and draw them all."""
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """The first choice of a chat completion; `content` is None where the server sent null."""
+    """The first choice of a chat completion.
+
+    `content` is what the model said, None where the server sent null; `thoughts` what it thought before that,
+    in a field of its own or between tags.
+    """
 
     content: str | None
     finish_reason: str | None
+    thoughts: str | None = None
 
 
 @dataclass(slots=True)
@@ -298,7 +307,18 @@ def _read_choices(data: dict[str, Json]) -> list[dict[str, Json]]:
 
 def _read_chat(data: dict[str, Json]) -> ChatReply:
     choice = _read_choices(data)[0]
-    content = choice["message"].get("content")  # left out by some servers where others say null
+    message, reason = choice["message"], choice.get("finish_reason")
+    content = message.get("content")  # left out by some servers where others say null
     if content is not None and not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
-    return ChatReply(content, choice.get("finish_reason"))
+    said = split_thoughts(content or "")
+    aside = (message.get(field) for field in _THOUGHTS)
+    thoughts = next((text for text in aside if isinstance(text, str) and text.strip()), said.thoughts)
+    if thoughts and not said.text.strip():
+        raise AttemptFailed(
+            "only_thoughts",
+            f"the model thought and said nothing (finish_reason {reason}); where its tokens were used up, "
+            f"allow more of them. It ends: {thoughts[-100:]!r}",
+            can_pass=False,
+        )
+    return ChatReply(content if said.thoughts is None else said.text, reason, thoughts)

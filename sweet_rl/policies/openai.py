@@ -181,7 +181,8 @@ class OpenAIPolicy:
         reply = await self._client.chat(body | self._extra)
         if reply.content is None:
             raise RequestFailed(Failure("empty_reply", "the server sent null instead of text"))
-        return [Completion(reply.content, finish_reason=_finish(reply.finish_reason))]
+        finish = _finish(reply.finish_reason)
+        return [Completion(reply.content, finish_reason=finish, thoughts=reply.thoughts)]
 
     def _sampling_fields(self, server: _Server, seed: int) -> dict[str, Json]:
         fields: dict[str, Json] = {

@@ -17,6 +17,7 @@ from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import Failure, Generation, Message, Observation, derive_seed
 
 
@@ -138,7 +139,7 @@ class ReflectivePolicy:
         last = observation.messages[-1].content
         before, after = split_prompt(last, self._head)
         written, failures = await self._reflect(observation, before)
-        reflection = "" if written is None else cut_reflection(written.completion.text)
+        reflection = "" if written is None else cut_reflection(_said(written))
         shown = f"{self._instruction}{before}{ANALYSE_MARKER}{reflection}{after}"
         generation = await self._policy.act(_with_last(observation, shown))
         return replace(
@@ -173,6 +174,11 @@ class ReflectivePolicy:
         except EpisodeError as error:
             failure = error.failure
             return None, (replace(failure, detail=f"reflection: {failure.detail}"),)
+
+
+def _said(written: Generation) -> str:
+    """What the reflection model wrote, without the thoughts of one that thinks first."""
+    return split_thoughts(written.completion.text, written.input).text
 
 
 def _with_last(observation: Observation, content: str) -> Observation:

@@ -259,13 +259,14 @@ def _read_message(reader: Reader, entry: Json, name: str) -> Message:
         logprobs=_read_numbers(inner, "logprobs", float),
         finish_reason=_read_enum(inner, "finish_reason", FinishReason),
         reward=_read_reward(inner),
-        reflection=_read_reflection(inner, "reflection"),
-        reflection_input=_read_reflection(inner, "reflection_input"),
+        reflection=_read_aside(inner, "reflection"),
+        reflection_input=_read_aside(inner, "reflection_input"),
+        thoughts=_read_aside(inner, "thoughts"),
     )
 
 
-def _read_reflection(reader: Reader, field: str) -> str | None:
-    return reader.get_or(field, str, "a string", None, "Leave it out where the agent did not reflect.")
+def _read_aside(reader: Reader, field: str) -> str | None:
+    return reader.get_or(field, str, "a string", None, "Leave it out where there is none.")
 
 
 def _read_numbers(reader: Reader, field: str, kind: type[T]) -> tuple[T, ...] | None:
@@ -327,6 +328,8 @@ def _message_to_row(message: Message) -> dict[str, Json]:
             row["reflection"] = message.reflection
         if message.reflection_input is not None:
             row["reflection_input"] = message.reflection_input
+        if message.thoughts is not None:
+            row["thoughts"] = message.thoughts
     return row
 
 

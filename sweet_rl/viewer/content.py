@@ -155,7 +155,7 @@ def text_of(trajectory: Trajectory) -> str:
     parts = [trajectory.task.task_id, trajectory.task.problem_description]
     for message in trajectory.dialogue_history:
         parts.append(message.content)
-        if isinstance(message, AgentTurn) and message.output != message.content:
+        if isinstance(message, AgentTurn) and (message.output != message.content or message.thoughts):
             parts.append(_thoughts(message) or message.output)
         if isinstance(message, AgentTurn) and message.reflection:
             parts.append(message.reflection)
@@ -217,7 +217,9 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Json]]:
 
 
 def _thoughts(message: AgentTurn) -> str | None:
-    """What stands before the marker; None where the raw text is not thoughts, marker and visible text."""
+    """What the model thought, or what stands before the marker; None where the raw text is neither."""
+    if message.thoughts is not None:
+        return message.thoughts
     visible = OUTPUT_MARKER + message.content
     if not message.content or not message.output.endswith(visible):
         return None

@@ -1,0 +1,131 @@
+"""What a thinking model thought and what it said, told apart in the text it wrote.
+
+Thoughts are shown to nobody and are never part of an answer. They stand between tags at the beginning of a
+text, or before the answer; the same tags inside an answer, in quotes or in code are what the model says.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from sweet_rl.types import ANSWER_MARKER
+
+_NAMES: Final = "think|thinking|thought|thoughts|reasoning"
+_QUOTES: Final = "`'\"\\"
+_OPEN = re.compile(rf"<({_NAMES})>|\[(THINK)\]", re.IGNORECASE)
+_CLOSE = re.compile(rf"</(?:{_NAMES})>|\[/THINK\]", re.IGNORECASE)
+_MARKER = re.compile(re.escape(ANSWER_MARKER))
+_PREFILLED = re.compile(rf"(?:<(?:{_NAMES})>|\[THINK\])\s*\Z", re.IGNORECASE)
+
+
+class Spoken(NamedTuple):
+    """A text taken apart. `thoughts` is None where there are none; `text` is the rest, as it was written."""
+
+    text: str
+    thoughts: str | None
+
+    @property
+    def only_thoughts(self) -> bool:
+        """Whether the model said nothing at all beside its thoughts."""
+        return self.thoughts is not None and not self.text.strip()
+
+
+def split_thoughts(written: str, prompt: str = "") -> Spoken:
+    """Tell thoughts from what was said.
+
+    Thoughts are: blocks at the beginning; the text before a closing tag that was never opened (some chat
+    templates write the opening one into the prompt); blocks between sentences before the answer marker, and
+    directly behind it. A block that is not closed goes on to the end. A tag beside a quotation mark or a
+    backtick, or behind the first line of an answer, is text.
+
+    Args:
+        written: what the model wrote.
+        prompt: what it was given; where that ends with an opening tag, the text begins with thoughts.
+    """
+    if "<" not in written and "[" not in written and not _PREFILLED.search(prompt[-64:]):
+        return Spoken(written, None)
+    thoughts: list[str] = []
+    rest = written
+    if _PREFILLED.search(prompt[-64:]):
+        end = _end_of_block(rest, 0)
+        thoughts.append(rest if end is None else rest[: end.start()])
+        rest = "" if end is None else rest[end.end() :]
+    rest = _without_leading(rest, thoughts)
+    if not thoughts and (end := _unopened(rest)) is not None:
+        thoughts.append(rest[: end.start()])
+        rest = _without_leading(rest[end.end() :], thoughts)
+    rest = _without_inner(rest, thoughts)
+    if not thoughts:
+        return Spoken(written, None)
+    return Spoken(rest.lstrip(), "\n\n".join(text for part in thoughts if (text := part.strip())))
+
+
+def _without_leading(text: str, thoughts: list[str]) -> str:
+    """The text behind the blocks it begins with."""
+    while (opened := _OPEN.match(text, len(text) - len(text.lstrip()))) is not None:
+        end = _end_of_block(text, opened.end())
+        thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
+        text = "" if end is None else text[end.end() :]
+    return text
+
+
+def _without_inner(text: str, thoughts: list[str]) -> str:
+    """The text without blocks between sentences, up to the answer, and at the beginning of the answer."""
+    said, position = "", 0
+    while True:
+        marker = _MARKER.search(text, position)
+        opened = _next_tag(_OPEN, text, position)
+        if marker is not None and (opened is None or marker.start() < opened.start()):
+            return said + text[position : marker.end()] + _without_leading(text[marker.end() :], thoughts)
+        if opened is None:
+            return said + text[position:]
+        end = _end_of_block(text, opened.end())
+        line = text[text.rfind("\n", 0, opened.start()) + 1 : opened.start()]
+        if end is None and line.strip():  # a word in a sentence, not the beginning of thoughts
+            said, position = said + text[position : opened.end()], opened.end()
+            continue
+        said += text[position : opened.start()]
+        thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
+        position = len(text) if end is None else end.end()
+
+
+def _end_of_block(text: str, start: int) -> re.Match[str] | None:
+    """The tag that closes a block whose inside begins at `start`.
+
+    Blocks may be nested; where the tags do not pair, the last closing one counts.
+    """
+    depth, position, last = 1, start, None
+    while (closed := _next_tag(_CLOSE, text, position)) is not None:
+        between = text[position : closed.start()]
+        depth += sum(not _quoted(between, tag) for tag in _OPEN.finditer(between)) - 1
+        if depth <= 0:
+            return closed
+        last, position = closed, closed.end()
+    return last
+
+
+def _unopened(text: str) -> re.Match[str] | None:
+    """The first closing tag, if nothing before it opens a block.
+
+    Behind the answer marker only one that has a line to itself, or behind which another marker stands, ends
+    thoughts: they may hold a draft of the answer, and an answer may be about such tags.
+    """
+    closed = _next_tag(_CLOSE, text, 0)
+    if closed is None or _OPEN.search(text, 0, closed.start()):
+        return None
+    alone = re.search(r"\n[ \t]*\Z", text[: closed.start()]) and re.match(
+        r"[ \t]*(\n|\Z)", text[closed.end() :]
+    )
+    if _MARKER.search(text, 0, closed.start()) and not alone and not _MARKER.search(text, closed.end()):
+        return None
+    return closed
+
+
+def _next_tag(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
+    return next((tag for tag in pattern.finditer(text, start) if not _quoted(text, tag)), None)
+
+
+def _quoted(text: str, tag: re.Match[str]) -> bool:
+    before, behind = text[: tag.start()][-1:], text[tag.end() : tag.end() + 1]
+    return (before != "" and before in _QUOTES) or (behind != "" and behind in _QUOTES)
