@@ -113,6 +113,7 @@ class AgentFlags:
     skill: float | None = None
     game_place: str | None = None
     reflection: ReflectionFlags | None = None
+    role: str = "agent"  # what its flags begin with: "reflection" for the model that reflects
 
     def system_prompt(self) -> str:
         """What the agent is told before everything else."""

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 USER_PROMPTS = {"code": "human_simulator_code_prompt.txt", "html": "human_simulator_html_prompt.txt"}
 IMAGE_URLS = ("png", "jpeg", "vllm")
 
+_FLAGS = "--hostname and --port, or --env_base_url, name the human's server, --env_model its model"
+_NAMED_BY = {
+    "code": f"{_FLAGS}; `sweet-rl serve_simulator` starts one that needs no model.",
+    "html": f"{_FLAGS}; --env_model scripted is a human without a model.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class UserFlags:
@@ -110,7 +116,7 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
         return make_oracle(flags.task_type, oracle, concurrency=concurrency)
     template = flags.prompt()
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
-    client = client_of(urls, flags, max_connections=concurrency)
+    client = client_of(urls, flags, named_by=_NAMED_BY[flags.task_type], max_connections=concurrency)
     try:
         model = flags.model if flags.model != "auto" else await _first_model(client, urls)
     except BaseException:

@@ -36,6 +36,7 @@ from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.types import Failure, Json, Trajectory, digest
 
 PROMPT = "judge_html_prompt.txt"
+_NAMED_BY = "--hostname and --port, or --base_url, name the judge's server, --judge its model."
 
 RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
 """What grades without a model depend on besides the pages (`graded_with`)."""
@@ -163,7 +164,7 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
         Journal(journal_path, overwrite=True).close()
 
     async def main() -> None:
-        client = client_of(urls, flags, max_connections=2 * flags.at_once)
+        client = client_of(urls, flags, named_by=_NAMED_BY, max_connections=2 * flags.at_once)
         try:
             model = flags.model if flags.model != "auto" else await _first_model(client)
             judge = VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens)

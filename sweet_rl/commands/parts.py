@@ -92,7 +92,12 @@ async def _policy(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) ->
     from sweet_rl.policies.openai import OpenAIPolicy
 
     return OpenAIPolicy(
-        client_of(base_url_from("", 0, flags.base_url), flags, max_connections=concurrency),
+        client_of(
+            base_url_from("", 0, flags.base_url),
+            flags,
+            named_by=f"--{flags.role}_base_url names the server, --{flags.role}_model its model.",
+            max_connections=concurrency,
+        ),
         flags.model,
         system_prompt=system_prompt,
         chat_format=chat,

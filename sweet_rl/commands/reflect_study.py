@@ -24,7 +24,7 @@ RANDOM_SHARE = 0.2
 """Of the taxi driver's moves, which the policy imitates: an imitator that has something left to learn."""
 
 REPOSITORIES = 40
-"""To explore; each has about twenty questions."""
+"""To explore; each has about twenty questions. Those that are measured on are in no training text."""
 
 TEST_GAMES = 200
 """Of each of the taxi's levels, that every policy is measured on."""
@@ -273,7 +273,7 @@ def _explore_data(study: ReflectStudy) -> Chain:
                 {"repo_dir": kept, "output": tasks},
             ),
             Call("reflect reflection_negative", lessons, flags=teaching, resumes=True),
-            Call("reflect split_data", train, (str(lessons),)),
+            Call("reflect split_data", train, (str(lessons),), {"by_repo": True}),
             Call("reflect gen_sft", texts, (str(train),), writing),
         ),
     )

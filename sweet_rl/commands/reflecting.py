@@ -44,6 +44,7 @@ def model_that_reflects(flags: AgentFlags) -> AgentFlags | None:
         prompt_path=wanted.prompt_path or REFLECTION_SYSTEM,
         max_tokens=wanted.max_tokens,
         reflection=None,
+        role="reflection",
     )
 
 

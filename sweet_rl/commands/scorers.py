@@ -88,7 +88,8 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
 
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)
-        scorer = ServerScorer(client_of(urls, flags), model)
+        named_by = "--base_url names the critic's server, --model_id its model."
+        scorer = ServerScorer(client_of(urls, flags, named_by=named_by), model)
         try:
             await scorer.start()
             yield scorer

@@ -63,12 +63,23 @@ def retry_of(flags: RequestFlags) -> RetryPolicy:
     return RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
 
 
-def client_of(urls: Sequence[str], flags: RequestFlags, *, max_connections: int = 1000) -> OpenAIClient:
-    """A client of somebody's server, with the key from the environment."""
+def client_of(
+    urls: Sequence[str], flags: RequestFlags, *, named_by: str, max_connections: int = 1000
+) -> OpenAIClient:
+    """A client of somebody's server, with the key from the environment.
+
+    Args:
+        urls: of the server.
+        flags: of this stage.
+        named_by: a sentence for error messages: which of the stage's flags name the server and its model.
+        max_connections: open at once.
+    """
     from sweet_rl.openai_client import OpenAIClient
 
     key = os.environ.get(flags.api_key_var)
-    return OpenAIClient(urls, api_key=key, retry=retry_of(flags), max_connections=max_connections)
+    return OpenAIClient(
+        urls, api_key=key, retry=retry_of(flags), max_connections=max_connections, named_by=named_by
+    )
 
 
 def vllm_server(model: str, flags: VLLMFlags) -> VLLMServer:

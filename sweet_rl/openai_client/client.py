@@ -78,6 +78,7 @@ class OpenAIClient:
         max_connections: connections open at once; a request that waits for one spends its own time.
         sleep: waits between attempts; replaceable for tests.
         jitter: where the randomness of waits comes from.
+        named_by: a sentence that says which flags name the server, for the person who can correct them.
 
     Raises:
         UsageError: a key that no HTTP header can carry.
@@ -92,6 +93,7 @@ class OpenAIClient:
         max_connections: int = 1000,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: random.Random | None = None,
+        named_by: str = "",
     ) -> None:
         self.stats = ClientStats()
         self._endpoints = [_Endpoint(url.rstrip("/")) for url in base_urls]
@@ -104,6 +106,7 @@ class OpenAIClient:
         self._jitter = jitter or random.Random()
         self._session: aiohttp.ClientSession | None = None
         self._accepted = False
+        self._named_by = f" {named_by}" if named_by else ""
 
     async def chat(self, body: Mapping[str, Json]) -> ChatReply:
         """One chat completion.
@@ -266,15 +269,14 @@ class OpenAIClient:
             if all(offer is None for offer in offers):
                 raise ServiceError(
                     f"No server answers at {self._urls} ({failure.attempts} attempts; the last one: "
-                    f"{_words(failure)}). Correct the address or start it; `sweet-rl serve_simulator` starts "
-                    f"one that needs no model. {resume}"
+                    f"{_words(failure)}). Correct the address or start it.{self._named_by} {resume}"
                 )
         if failure.kind == "refused" and not self._accepted:
             offered = await self._offer(self._endpoints[0])
             models = f" It offers {', '.join(offered)}." if offered else ""
             raise ServiceError(
                 f"{self._urls} refuses our requests ({_words(failure)}). Check the model's name, the key and "
-                f"the address.{models}"
+                f"the address.{self._named_by}{models}"
             )
 
     async def _offer(self, endpoint: _Endpoint) -> list[str] | None:

@@ -50,7 +50,12 @@ def read_state(text: str) -> int | None:
 
 
 def prompt(
-    states: Sequence[int], actions: Sequence[int], *, with_prompt: bool = False, with_history: bool = False
+    states: Sequence[int],
+    actions: Sequence[int],
+    *,
+    with_prompt: bool = False,
+    with_history: bool = False,
+    initial: int | None = None,
 ) -> str:
     """The whole text that an agent is shown, the list of actions at its end.
 
@@ -59,13 +64,15 @@ def prompt(
         actions: those that led from each to the next.
         with_prompt: the rules first.
         with_history: every state so far; without it only the names of the actions.
+        initial: what the history shows as the initial state; None for the first of `states`.
     """
     if with_history:
         path = "".join(
             f"--- Step: {step} ---\nAction: {ACTION_NAMES[action]}\nObservation:\n{draw(state)}\n\n"
             for step, (action, state) in enumerate(zip(actions, states[1:], strict=True))
         )
-        told = f"--- Initial State ---\n{draw(states[0])}\n\n\n\nHere is the previous path:\n{path}"
+        first = states[0] if initial is None else initial
+        told = f"--- Initial State ---\n{draw(first)}\n\n\n\nHere is the previous path:\n{path}"
     else:
         names = "\n".join(ACTION_NAMES[action] for action in actions)
         told = f"You have already completed the following actions:\n{names}"

@@ -76,6 +76,23 @@ def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
     assert (flat["taxi_curriculum"], flat["curriculum_index"]) == (True, 2)  # the whole task, alone
 
 
+def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkeypatch):
+    """The demo's own split of its own questions: no repository is in two parts."""
+    from sweet_rl.embedded.repositories import write_repositories
+
+    monkeypatch.chdir(tmp_path)
+    split = next(call for call in calls_of(ReflectStudy(Path())) if call.stage == "reflect split_data")
+    write_repositories("made", num=10)
+    Path(split.positional[0]).write_bytes(Path("made/made_tasks.json").read_bytes())
+    load(split.stage)(*split.positional, **split.flags)
+    parts = [json.loads(Path(f"{name}.json").read_text()) for name in ("train", "validate", "test")]
+    train, validate, test = ({task["root"] for task in part} for part in parts)
+    assert train
+    assert validate
+    assert test
+    assert not (train & test or train & validate or validate & test)
+
+
 def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
     study = ReflectStudy(tmp_path, seeds=2, test_games=100)
     for world in WORLDS:

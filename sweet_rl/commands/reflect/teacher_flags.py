@@ -54,6 +54,19 @@ class TeacherFlags:
         """What records call the teacher."""
         return self.model if self.teacher == "openai" else "embedded"
 
+    def measured(self, embedded: str) -> str:
+        """A line for stages that measure somebody: who it is, and how it would be somebody else.
+
+        Args:
+            embedded: what the embedded player knows that a model does not.
+        """
+        if self.teacher == "openai":
+            return f"Measured: the model {self.model} at {self.base_url}."
+        return (
+            f"Measured: the embedded player, which {embedded}; no model was asked. To measure one: "
+            "--teacher openai --base_url https://host/v1 --model NAME"
+        )
+
     def settings(self) -> dict[str, Json]:
         """What decides about the content of what it says."""
         return {"teacher": self.teacher, "model": self.name}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.running import progress, until_stopped
@@ -16,12 +16,19 @@ from sweet_rl.teaching.teachers import EmbeddedTeacher, ModelTeacher, Teacher
 
 Item = TypeVar("Item")
 
+NAMED_BY: Final = (
+    "--base_url names the server that is asked, --model its model, --api_key_var the variable with its key; "
+    "--teacher embedded needs no server."
+)
+
 
 def make_teacher(flags: TeacherFlags, output: Path) -> Teacher:
     """The teacher; replies of a model are kept beside `output`, so that none is asked for twice."""
     if flags.teacher == "embedded":
         return EmbeddedTeacher()
-    client = client_of(base_url_from("", 0, flags.base_url), flags, max_connections=flags.concurrency)
+    client = client_of(
+        base_url_from("", 0, flags.base_url), flags, named_by=NAMED_BY, max_connections=flags.concurrency
+    )
     replies = beside(output, flags.name, "replies")
     return ModelTeacher(client, flags.model, replies=replies, at_once=flags.concurrency)
 

@@ -19,8 +19,9 @@ from sweet_rl.envs.explore.truncation import PIECES, TokenCounter
 from sweet_rl.envs.text_game import Moved, bad_task
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
-from sweet_rl.repositories import is_allowed
+from sweet_rl.repositories import RepositoryIndex, is_allowed
 from sweet_rl.repositories.library import Library
+from sweet_rl.repositories.ways import optimal_path
 from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
 
 HORIZON: Final = 15
@@ -42,7 +43,7 @@ class ExploreGame:
         leaveout_prob: with which each file and folder that leads to no target is left out (0.5 is the
             published share for training, 0 for everything else).
         shuffle_action: draw the labels anew for every step.
-        easy: the question is replaced by the name of a target.
+        easy: the question is replaced by the name of one target, drawn, and no other file is right.
         first_step: only one step is played, and judged by the first command of the task's `optimal_path`.
         tokens: counts what is shown of a file.
         strict: as published: no charge for errors and warnings, running out of steps counts as an end of the
@@ -96,15 +97,22 @@ class ExploreGame:
                 there are labels.
         """
         self._over = True
-        self.targets = targets_of(task)
         rng = Random(seed)
         self._labels_rng = rng if self._strict else Random(derive_seed(seed, "labels"))
-        self.sandbox = self._enter(task, rng if self._strict else seed)
-        question = task.problem_description
-        if self._easy:
-            question = f"Find {(rng if self._strict else Random(seed)).choice(self.targets)}"
-        self._question = question
-        self._first = _first_command(task)
+        index, self.targets = self._find(task)
+        self._question, self._first = task.problem_description, _first_command(task)
+        if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
+            target = rng.choice(self.targets)
+            self._question, self.targets = f"Find {target}", [target]
+            self._first = self._first if self._strict else _first_of(optimal_path(target))
+        self.sandbox = Sandbox(
+            index,
+            seed=rng if self._strict else seed,
+            leaveout_prob=self._leaveout,
+            keep=self.targets,
+            tokens=self._tokens,
+            strict=self._strict,
+        )
         self.history: list[str] = []
         self.steps, self._shown = 0, set[str]()
         self._result = ""
@@ -156,7 +164,8 @@ class ExploreGame:
         words = [word for word in split_command(command) if word is not None]
         return unwrap(words[-1], strict=self._strict)
 
-    def _enter(self, task: Task, seed: int | Random) -> Sandbox:
+    def _find(self, task: Task) -> tuple[RepositoryIndex, list[str]]:
+        """The task's repository, and the right files; in `easy` those that are there, as one is asked for."""
         root = task.extra.get("root")
         if not isinstance(root, str) or not root:
             raise bad_task(task, f"'root' must name a repository, got {root!r}")
@@ -164,17 +173,11 @@ class ExploreGame:
             index = self._library.get(root)
         except UsageError as error:
             raise bad_task(task, str(error), "no_repository") from error
-        here = [target for target in self.targets if _is_file(index.find(target))]
+        targets = targets_of(task)
+        here = [target for target in targets if _is_file(index.find(target))]
         if not here:
-            raise bad_task(task, f"{root!r} has no file {', '.join(self.targets)!r}", "missing_target")
-        return Sandbox(
-            index,
-            seed=seed,
-            leaveout_prob=self._leaveout,
-            keep=self.targets,
-            tokens=self._tokens,
-            strict=self._strict,
-        )
+            raise bad_task(task, f"{root!r} has no file {', '.join(targets)!r}", "missing_target")
+        return index, here if self._easy else targets
 
     def _do(self, command: str) -> tuple[str, str | None]:
         """The result of a command that is on offer, and what it handed in."""
@@ -273,8 +276,11 @@ def render(
 
 def _first_command(task: Task) -> str | None:
     path = task.extra.get("optimal_path")
-    commands = path if isinstance(path, list) else []
-    return next((command for command in commands if command != "ls"), None)
+    return _first_of(path if isinstance(path, list) else [])
+
+
+def _first_of(path: Sequence[str]) -> str | None:
+    return next((command for command in path if command != "ls"), None)
 
 
 def _is_file(entry: object) -> bool:

@@ -54,7 +54,8 @@ class TaxiGame:
         horizon: steps at most.
         with_prompt: the rules stand in every text.
         with_history: every state so far stands in every text.
-        strict: as published: the first step may change nothing without ending the game.
+        strict: as published: the first step may change nothing without ending the game, and the history of
+            `dropoff` begins before the oracle's drive, of which it says nothing else.
 
     Raises:
         UsageError: the horizon is not positive.
@@ -93,7 +94,11 @@ class TaxiGame:
     def text(self) -> str:
         """The whole prompt of the current state."""
         return prompt(
-            self._states, self._actions, with_prompt=self.with_prompt, with_history=self.with_history
+            self._states,
+            self._actions,
+            with_prompt=self.with_prompt,
+            with_history=self.with_history,
+            initial=self._initial,
         )
 
     @property
@@ -125,6 +130,7 @@ class TaxiGame:
 
     def begin(self, start: int, curriculum: str | None = None) -> str:
         """Begin in a start state; in `dropoff` where the oracle has picked the passenger up from there."""
+        self._initial = start if self.strict else None
         if curriculum == "dropoff":
             for action in plan_to_pickup(start):
                 start = TABLE[start][action].state

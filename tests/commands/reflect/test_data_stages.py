@@ -160,8 +160,9 @@ def test_a_dead_server_stops_the_run_and_another_goes_on(here):
     with talking(few) as url:
         taxi_reflection(base_url=url, **{**flags, "num_records": 4})
         asked = len(calls)
-    with pytest.raises(ServiceError, match="No server answers"):
+    with pytest.raises(ServiceError, match=r"No server answers at .* --base_url names .* --model") as caught:
         taxi_reflection(base_url=url, **flags)
+    assert "serve_simulator" not in str(caught.value)
     with talking(few) as url:
         taxi_reflection(base_url=url, **flags)
     records = load("data/taxi/data_reflection.json")

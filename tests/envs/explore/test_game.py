@@ -182,3 +182,46 @@ def test_settings_that_cannot_be(library):
         ExploreGame(library, horizon=0)
     with pytest.raises(UsageError, match="leaveout_prob"):
         ExploreGame(library, leaveout_prob=1.5)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_easy_asks_for_one_file_and_takes_no_other(library, strict):
+    paths = {
+        "docs/hours.md": ["cd docs", "id hours.md"],
+        "src/core/tax.py": ["cd src", "cd core", "id tax.py"],
+    }
+    rewards = {}
+    for seed in range(8):
+        for handed_in, commands in paths.items():
+            game = begun(library, tuple(paths), seed, easy=True, strict=strict)
+            (wanted,) = game.targets
+            assert f"# Task\nFind {wanted}\n" in game.text
+            moves = [game.step(command) for command in commands]
+            won = moves[-1].info["won"]
+            assert won == (handed_in == wanted)
+            rewards[wanted, handed_in] = sum(move.reward for move in moves)
+    hours, tax = paths
+    assert rewards == {(hours, hours): 13, (tax, tax): 12, (hours, tax): -18, (tax, hours): -17}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_easy_leaves_the_other_right_files_out_like_any_file(library, strict):
+    targets = ("docs/hours.md", "src/core/tax.py")
+    for seed in range(8):
+        game = begun(library, targets, seed, easy=True, strict=strict, leaveout_prob=1.0)
+        assert game.sandbox.files() == game.targets
+
+
+def test_easy_asks_for_no_file_that_is_not_there(library):
+    asked = {
+        begun(library, ("docs/gone.md", "docs/hours.md"), seed, easy=True).targets[0] for seed in range(9)
+    }
+    assert asked == {"docs/hours.md"}
+
+
+def test_the_first_step_of_an_easy_game_leads_to_the_file_that_is_asked_for(library):
+    targets = ("docs/hours.md", "src/core/tax.py")  # the row's optimal path leads to the first
+    for seed in range(8):
+        game = begun(library, targets, seed, easy=True, first_step=True)
+        folder = game.targets[0].partition("/")[0]
+        assert game.step(f"cd {folder}").info["won"] is True

@@ -10,6 +10,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.tasks.games.taxi import taxi_row
 from sweet_rl.taxi import START_STATES, decode, draw, plan
+from sweet_rl.taxi.table import IN_TAXI
 from sweet_rl.types import StopReason
 
 
@@ -134,3 +135,23 @@ def test_world_ends():
     cut = in_world(246, "full", [0, 1, 0], horizon=3)[-1]
     assert (cut.terminated, cut.truncated, cut.stop_reason) == (False, True, StopReason.TURN_LIMIT)
     assert decode(246).passenger == 1
+
+
+def test_the_published_history_of_dropoff_begins_before_the_oracles_drive():
+    def history(**settings):
+        game = TaxiGame(with_history=True, **settings)
+        game.begin(246, "dropoff")
+        return game, game.text
+
+    game, text = history()
+    assert text.count(draw(game.state)) == 2  # initial and current
+    game, text = history(strict=True)
+    assert decode(game.state).passenger == IN_TAXI
+    assert text.startswith(f"--- Initial State ---\n{draw(246)}\n")
+    assert text.count(draw(game.state)) == 1
+    assert "Step: 0" not in text
+    game.step(str(game.best_actions()[0]))
+    assert game.text.startswith(f"--- Initial State ---\n{draw(246)}\n")
+    assert game.text.count("--- Step:") == 1
+    game.begin(246, "full")
+    assert game.text.count(draw(246)) == 2
