@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweet_rl.cli import _check_flags, load
+from sweet_rl.cli import load
+from sweet_rl.command_line import read
 from sweet_rl.commands import study as runner
 from sweet_rl.commands.recipes import SWEETS, Call, Chain, data
 from sweet_rl.commands.study_results import METHODS
@@ -25,7 +26,7 @@ def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
     }
     for call in calls:
         words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
-        _check_flags(load(call.stage), words)
+        read(load(call.stage), words)
     assert len({call.output for call in calls}) == len(calls)
 
 
