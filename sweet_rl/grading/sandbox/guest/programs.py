@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import importlib
 import signal
 import sys
+from _sitebuiltins import Quitter, _Helper
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, ModuleType
@@ -19,11 +21,19 @@ from .canonical import NotPlainData, fingerprint
 from .literal import literal
 from .plain import MODULE, plain
 
+for _value in (Quitter("exit", "EOF"), Quitter("quit", "EOF"), _Helper()):
+    _name = getattr(_value, "name", "help")
+    if not hasattr(builtins, _name):  # every interpreter has them, but a worker is started without `site`
+        setattr(builtins, _name, _value)
+
 PASSED, FAILED, VALUE, ERROR, MEMORY, NOT_PLAIN, TIMEOUT, ENDED = range(8)
 """Outcomes as they are sent. `VALUE` carries a fingerprint to be compared; `ENDED` ends the published run."""
 
 _BUILTINS = dict(vars(builtins))
 """As they were before any answer could touch them."""
+
+_PUBLISHED_MODULE = "sweet_rl.utils.code_utils"
+"""Where the published evaluation executes answers."""
 
 PLAIN = "_plain_"
 """What a compiled test calls `plain` (`sweet_rl.grading.sandbox.jobs`)."""
@@ -83,32 +93,52 @@ def run_published(
 ) -> Iterator[Result]:
     """The published evaluation of one answer (spec §4.1), defects included, in the sandbox all the same.
 
-    Definition and call run with separate globals and locals; the comparison is the values' own `==`. After a
-    time-out the answer's remaining tests get a thirtieth of the time (the published run spends it in full).
+    Definition and call run with separate globals and locals; the comparison is the values' own `==`. Every
+    test has the whole time limit, whatever came of those before it.
     """
-    shared: dict[str, Any] = {"__name__": "published", "__builtins__": builtins, "signal": signal}
-    limit = timeout_s
+    shared = _published_globals(mentions_processes="multiprocessing" in reference + answer)
     for expression in expressions[first:]:
         wanted = _published_value(shared, reference, expression)
-        alarm = _Alarm(limit)
+        alarm = _Alarm(timeout_s)
         try:
             got = alarm.guard(partial(_published_value, shared, answer, expression))
             try:
-                passed = wanted is not None and bool(wanted == got)
+                passed = bool(wanted == got) and wanted is not None
             except ValueError:
                 passed = False
         except BaseException as error:  # noqa: BLE001 - what the published code does not catch ends its run
             yield Result(ENDED, text=type(error).__name__)
             return
-        if alarm.rang:
-            limit = timeout_s / 30
         yield Result(PASSED if passed else TIMEOUT if alarm.rang else FAILED)
+
+
+def _published_globals(*, mentions_processes: bool) -> dict[str, Any]:
+    """The globals of the published evaluation: those of an imported module, with what is known to be in it.
+
+    The module is there to be found, as are its parents: `dataclasses`, `typing` and `pickle` look it up.
+    """
+    path = ""
+    for name in _PUBLISHED_MODULE.split("."):
+        parent, path = path, f"{path}.{name}".lstrip(".")
+        module = sys.modules[path] = ModuleType(path)
+        module.__package__ = path
+        module.__path__ = []
+        if parent:
+            setattr(sys.modules[parent], name, module)
+    del module.__path__
+    shared = vars(module)
+    shared.update(__package__=parent, __file__=f"/{path.replace('.', '/')}.py", __builtins__=vars(builtins))
+    shared["signal"] = signal
+    if mentions_processes:
+        shared["multiprocessing"] = importlib.import_module("multiprocessing")
+    return shared
 
 
 def _published_value(shared: dict[str, Any], code: str, expression: Test) -> Any:
     own: dict[str, Any] = {}
     try:
-        exec(code, shared, own)  # noqa: S102
+        # its own future imports only: with ours, annotations would not be evaluated
+        exec(compile(code, "<string>", "exec", dont_inherit=True), shared, own)  # noqa: S102
         return eval(expression, shared, own)  # noqa: S307
     except Exception:  # noqa: BLE001 - as published: any exception is None
         return None
