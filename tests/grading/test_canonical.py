@@ -4,6 +4,7 @@ import ast
 import collections
 import datetime as dt
 import enum
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -194,25 +195,14 @@ def _with_itself_inside():
     "value",
     [
         float("nan"), [1, math.nan], {"a": {math.nan}}, {math.nan: 1}, complex(0, math.nan), Decimal("nan"),
-        Decimal("snan"), Decimal("1e999999999"), object(), Anything(), [Anything()], len, lambda: 1, int,
-        (n for n in "ab"), iter([1]), zip([1], [2], strict=True), map(str, [1]), {1: 2}.values(), ..., _with_itself_inside(),
+        Decimal("snan"), Decimal("1e999999999"), object(), Anything(), [Anything()], lambda: 1, [].append,
+        itertools.count(), (x for x in [math.nan]), _with_itself_inside(),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_is_not_plain_data_equals_nothing(value):
     with pytest.raises(NotPlainData):
         fingerprint(value)
-
-
-def test_numpy_scalars_are_numbers_and_arrays_are_not_data():
-    numpy = pytest.importorskip("numpy")
-    assert fingerprint(numpy.int64(3)) == fingerprint(numpy.float32(3)) == fingerprint(3)
-    assert fingerprint([numpy.bool_(True), numpy.float64(0.5)]) == fingerprint([1, 0.5])
-    assert fingerprint(numpy.str_("a")) == fingerprint("a")
-    assert literal([numpy.int64(3), numpy.float64(0.5), numpy.bool_(True)]) == "[3, 0.5, True]"
-    for value in (numpy.array([1, 2]), numpy.array(1), numpy.float64("nan")):
-        with pytest.raises(NotPlainData):
-            fingerprint(value)
 
 
 @UNHURRIED

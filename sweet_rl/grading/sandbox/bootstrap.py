@@ -15,7 +15,18 @@ from typing import Any
 
 _PACKAGE = "sweet_rl.grading.sandbox.guest"
 
-MODULES = ("", ".libc", ".canonical", ".literal", ".plain", ".programs", ".isolation", ".seccomp", ".zygote")
+MODULES = (
+    "",
+    ".libc",
+    ".kinds",
+    ".canonical",
+    ".literal",
+    ".plain",
+    ".programs",
+    ".isolation",
+    ".seccomp",
+    ".zygote",
+)
 """All of the package, each after those that it imports."""
 
 MOST_BYTES = 1 << 20

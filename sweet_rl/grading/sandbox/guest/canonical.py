@@ -1,11 +1,12 @@
 """Values as bytes, so that bytes are equal exactly when the plain data in the values is equal in Python.
 
 The comparison then needs no decoding of hostile data, no `__eq__` of anybody's, and no hash table that could
-be made to collide. What is not plain data (objects, functions, generators), holds NaN, or contains itself is
-equal to nothing: `NotPlainData`.
+be made to collide. What is not plain data (objects, functions of an answer's own), holds NaN, or contains
+itself is equal to nothing: `NotPlainData`. What else counts as data, `kinds` says.
 
 Three answers of Python's `==` are deliberately not given: an OrderedDict is compared like any dict, a Counter
-does not forget its zeros, and a list does not equal itself when there is a NaN in it.
+does not forget its zeros, and a list does not equal itself when there is a NaN in it. An array of numpy's is
+the list of its items, nested as it is.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from _blake2 import blake2b  # hashlib would load OpenSSL into a process that is
 from collections.abc import Callable
 from typing import Any
 
+from .kinds import Items, NotPlainData, Parts, plainer
+
 MAX_DEPTH = 200
 MAX_SHORT = 64
 """Longer canonical forms are sent as their digest."""
 
 _MAX_DECIMAL_EXPONENT = 10_000  # as a fraction, Decimal("1e999999999") would fill the memory
-
-
-class NotPlainData(Exception):  # noqa: N818 - a verdict, not an error
-    """The value has no canonical form; the message says why."""
 
 
 def fingerprint(value: Any) -> bytes:
@@ -53,7 +52,7 @@ def _encode(value: Any, depth: int) -> bytes:
         by_name = _ENCODERS_BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
         if by_name is not None:
             return by_name(kind, value, depth + 1)
-    raise NotPlainData(f"a {type(value).__name__} is not plain data")
+    return _encode(plainer(value), depth + 1)
 
 
 def _pack(tag: bytes, parts: list[bytes]) -> bytes:
@@ -175,8 +174,12 @@ def _encode_deque(kind: Any, value: Any, depth: int) -> bytes:
     return _pack(b"q", [_encode(item, depth) for item in kind.__iter__(value)])
 
 
-def _encode_numpy_scalar(_: Any, value: Any, depth: int) -> bytes:
-    return _encode(value.item(), depth)
+def _encode_items(value: Any, depth: int) -> bytes:
+    return _pack(b"g", [_encode(item, depth) for item in list.__iter__(value)])
+
+
+def _encode_parts(value: Parts, depth: int) -> bytes:
+    return _pack(b"k" + value.kind.encode(), [_encode(part, depth) for part in value.data])
 
 
 _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
@@ -196,6 +199,8 @@ _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
     range: _encode_range,
     type({}.keys()): _encode_view,
     type({}.items()): _encode_view,
+    Items: _encode_items,
+    Parts: _encode_parts,
 }
 
 _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of these is imported here
@@ -206,5 +211,4 @@ _ENCODERS_BY_NAME: dict[str, Callable[[Any, Any, int], bytes]] = {  # nothing of
     "datetime.time": _encode_time,
     "datetime.timedelta": _encode_timedelta,
     "collections.deque": _encode_deque,
-    "numpy.generic": _encode_numpy_scalar,
 }

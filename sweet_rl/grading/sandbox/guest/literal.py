@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from .kinds import Items
+
 CUT = "…"
 """The end of a text that was too long; no complete text ends so."""
 
@@ -42,6 +44,8 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
         yield repr(number) if number.bit_length() < _MAX_DECIMAL_BITS else hex(number)
     elif float in kinds:
         yield _float(float.__float__(value))
+    elif type(value) is Items:
+        yield from _listed("iter([", list.__iter__(value), "])", limit)
     elif list in kinds:
         yield from _listed("[", list.__iter__(value), "]", limit)
     elif tuple in kinds:
@@ -97,8 +101,10 @@ def _simple(value: Any, kinds: tuple[type, ...], limit: int) -> str:
             short = value[: limit + 1] if kind in {str, bytes, bytearray} else value
             return kind.__repr__(short)
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
-    if "numpy.generic" in names:
-        return literal(value.item(), limit)
+    if not _NUMPYS.isdisjoint(names):
+        return literal(value.tolist(), limit)
+    if type in kinds and value.__module__ == "builtins":
+        return str(value.__qualname__)
     if not _RATIOS.isdisjoint(names):
         with suppress(OverflowError):
             number = float(value)
@@ -107,5 +113,6 @@ def _simple(value: Any, kinds: tuple[type, ...], limit: int) -> str:
     return repr(value)
 
 
+_NUMPYS = frozenset({"numpy.generic", "numpy.ndarray"})
 _RATIOS = frozenset({"decimal.Decimal", "fractions.Fraction"})
 _SETS = frozenset({set, frozenset, type({}.keys()), type({}.items())})

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .canonical import NotPlainData, fingerprint
-
-MODULE = "answer"
-"""What an answer has for `__name__`, and its classes for `__module__`."""
+from .canonical import fingerprint
+from .kinds import MODULE, NotPlainData
 
 
 def plain(value: Any) -> Any:

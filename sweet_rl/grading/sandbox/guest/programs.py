@@ -17,9 +17,10 @@ from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from .canonical import NotPlainData, fingerprint
+from .canonical import fingerprint
+from .kinds import MODULE, NotPlainData, settled
 from .literal import literal
-from .plain import MODULE, plain
+from .plain import plain
 
 for _value in (Quitter("exit", "EOF"), Quitter("quit", "EOF"), _Helper()):
     _name = getattr(_value, "name", "help")
@@ -166,6 +167,7 @@ class _Alarm:
 
 def _describe(value: Any) -> Result:
     try:
+        value = settled(value)
         return Result(VALUE, fingerprint(value), literal(value))
     except NotPlainData as error:
         return Result(NOT_PLAIN, text=str(error)[:200])

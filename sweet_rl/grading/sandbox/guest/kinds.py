@@ -1,0 +1,154 @@
+"""Values of less usual types as plainer data: what of them Python would compare, or what a person would.
+
+Each function here takes a value apart; `canonical` puts the parts into bytes. Where Python compares by
+identity (iterators, exceptions, matches), the data in them counts, so that a reference's value can be met at
+all. Objects of ordinary classes are not data: what they are is what they do. Nothing is imported: types are
+known by their names, and a forged name wins nothing that a forged value would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+MODULE = "answer"
+"""What an answer has for `__name__`, and its classes for `__module__`."""
+
+MAX_ITEMS = 10_000
+"""Of an iterator; one that goes on after that has no value."""
+
+
+class NotPlainData(Exception):  # noqa: N818 - a verdict, not an error
+    """The value has no canonical form; the message says why."""
+
+
+class Parts(NamedTuple):
+    """What a value is made of, beside a word that keeps it apart from other kinds."""
+
+    kind: str
+    data: tuple[Any, ...]
+
+
+class Items(list[Any]):
+    """What an iterator has given: equal to what any other kind of iterator gives, not to a list."""
+
+
+def settled(value: Any) -> Any:
+    """The value, or the items of an iterator, which can be had only once.
+
+    Raises:
+        NotPlainData: there are too many.
+    """
+    if not (hasattr(type(value), "__next__") and hasattr(type(value), "__iter__")):
+        return value
+    items = Items(islice(value, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        raise NotPlainData(f"an iterator with more than {MAX_ITEMS} items")
+    return items
+
+
+def plainer(value: Any) -> Any:
+    """Plain data in place of the value, or its `Parts`.
+
+    Raises:
+        NotPlainData: it is not data.
+    """
+    for kind in type(value).__mro__:
+        take = _BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
+        if take is not None:
+            return take(value)
+    if "__dataclass_fields__" in dir(type(value)):
+        return _record(value)
+    items = settled(value)
+    if items is value:
+        raise NotPlainData(f"a {type(value).__name__} is not plain data")
+    return items
+
+
+def named(value: Any) -> Parts:
+    """A class or a function of a library: known by its name. One of the answer's own is not data.
+
+    Raises:
+        NotPlainData: it is the answer's, or a method bound to an object.
+    """
+    owner = getattr(value, "__objclass__", value)  # of a method of a built-in type, like str.upper
+    module, name = owner.__module__, value.__qualname__
+    if module in {None, MODULE} or "<" in name:
+        raise NotPlainData(f"{name}, of the answer's own, is not plain data")
+    return Parts("name", (f"{module}.{name}",))
+
+
+def _record(value: Any) -> Parts:
+    """A dataclass: the name of its class, and the fields that it would compare itself."""
+    fields = [
+        field.name
+        for field in type(value).__dataclass_fields__.values()
+        if field._field_type.name == "_FIELD" and field.compare  # noqa: SLF001 - what dataclasses.fields() asks
+    ]
+    if not fields:
+        raise NotPlainData("a dataclass without fields is not plain data")
+    return Parts("record", (type(value).__name__, {name: getattr(value, name) for name in fields}))
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """The items of an array.array."""
+    return iter(value.tolist())
+
+
+def _frame(value: Any) -> Parts:
+    """A table of pandas; a missing value is None, as it is where pandas compares whole tables."""
+    shown = value.astype(object)
+    parts = shown.where(value.notna(), None).to_dict("split")
+    return Parts("DataFrame", (parts["index"], parts["columns"], parts["data"]))
+
+
+def _series(value: Any) -> Parts:
+    shown = value.astype(object).where(value.notna(), None)
+    return Parts("Series", (list(value.index), shown.tolist()))
+
+
+def _written(value: Any) -> Parts:
+    """What writes itself in full."""
+    return Parts("written", (repr(value),))
+
+
+_BY_NAME: dict[str, Callable[[Any], Any]] = {
+    "builtins.type": named,
+    "builtins.function": named,
+    "builtins.builtin_function_or_method": named,
+    "builtins.method_descriptor": named,
+    "builtins.wrapper_descriptor": named,
+    "builtins.ellipsis": lambda _: Parts("...", ()),
+    "builtins.NotImplementedType": lambda _: Parts("NotImplemented", ()),
+    "builtins.slice": lambda value: Parts("slice", (value.start, value.stop, value.step)),
+    "builtins.dict_values": lambda value: Parts("values", tuple(value)),
+    "builtins.mappingproxy": dict,
+    "builtins.memoryview": bytes,
+    "builtins.BaseException": lambda value: Parts("exception", (type(value).__name__, value.args)),
+    "enum.Enum": lambda value: Parts("enum", (type(value).__name__, value._name_, value._value_)),
+    "types.SimpleNamespace": lambda value: Parts("namespace", (vars(value),)),
+    "types.GenericAlias": _written,
+    "types.UnionType": _written,
+    "typing._BaseGenericAlias": _written,
+    "typing._SpecialForm": _written,
+    "collections.ChainMap": dict,
+    "collections.UserDict": lambda value: value.data,
+    "collections.UserList": lambda value: value.data,
+    "collections.UserString": lambda value: value.data,
+    "array.array": lambda value: Parts("array", tuple(_numbers(value))),
+    "pathlib.PureWindowsPath": lambda value: Parts("Windows path", (str(value).lower(),)),
+    "pathlib.PurePath": lambda value: Parts("path", (str(value),)),
+    "uuid.UUID": lambda value: Parts("UUID", (value.int,)),
+    "ipaddress._BaseAddress": _written,
+    "ipaddress._BaseNetwork": _written,
+    "datetime.timezone": lambda value: Parts("time zone", (value.utcoffset(None),)),
+    "zoneinfo.ZoneInfo": lambda value: Parts("time zone", (value.key,)),
+    "re.Pattern": lambda value: Parts("pattern", (value.pattern, value.flags)),
+    "re.Match": lambda value: Parts("match", (value.string, value.regs)),
+    "numpy.generic": lambda value: value.item(),
+    "numpy.ndarray": lambda value: value.tolist(),
+    "numpy.dtype": lambda value: Parts("dtype", (str(value),)),
+    "pandas.core.frame.DataFrame": _frame,
+    "pandas.core.series.Series": _series,
+}
