@@ -1,7 +1,7 @@
 """The embedded oracle of Guess My City: answers free questions about the hidden home town from a table.
 
 It needs no model and keeps no state. It says what is true of the city, admits what it does not know, and
-names the city only when it is asked for the name (which the world then hides; ArCHer spec §9.3).
+never names the city: whoever asks for the name is told what the world says to that (ArCHer spec §9.3).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Final
 from sweet_rl.errors import UsageError
 from sweet_rl.types import UserContext, UserReply
 from sweet_rl.users.oracles import city_rank, city_what, city_where, city_yes
+from sweet_rl.users.oracles.city_map import names_it
 from sweet_rl.users.oracles.city_table import City, cities
+from sweet_rl.users.oracles.city_what import CANNOT
 from sweet_rl.users.oracles.city_where import Rule
 from sweet_rl.users.oracles.city_words import Question, plain, read_question
 
@@ -100,6 +102,11 @@ def _by_plain_name() -> dict[str, City]:
 
 @lru_cache(maxsize=65536)
 def _answer(city: City, said: str) -> str:
+    told = _told(city, said)
+    return CANNOT if names_it(city, told) else told
+
+
+def _told(city: City, said: str) -> str:
     question = read_question(said)
     if not question.words:
         return NOT_SURE

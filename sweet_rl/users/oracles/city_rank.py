@@ -74,6 +74,11 @@ _OTHER_CAPITALS: Final = (
 )
 
 
+_ITS_CAPITAL: Final = re.compile(
+    r"is (?:(?:the )?capital(?: city)? of (?:your|its|the|home's) country|(?:your|its) country's capital)\b"
+)
+
+
 def is_guess(city: City, question: Question) -> bool | None:
     """Whether a city that the question names is this one."""
     named = (*question.names("city"), *question.names("elsewhere"))
@@ -120,6 +125,9 @@ def is_capital(city: City, question: Question) -> bool | None:
         return None
     if question.has(*_NEAR):
         return _near_capital(city)
+    named = {name.partition(",")[0] for name in (*question.names("city"), *question.names("elsewhere"))}
+    if named and _ITS_CAPITAL.match(question.text):
+        return city.land.capital in named
     return _heads_named(city, question) if question.names("place") else _heads_any(city, question)
 
 

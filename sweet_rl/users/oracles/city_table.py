@@ -185,6 +185,7 @@ class City:
     local: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     festivals: tuple[str, ...] = ()
+    nickname: str = ""
     near: tuple[str, ...] = ()
     border: tuple[str, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from sweet_rl.users.oracles import city_map
+from sweet_rl.users.oracles.city_map import listed, told
 from sweet_rl.users.oracles.city_table import WEATHER, City, topics
 from sweet_rl.users.oracles.city_words import Question, words_of
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as people list them: "a, b and c"."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _sentence(text: str) -> str:
@@ -26,7 +23,7 @@ def weather(city: City) -> str:
 
 def language(city: City) -> str:
     """What people speak."""
-    return f"People speak {listed(city.languages[:3])}."
+    return f"People speak {told(city, city.languages)}."
 
 
 def population(city: City) -> str:
@@ -45,105 +42,27 @@ def religion(city: City) -> str:
         return "Religion plays almost no public part here."
     if city.name == "Addis Ababa":
         return "Most people are Orthodox Christians; there are many Muslims, too."
-    return f"The main religion is {listed(city.land.religions[:1])}."
+    return f"The main religion is {city.land.religions[0]}."
 
 
 def cuisine(city: City) -> str:
     """What people eat."""
-    return f"People like {listed(city.food[:3])}."
+    return f"People like {told(city, city.food)}."
 
 
 def sights(city: City) -> str:
     """What visitors come to see."""
-    return f"Visitors see {listed(city.sights[:3])}."
+    return f"Visitors see {told(city, city.sights)}."
 
 
 def fame(city: City) -> str:
     """What it is famous for."""
-    return f"It is famous for {listed(city.famous[:3])}."
+    return f"It is famous for {told(city, city.famous)}."
 
 
 def work(city: City) -> str:
     """What people live on."""
-    return f"The main industries are {listed(city.work[:3])}."
-
-
-def country(city: City) -> str:
-    """Where it lies on the map: its country; for a city state, that it is one."""
-    if city.land.name == city.name:
-        return "It is a city and a country at the same time."
-    if city.land.name == "Taiwan":
-        return "It is on the island of Taiwan."
-    name = {"UK": "the UK", "USA": "the USA", "Ethopia": "Ethiopia"}.get(city.land.name, city.land.name)
-    if city.name == "Kinshaha":
-        name = "the Democratic Republic of the Congo"
-    return f"It is in {name}."
-
-
-def continent(city: City) -> str:
-    """Which continent."""
-    if city.land.name == "Turkey":
-        return "It is in Europe and in Asia." if "Europe" in city.within else "It is in Asia."
-    found = [
-        place
-        for place in ("Asia", "Europe", "Africa", "South America", "North America", "Oceania")
-        if place in city.places
-    ]
-    return f"It is in {found[0]}."
-
-
-def place(city: City) -> str:
-    """Where in its country, and by which sea."""
-    part = {"central": "centre"}.get(city.part, city.part.replace(" central", "").replace("central ", ""))
-    if city.coast:
-        return f"It is in the {part} of its country, on the coast."
-    return f"It is in the {part} of its country, away from the coast."
-
-
-_LARGE: Final = ("Europe", "Asia")
-
-
-def province(city: City) -> str:
-    """The province, state or region it lies in."""
-    told = [name for name in city.within if city.name not in name and name not in _LARGE]
-    return f"It is in {told[0]}." if told else place(city)
-
-
-def rivers(city: City) -> str:
-    """Its rivers."""
-    found = [water for water in city.water if "River" in water]
-    if not found:
-        return "No large river runs through it."
-    if city.name in found[0]:
-        return "A river of the same name runs through it."
-    return f"The {found[0].removesuffix(' delta')} runs through it."
-
-
-def waters(city: City) -> str:
-    """The sea, lake or river it lies on."""
-    found = [water for water in (*city.coast, *city.water) if city.name not in water]
-    if not found:
-        return "There is no large body of water."
-    return f"It lies on the {found[0]}."
-
-
-def seas(city: City) -> str:
-    """The sea it lies on."""
-    told = [sea for sea in city.coast if city.name not in sea]
-    return f"It lies on the {told[0]}." if told else "It does not lie on the sea."
-
-
-def mountains(city: City) -> str:
-    """The mountains around it."""
-    if not city.mountains:
-        return "There are no high mountains close by."
-    return f"Close by there are {listed(city.mountains[:2])}."
-
-
-def lakes(city: City) -> str:
-    """Its lakes."""
-    found = [water for water in city.water if "Lake" in water]
-    return f"There is {listed(found)}." if found else "There is no well-known lake."
+    return f"The main industries are {told(city, city.work)}."
 
 
 def transport(city: City) -> str:
@@ -156,7 +75,7 @@ def transport(city: City) -> str:
 def festivals(city: City) -> str:
     """What is celebrated."""
     if city.festivals:
-        return f"People celebrate {listed(city.festivals)}."
+        return f"People celebrate {told(city, city.festivals)}."
     return f"People celebrate {_HOLIDAYS.get(city.land.name, 'the usual holidays of their country')}."
 
 
@@ -179,7 +98,7 @@ _HOLIDAYS: Final = {
 
 def sports(city: City) -> str:
     """What people play and watch."""
-    return f"People like {listed(city.land.sports[:2])}."
+    return f"People like {told(city, city.land.sports, 2)}."
 
 
 def dress(city: City) -> str:
@@ -207,15 +126,6 @@ def government(city: City) -> str:
     return f"The country is a {city.land.government}."
 
 
-def capital(city: City) -> str:
-    """Whether it is a capital."""
-    if city.capital:
-        return "It is the capital of its country."
-    if city.heads:
-        return "It is not the capital of the country, but of its province."
-    return "It is not a capital."
-
-
 def flag(city: City) -> str:
     """The colours of the country's flag."""
     return f"The flag is {listed(city.land.flag)}."
@@ -231,29 +141,29 @@ def drive(city: City) -> str:
     return f"People drive on the {city.land.drive}."
 
 
-def neighbours(city: City) -> str:
-    """The countries around."""
-    if not city.land.neighbours:
-        return "The country has no neighbours by land."
-    return f"The country borders {listed(city.land.neighbours[:3])}."
+def airport(city: City) -> str:
+    """Whether planes land there; what the airport is called the table does not know."""
+    if city.name in _NO_AIRPORT:
+        return "It has no international airport of its own."
+    return "It has an international airport."
 
 
-def height(city: City) -> str:
-    """Metres above the sea."""
-    return f"It lies about {city.height:.0f} metres above the sea."
+_NO_AIRPORT: Final = frozenset({"Yokohama", "Bogor", "Sukabumi", "Zibo", "Malang", "Cirebon", "Kanpur"})
 
 
-def called(city: City) -> str:
-    """Its name: the world's leak guard has to hide this one."""
-    return f"My city is called {city.name}."
+def universities(_city: City) -> str:
+    """All of the 91 have some; what they are called the table does not know."""
+    return "There are several universities."
 
 
-def nearby(city: City) -> str:
-    """How far the sea is, for want of a better answer."""
-    return place(city)
+def nickname(city: City) -> str:
+    """What people call it for love."""
+    return f"People call it {city.nickname}." if city.nickname else "It has no well-known nickname."
 
 
-_ANSWERS: Final[Sequence[tuple[tuple[str, ...], Callable[[City], str]]]] = (
+_Answers = Sequence[tuple[tuple[str, ...], Callable[[City], str]]]
+
+_ANSWERS: Final[_Answers] = (
     (("language", "speak", "spoken", "tongue"), language),
     (
         ("population", "how many people", "how big", "inhabitant", "how large", "how many inhabitant"),
@@ -266,58 +176,127 @@ _ANSWERS: Final[Sequence[tuple[tuple[str, ...], Callable[[City], str]]]] = (
     (("time zone", "timezone"), clock),
     (("flag",), flag),
     (("side of the road", "drive"), drive),
-    (("elevation", "altitude", "above sea level", "how high"), height),
-    (("nickname", "hint"), fame),
+    (("elevation", "altitude", "above sea level", "how high"), city_map.height),
+    (("hemisphere",), city_map.hemisphere),
+    (("latitude", "longitude", "coordinate"), city_map.coordinates),
+    (("nickname", "nicknamed"), nickname),
+    (("airport",), airport),
+    (("university", "college"), universities),
+    (("hint",), fame),
     (
         (
-            "name of home",
-            "what city",
-            "which city",
-            "home called",
-            "home name",
-            "what is home",
-            "name of the city",
+            *("border", "neighboring country", "neighbouring country", "neighbor", "neighbour"),
+            *("country are near", "country near", "country are close", "country close", "nearby country"),
+            *("surrounding country", "next to your country", "surround"),
         ),
-        called,
+        city_map.neighbours,
     ),
-    (("border", "neighboring country", "neighbouring country", "neighbor", "neighbour"), neighbours),
-    (("country", "nation"), country),
-    (("continent",), continent),
-    (("capital",), capital),
-    (("province", "state", "region", "department", "district is home", "prefecture", "island"), province),
+    (("country", "nation"), city_map.country),
+    (("continent",), city_map.continent),
+    (("capital",), city_map.capital),
+    (
+        ("province", "state", "region", "department", "district is home", "prefecture", "island"),
+        city_map.province,
+    ),
     (("transport", "transportation", "get around", "commute", "subway", "metro"), transport),
-    (("industry", "economy", "economic", "economic activity", "business", "work", "product", "export"), work),
+    (
+        (
+            "industry",
+            "economy",
+            "economic",
+            "economic activity",
+            "business",
+            "work",
+            "product",
+            "produce",
+            "export",
+        ),
+        work,
+    ),
     (("festival", "celebration", "celebrate", "celebrated", "holiday", "event", "carnival"), festivals),
-    (("sport", "team", "play"), sports),
+    (("sport", "team", "play", "club", "for fun", "free time", "hobby"), sports),
     (("music", "dance", "song", "instrument"), music),
     (("clothing", "attire", "wear", "dress", "worn", "costume", "fashion", "garment"), dress),
-    (("river",), rivers),
-    (("lake",), lakes),
-    (("mountain", "mountain range", "hill"), mountains),
-    (("sea", "ocean", "coast"), seas),
-    (("body of water", "bodies of water", "water"), waters),
+    (("river", "waterway"), city_map.rivers),
+    (("lake",), city_map.lakes),
+    (("mountain", "mountain range", "hill"), city_map.mountains),
+    (("sea", "ocean", "coast", "port"), city_map.seas),
+    (("body of water", "bodies of water", "water"), city_map.waters),
     (("government", "political", "ruler", "king"), government),
-    (("geographical location", "location", "located", "where", "geography", "part of the country"), place),
-    (("known for", "famous for", "significance", "special", "nickname", "called", "unique", "proud"), fame),
+    (
+        ("geographical location", "location", "located", "where", "geography", "part of the country"),
+        city_map.place,
+    ),
+    (("known for", "famous for", "significance", "special", "unique", "proud"), fame),
     (
         (
             "landmark",
             "attraction",
             "tourist",
             "site",
+            "sight",
             "sightseeing",
             "place to visit",
             "monument",
-            "visit",
-            "see",
+            *("visit", "visited", "see"),
         ),
         sights,
     ),
-    (("history", "historical", "founded", "how old", "age", "ancient"), history),
-    (("architecture", "architectural", "building", "famous", "cultural", "culture", "natural"), sights),
-    (("like", "describe", "more about"), fame),
+    (("history", "historical", "founded", "established", "how old", "age", "ancient"), history),
 )
 """Words of a question, the more telling first, and what answers it."""
+
+_VAGUE: Final[_Answers] = (
+    (
+        (
+            "architecture",
+            "architectural",
+            "building",
+            "famous place",
+            "famous thing",
+            "cultural",
+            "culture",
+            "natural",
+        ),
+        sights,
+    ),
+    (
+        (
+            *("like", "describe", "about home", "interesting", "stand out", "known", "famous", "fame"),
+            *("renowned", "noted", "recognised", "recognized", "popular", "associated", "reputation"),
+            *("kind of city", "sort of city", "type of city", "kind of home", "type of home", "distinctive"),
+        ),
+        fame,
+    ),
+)
+"""Likewise, where nothing more telling was found."""
+
+CANNOT: Final = "I can't answer that question."
+"""What is said to those who ask for the name instead of guessing it."""
+
+_NAME_WORDS: Final = (
+    *("name", "named", "called", "call", "spell", "spelled", "spelling", "letter", "rhyme", "demonym"),
+    *("initial", "anagram", "abbreviation", "abbreviated", "formerly", "translate", "translation"),
+    *("pronounce", "pronounced", "what city", "which city", "what town", "which town"),
+)
+_PEOPLE: Final = (
+    *("mayor", "president", "prime minister", "leader", "person", "celebrity", "actor", "actress", "singer"),
+    *("writer", "author", "artist", "footballer", "saint", "born"),
+)
+"""Nobody is in the table."""
+
+_SUPERLATIVE: Final = re.compile(
+    r"\b(?:tallest|longest|highest|largest|biggest|deepest|oldest) (?!city|town|home)\w+ (?:in|of) "
+    r"(?:your|its|the) (?:country|nation|continent)\b"
+)
+_OF_THE_COUNTRY: Final = re.compile(
+    r"(?<!name )(?<!part )\b(?:of|in|from|by) (?:your|its|the|this|that|home's) (?:country|nation)\b"
+)
+_ONLY_HOME: Final = re.compile(
+    r"^\W*(?:(?:so|ok|okay|please|tell me|say|give me) )*(?:what|which|where|who)?(?:'s| is| was)? ?"
+    r"home(?:'s)?(?: in \w+)?\W*$"
+)
+
 
 _KIND_WORDS: Final = (
     "temple|museum|bridge|market|palace|tower|mosque|park|square|cathedral|church|street|garden|castle|beach|"
@@ -330,23 +309,41 @@ _KINDS: Final = tuple(" ".join(words_of(kind)) for kind in _KIND_WORDS.split("|"
 
 
 def what(city: City, question: Question) -> str | None:
-    """The sentence that answers, or None where the table has nothing about it."""
-    if question.has("name of home", "home called", "is home s name"):
-        return called(city)
+    """The sentence that answers, or None where the table has nothing about it.
+
+    What it is called, in part or in another language, is not told: `CANNOT`.
+    """
+    if (answer := city_map.told_of_country(city, question)) is not None:
+        return answer
+    if city_map.is_elsewhere(city, question) or question.has(*_PEOPLE) or _SUPERLATIVE.search(question.text):
+        return None
+    return _of_city(city, question)
+
+
+def _of_city(city: City, question: Question) -> str | None:
     kinds = [kind for kind in _KINDS if question.has(kind)]
     for kind in kinds:
         if found := [sight for sight in city.sights if f" {kind} " in f" {' '.join(words_of(sight))} "]:
-            return f"There is {listed(found[:2])}."
+            return f"There is {told(city, found, 2)}."
     if kinds and not {"festival", "island"} & set(kinds) and not question.has(*_GENERAL):
         return None
-    for words, answer in _ANSWERS:
-        if question.has(*words):
-            return answer(city)
-    return None
+    if (answer := _first_of(_ANSWERS, city, question)) is not None:
+        return answer
+    if question.has(*_NAME_WORDS) or _ONLY_HOME.search(question.text):
+        return CANNOT
+    return _first_of(_VAGUE, city, question)
+
+
+def _first_of(answers: _Answers, city: City, question: Question) -> str | None:
+    """The first that answers; "of your country" does not ask which country it is."""
+    skipped = city_map.country if _OF_THE_COUNTRY.search(question.text) else None
+    fitting = (answer for words, answer in answers if answer is not skipped and question.has(*words))
+    return next((answer(city) for answer in fitting), None)
 
 
 _GENERAL: Final = (
     "landmark",
+    "monument",
     "attraction",
     "site",
     "climate",

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sweet_rl.envs.question_games import GuessMyCityEnv
 from sweet_rl.errors import UsageError
@@ -13,6 +16,8 @@ from sweet_rl.tasks.games import guess_my_city_tasks
 from sweet_rl.types import Message, UserContext
 from sweet_rl.users.oracles.cities import NOT_SURE, CityOracle
 from sweet_rl.users.oracles.city_table import WEATHER, cities, countries, topics
+from sweet_rl.users.oracles.city_what import CANNOT
+from sweet_rl.users.oracles.city_words import plain
 
 ORACLE = CityOracle()
 QUESTIONS = Path(__file__).with_name("city_questions.tsv")
@@ -114,10 +119,155 @@ def test_no_answer_holds_the_name_unless_asked_for_it(key):
     assert ORACLE.answer(key, "Which country is it in?").startswith("It is ")
 
 
-@pytest.mark.parametrize("question", ["What is your city called?", "What is the name of your hometown?"])
-def test_asked_for_its_name_it_says_it_and_the_world_hides_it(question):
+HOMES = ("your city", "your home town", "your hometown", "the city", "your town", "the place you are from")
+OPEN_TEMPLATES = {
+    "famous for": ("What is {home} known for?", "What is {home} famous for?", "What's {home} best known for?",
+                   "What makes {home} special?", "Tell me about {home}.", "Describe {home}."),
+    "Visitors see|There is|famous": ("What is {home}'s most famous landmark?", "What is the main sight in {home}?",
+                   "Which landmark should I visit in {home}?", "What is {home}'s main tourist attraction?"),
+    "runs through it": ("What is {home}'s main river?", "What is the main river of {home}?", "What river is in {home}?",
+                   "Which river flows through {home}?", "What is the name of the river in {home}?"),
+    "It lies on|does not lie": ("What sea is {home} on?", "What is {home}'s nearest sea?", "Which ocean is near {home}?"),
+    "mountain|Close by": ("What mountains are near {home}?", "What is {home}'s nearest mountain?"),
+    "People like": ("What is {home}'s main food?", "What food is {home} famous for?", "What dish is typical of {home}?",
+                   "What do people in {home} eat?", "What is {home}'s favourite sport?", "What sport is played in {home}?"),
+    "": ("What is {home}'s climate?", "What is the weather like in {home}?"),
+    "People speak": ("What is {home}'s language?", "Which language is spoken in {home}?"),
+    "People pay": ("What is {home}'s currency?", "What currency is used in {home}?"),
+    "It is (in|on|a city and a country)": ("What is {home}'s continent?", "Which continent is {home} on?", "What is {home}'s country?",
+                 "What hemisphere is {home} in?", "Which hemisphere is {home} in?", "Where is {home}?"),
+    "people live here": ("What is {home}'s population?", "How many people live in {home}?"),
+    "borders|no neighbours": ("Which countries are near {home}?", "What countries border your country?"),
+    "goes back": ("What is {home}'s history?", "When was {home} founded?", "How old is {home}?"),
+    "industries": ("What is {home}'s main industry?", "What industry is {home} known for?"),
+    "international airport": ("What is {home}'s airport?", "What airport does {home} have?"),
+    "universities": ("What is {home}'s best university?", "What university is in {home}?"),
+    "capital": ("What is the capital of your country?", "What is your country's capital?",
+                "Which city is the capital of your country?", "Name the capital of {home}'s country."),
+    "largest city|By population": ("What is the largest city in your country?",),
+    "degrees": ("What is {home}'s latitude?",),
+}  # fmt: skip
+"""What a sentence that answers holds, by regular expression, and the questions."""
+
+
+@pytest.mark.parametrize("told", OPEN_TEMPLATES)
+def test_open_questions_about_your_city_are_answered_for_every_city(told):
+    for template in OPEN_TEMPLATES[told]:
+        for number, key in enumerate(cities()):
+            question = template.format(home=HOMES[number % len(HOMES)])
+            answer = ORACLE.answer(key, question)
+            assert answer not in {NOT_SURE, CANNOT}, (key, question)
+            assert re.search(told, answer), (key, question, answer)
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("Karachi, Pakistan", "The capital of the country is Islamabad."),
+        ("Sydney, Australia", "The capital of the country is Canberra."),
+        ("Paris, France", "It is the capital of its country."),
+        ("Delhi, India", "It is the capital of its country."),
+    ],
+)
+def test_the_capital_of_its_country(key, answer):
+    assert ORACLE.answer(key, "What is the capital of your country?") == answer
+
+
+def test_another_city_is_the_capital_of_its_country_or_is_not():
+    for key, city, answer in (
+        ("Istanbul, Turkey", "Ankara", "Yes."),
+        ("Istanbul, Turkey", "Paris", "No."),
+        ("Lima, Peru", "Paris", "No."),
+        ("Lima, Peru", "Lima", "Yes."),
+    ):
+        assert ORACLE.answer(key, f"Is the capital of your country {city}?") == answer
+    assert ORACLE.answer("Istanbul, Turkey", "Is your city Ankara, the capital of your country?") == "No."
+    assert ORACLE.answer("Lima, Peru", "What is the capital of Pakistan?") == NOT_SURE
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is the mayor of your city?",
+        "What famous person was born in your city?",
+        "What is the longest river in your country?",
+        "Who is the president of your country?",
+    ],
+)
+def test_what_is_not_in_the_table_is_not_answered_from_something_else(question):
+    assert {ORACLE.answer(key, question) for key in cities()} == {NOT_SURE}
+
+
+def names_it(city, answer):
+    """By letters, spaces and accents aside: the hardest of the rules by which a world hides an answer."""
+    letters = "".join(plain(answer).split())
+    return any("".join(plain(name).split()) in letters for name in city.names)
+
+
+ASKED_FOR_IT = (
+    *("What is {home}?", "What is {home} called?", "What is the name of {home}?", "What is {home}'s name?"),
+    *("Which city are you from?", "What city is it?", "Tell me the name of {home}.", "How do you spell {home}?"),
+    *("What is {home} called in English?", "What was {home} formerly called?", "What is {home}'s old name?"),
+    *("What are the people of {home} called?", "What letter does {home} start with?", "Name {home}."),
+)  # fmt: skip
+
+
+def test_asked_for_its_name_it_does_not_tell():
+    for number, (key, city) in enumerate(cities().items()):
+        for template in ASKED_FOR_IT:
+            answer = ORACLE.answer(key, template.format(home=HOMES[number % len(HOMES)]))
+            assert answer in {CANNOT, NOT_SURE}, (key, template, answer)
+        assert not names_it(city, ORACLE.answer(key, f"What is {city.name} known for?"))
+
+
+_WORDS = st.sampled_from(
+    [
+        *(
+            "what",
+            "which",
+            "where",
+            "how",
+            "is",
+            "are",
+            "your city's",
+            "your city",
+            "your country",
+            "the",
+            "of",
+        ),
+        *("name", "called", "nickname", "known for", "famous for", "river", "state", "capital", "airport"),
+        *(
+            "museum",
+            "tower",
+            "best",
+            "main",
+            "province",
+            "water",
+            "tell me",
+            "or",
+            "and",
+            "near",
+            "old",
+            "not",
+        ),
+        *(city.name for city in cities().values()),
+        *(sight for city in cities().values() for sight in city.sights),
+    ]
+)
+
+
+@given(st.sampled_from(sorted(cities())), st.lists(_WORDS, min_size=1, max_size=9).map(" ".join))
+@settings(max_examples=300, deadline=None)
+def test_no_answer_to_anything_holds_the_name_or_another_name_of_it(key, words):
+    assert not names_it(cities()[key], ORACLE.answer(key, f"{words}?"))
+
+
+def test_no_answer_to_any_open_question_holds_a_name():
+    asked = [*OPEN_QUESTIONS, *ASKED_FOR_IT, *(one for many in OPEN_TEMPLATES.values() for one in many)]
     for key, city in cities().items():
-        assert ORACLE.answer(key, question) == f"My city is called {city.name}."
+        for question in asked:
+            answer = ORACLE.answer(key, question.format(home="your city"))
+            assert not names_it(city, answer), (key, question, answer)
 
 
 def test_through_the_world_the_name_stays_hidden_and_the_guess_wins():
