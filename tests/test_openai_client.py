@@ -12,6 +12,7 @@ from aiohttp import web
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, base_url_from
+from sweet_rl.openai_client.limiter import limiter_of
 from sweet_rl.types import Failure
 
 OK = {
@@ -75,7 +76,7 @@ async def drips(request):
         await asyncio.sleep(0.01)
 
 
-def ask(*answers, attempts=3, timeout_s=0.2, urls=lambda url: [url], times=1):
+def ask(*answers, attempts=3, timeout_s=0.2, patience_s=300, urls=lambda url: [url], times=1):
     """Chat requests, one after the other; returns (last reply or error, requests seen, waits, counters)."""
     waits = []
 
@@ -84,7 +85,7 @@ def ask(*answers, attempts=3, timeout_s=0.2, urls=lambda url: [url], times=1):
 
     async def main():
         async with serve(*answers) as (url, asked):
-            retry = RetryPolicy(attempts=attempts, timeout_s=timeout_s)
+            retry = RetryPolicy(attempts=attempts, timeout_s=timeout_s, patience_s=patience_s)
             client = OpenAIClient(urls(url), api_key=KEY, retry=retry, sleep=sleep, jitter=random.Random(0))
             try:
                 for _ in range(times):
@@ -125,13 +126,214 @@ def test_what_can_pass_is_tried_again(kind):
     assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0
 
 
-@pytest.mark.parametrize("kind", PASSING)
+@pytest.mark.parametrize("kind", sorted(PASSING.keys() - {"rate_limited"}))
 def test_what_does_not_pass_is_said_with_kind_and_attempts(kind):
     error, asked, _, _ = ask(PASSING[kind])
     assert isinstance(error, RequestFailed)
     assert (error.failure.kind, error.failure.attempts) == (kind, 3)
     assert len(asked) == 3
     assert error.failure.detail
+
+
+BUSY = {
+    "429": says(status=429, body={"error": {"message": "slow down"}}),
+    "529 with Retry-After": says(status=529, body={}, headers={"Retry-After": "1"}),
+    "503 with Retry-After": says(status=503, body={}, headers={"Retry-After": "1"}),
+}
+
+
+@pytest.mark.parametrize("answer", BUSY.values(), ids=BUSY)
+def test_being_turned_away_uses_up_no_attempts(answer):
+    reply, asked, _, stats = ask(*[answer] * 9, says(), attempts=1)
+    assert reply.content == "hello"
+    assert len(asked) == 10
+    assert stats.retries.total() == 9
+    assert stats.failed == {}
+
+
+def test_but_it_uses_up_patience():
+    error, asked, waits, stats = ask(BUSY["429"], attempts=1, patience_s=100)
+    assert isinstance(error, RequestFailed)
+    assert (error.failure.kind, error.failure.detail) == ("rate_limited", "slow down")
+    assert error.failure.attempts == len(asked) == len(waits) + 1
+    assert sum(waits) <= 100 < sum(waits) + 30
+    assert stats.failed == {"rate_limited": 1}
+    assert stats.first_failure == error.failure
+
+
+async def all_at_once(client, times):
+    results = await asyncio.gather(*(client.chat({"n": n}) for n in range(times)), return_exceptions=True)
+    await client.close()
+    return results
+
+
+def refusing_above(capacity, refuse, seconds=0.005):
+    """An answer that takes some time; what comes while `capacity` are in work is refused. And the counts."""
+    seen = {"now": 0, "most": 0, "refused": 0, "answered": 0}
+
+    async def answer(request):
+        if seen["now"] >= capacity:
+            seen["refused"] += 1
+            return await refuse(request)
+        seen["now"] += 1
+        seen["most"] = max(seen["most"], seen["now"])
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            seen["now"] -= 1
+        seen["answered"] += 1
+        return web.json_response(OK)
+
+    return answer, seen
+
+
+OVERLOADS = {
+    "429": says(status=429, body={}),
+    "429 with Retry-After": says(status=429, body={}, headers={"Retry-After": "0.1"}),
+    "503": says(status=503, body={}, headers={"Retry-After": "0.05"}),
+    "reset": resets,
+}
+
+
+@pytest.mark.parametrize("refuse", OVERLOADS.values(), ids=OVERLOADS)
+def test_a_server_that_takes_few_at_once_answers_all(refuse):
+    """Four attempts each, 400 requests at once, 8 that the server takes: nothing is lost."""
+    answer, seen = refusing_above(8, refuse)
+
+    async def main():
+        async with serve(answer) as (url, _):
+            client = OpenAIClient([url], retry=RetryPolicy(first_wait_s=0.05))
+            return await all_at_once(client, 400), client.stats
+
+    results, stats = asyncio.run(main())
+    assert [getattr(result, "content", result) for result in results] == ["hello"] * 400
+    assert seen["most"] == 8
+    assert seen["refused"] < 200
+    assert stats.failed == {}
+
+
+def test_two_clients_of_one_server_share_its_places():
+    answer, seen = refusing_above(8, OVERLOADS["429"])
+
+    async def main():
+        async with serve(answer) as (url, _):
+            clients = [OpenAIClient([url]), OpenAIClient([f"{url}/"])]
+            await all_at_once(clients[0], 100)
+            refused, level = seen["refused"], limiter_of(url).level
+            await all_at_once(clients[1], 100)
+            return refused, level, seen["refused"]
+
+    first, level, both = asyncio.run(main())
+    assert 2 <= level < 10
+    assert both - first < first + 20  # the second began at the level that the first had found
+
+
+def test_waiting_for_a_place_counts_against_no_time_out():
+    answer, _ = refusing_above(1, OVERLOADS["429"], seconds=0.05)
+
+    async def main():
+        async with serve(answer) as (url, _):
+            retry = RetryPolicy(attempts=1, timeout_s=1.2, first_wait_s=0.01)
+            return await all_at_once(OpenAIClient([url], retry=retry), 30)
+
+    results = asyncio.run(main())  # 1.5 s of work for the server, one after the other
+    assert [getattr(result, "content", result) for result in results] == ["hello"] * 30
+
+
+def test_a_server_without_limits_gets_all_there_is():
+    answer, seen = refusing_above(1000, OVERLOADS["429"], seconds=0.05)
+
+    async def main():
+        async with serve(answer) as (url, _):
+            await all_at_once(OpenAIClient([url]), 800)
+            return limiter_of(url).level
+
+    assert asyncio.run(main()) > 200
+    assert seen["most"] > 200
+
+
+def test_replies_that_take_much_of_their_time_keep_the_level_down():
+    limiter = None
+
+    async def main():
+        nonlocal limiter
+        limiter = limiter_of("http://here/v1")
+        async with limiter.place(limiter.ticket()) as sent_at:
+            limiter.served(31.0, 120.0, sent_at)
+            kept = limiter.level
+            limiter.served(61.0, 120.0, sent_at)
+            return kept
+
+    assert asyncio.run(main()) == 32
+    assert limiter.level == 1  # of the one that was in flight
+
+
+def test_who_is_cancelled_leaves_its_place():
+    async def main():
+        limiter = limiter_of("http://here/v1")
+        limiter.level = 1.0
+        async with limiter.place(limiter.ticket()):
+            waiting = [asyncio.create_task(hold(limiter)) for _ in range(3)]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+        await asyncio.sleep(0)
+        waiting[1].cancel()  # its place has been given to it at this moment
+        async with asyncio.timeout(5):
+            return await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def hold(limiter):
+        async with limiter.place(limiter.ticket()):
+            return "held"
+
+    first, _, last = asyncio.run(main())
+    assert isinstance(first, asyncio.CancelledError)
+    assert last == "held"
+
+
+REFUSALS = {
+    "400": says(status=400, body={"error": {"message": "Unknown model 'gpt'"}}),
+    "page": says(text="<html>Log in, Unknown model 'gpt'</html>"),
+}
+
+
+@pytest.mark.parametrize("answer", REFUSALS.values(), ids=REFUSALS)
+def test_a_server_that_never_accepts_anything_ends_the_run_after_a_handful(answer):
+    async def main(times):
+        async with serve(answer) as (url, _):
+            client = OpenAIClient([url], retry=RetryPolicy(attempts=1))
+            return await all_at_once(client, times)
+
+    assert all(isinstance(error, RequestFailed) for error in asyncio.run(main(4)))
+    errors = asyncio.run(main(5))
+    assert isinstance(errors[-1], ServiceError)
+    assert "Unknown model 'gpt'" in str(errors[-1])
+    assert "It offers m, n." in str(errors[-1])
+
+
+def test_one_reply_that_is_still_to_come_may_be_the_first():
+    async def answer(request):
+        if (await request.json())["n"] == 0:
+            await asyncio.sleep(0.3)
+            return web.json_response(OK)
+        return web.json_response({"error": {"message": "no"}}, status=400)
+
+    async def main():
+        async with serve(answer) as (url, _):
+            return await all_at_once(OpenAIClient([url]), 20)
+
+    reply, *errors = asyncio.run(main())
+    assert reply.content == "hello"
+    assert all(isinstance(error, RequestFailed) for error in errors)
+
+
+def test_requests_that_are_too_long_say_nothing_about_the_others():
+    body = {"error": {"message": "This model's maximum context length is 64 tokens."}}
+
+    async def main():
+        async with serve(says(status=400, body=body)) as (url, _):
+            return await all_at_once(OpenAIClient([url]), 9)
+
+    assert all(isinstance(error, RequestFailed) for error in asyncio.run(main()))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,20 @@
-"""Requests to OpenAI-compatible servers: pooled, retried, counted, and their failures sorted.
+"""Requests to OpenAI-compatible servers: pooled, paced, retried, counted, and their failures sorted.
 
-`client` sends; `retry` decides what can pass and how long to wait; `urls` knows where. What is asked and what
-is made of the answer is the business of `sweet_rl.users` and `sweet_rl.policies`.
+`client` sends; `limiter` finds out how many at once; `retry` decides what can pass and how long to wait;
+`urls` knows where. What is asked and what is made of the answer is the business of `sweet_rl.users` and
+`sweet_rl.policies`.
 """
 
 from sweet_rl.openai_client.client import ChatReply, ClientStats, OpenAIClient
-from sweet_rl.openai_client.retry import RequestFailed, RetryPolicy
+from sweet_rl.openai_client.retry import RequestFailed, RetryPolicy, is_context_full
 from sweet_rl.openai_client.urls import base_url_from
 
-__all__ = ["ChatReply", "ClientStats", "OpenAIClient", "RequestFailed", "RetryPolicy", "base_url_from"]
+__all__ = [
+    "ChatReply",
+    "ClientStats",
+    "OpenAIClient",
+    "RequestFailed",
+    "RetryPolicy",
+    "base_url_from",
+    "is_context_full",
+]

@@ -1,7 +1,8 @@
 """An asynchronous client of one or several OpenAI-compatible servers.
 
 One pool of connections for all episodes; a request goes to the endpoint with the fewest outstanding ones and,
-when it is tried again, to another one if there is one.
+when it is tried again, to another one if there is one. How many are sent at once is found out from what each
+server does (`sweet_rl.openai_client.limiter`); waiting for a place counts against no time-out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from typing import Final, TypeVar
 import aiohttp
 
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.openai_client.retry import AttemptFailed, RequestFailed, RetryPolicy, failed_status
+from sweet_rl.openai_client.limiter import Limiter, limiter_of
+from sweet_rl.openai_client.retry import (
+    AttemptFailed,
+    Refusals,
+    RequestFailed,
+    RetryPolicy,
+    Spent,
+    failed_status,
+)
 from sweet_rl.thoughts import split_thoughts
 from sweet_rl.types import Failure, Json
 
@@ -27,6 +36,9 @@ T = TypeVar("T")
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 """Where servers put what a model thought: vLLM and DeepSeek, and OpenRouter and newer vLLMs."""
 
+_RESUME: Final = (
+    "What had finished is on disk: the same command (with --to_continue where it has it) goes on."
+)
 _PROBE_TIMEOUT_S: Final = 10.0
 _REST_S: Final = 5.0
 """How long an endpoint that could not be reached is passed over. A dead one fails at once, so it would
@@ -51,13 +63,18 @@ class ClientStats:
     """What a client has done so far.
 
     `requests` counts all that were sent, `retries` those that were sent again, by the kind of failure that
-    made it necessary; `service_s` adds up the seconds of the successful ones. Tokens are as servers count.
+    made it necessary, `failed` those that were given up, likewise, and `first_failure` is the first of them;
+    `service_s` adds up the seconds of the successful ones. Tokens are as servers count; `reasoning_tokens`
+    are those of the completions in which models thought.
     """
 
     requests: int = 0
     retries: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    first_failure: Failure | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
     service_s: float = 0.0
 
 
@@ -67,6 +84,10 @@ class _Endpoint:
     outstanding: int = 0
     resting_until: float = 0.0
 
+    @property
+    def limiter(self) -> Limiter:
+        return limiter_of(self.base_url)
+
 
 class OpenAIClient:
     """Sends requests, tries again what can pass, and says what cannot.
@@ -75,7 +96,7 @@ class OpenAIClient:
         base_urls: one or several endpoints that offer the same models, each like `http://host:8000/v1`.
         api_key: sent as a bearer token; "EMPTY" (what local servers expect) when None. Never shown.
         retry: how often and how patiently.
-        max_connections: connections open at once; a request that waits for one spends its own time.
+        max_connections: requests of this client in flight at once.
         sleep: waits between attempts; replaceable for tests.
         jitter: where the randomness of waits comes from.
         named_by: a sentence that says which flags name the server, for the person who can correct them.
@@ -101,12 +122,12 @@ class OpenAIClient:
         if not (self._key.isascii() and self._key.isprintable()):
             raise UsageError("The API key holds characters that no key has; check where it comes from.")
         self._retry = retry or RetryPolicy()
-        self._max_connections = max_connections
+        self._free = asyncio.Semaphore(max_connections)
         self._sleep = sleep
         self._jitter = jitter or random.Random()
         self._session: aiohttp.ClientSession | None = None
-        self._accepted = False
         self._named_by = f" {named_by}" if named_by else ""
+        self._refusals = Refusals()
 
     async def chat(self, body: Mapping[str, Json]) -> ChatReply:
         """One chat completion.
@@ -153,26 +174,29 @@ class OpenAIClient:
     ) -> T:
         payload = None if body is None else json.dumps(body).encode()
         tried: set[_Endpoint] = set()
-        attempt = 0
-        while True:
-            attempt += 1
-            endpoint = self._choose(tried)
-            try:
-                result = await self._attempt(endpoint, route, payload, read)
-            except AttemptFailed as failed:
-                if not failed.can_pass or attempt >= self._retry.attempts:
-                    failure = Failure(failed.kind, failed.detail, failed.status, attempt)
-                    await self._raise_if_nobody_can_go_on(failure)
-                    raise RequestFailed(failure) from failed
-                self.stats.retries[failed.kind] += 1
-                tried.add(endpoint)
-                if failed.kind == "connection":
-                    endpoint.resting_until = time.monotonic() + _REST_S
-                wait_s = self._retry.wait_s(attempt, failed.retry_after_s, self._jitter)
-            else:
-                self._accepted = self._accepted or body is not None
-                return result
-            await self._sleep(wait_s)
+        spent = self._retry.begin(asyncio.get_running_loop().time())
+        async with self._free:
+            while True:
+                endpoint = self._choose(tried)
+                try:
+                    result = await self._attempt(endpoint, route, payload, read, spent)
+                except AttemptFailed as failed:
+                    limiter = endpoint.limiter
+                    alive = limiter.accepted_at >= spent.began
+                    wait_s = spent.wait_s(failed, self._jitter, alive=alive, closed=limiter.closed)
+                    if wait_s is None:
+                        failure = Failure(failed.kind, failed.detail, failed.status, spent.requests)
+                        await self._give_up(failure, asking=payload is not None)
+                        raise RequestFailed(failure) from failed
+                    self.stats.retries[failed.kind] += 1
+                    tried.add(endpoint)
+                    if failed.kind == "connection" and not alive:
+                        endpoint.resting_until = time.monotonic() + _REST_S
+                else:
+                    self._refusals.accepted = self._refusals.accepted or body is not None
+                    return result
+                with limiter.rest():
+                    await self._sleep(wait_s)
 
     def _choose(self, tried: set[_Endpoint]) -> _Endpoint:
         if len(tried) == len(self._endpoints):
@@ -180,7 +204,11 @@ class OpenAIClient:
         now = time.monotonic()
         return min(
             self._endpoints,
-            key=lambda endpoint: (endpoint in tried, endpoint.resting_until > now, endpoint.outstanding),
+            key=lambda endpoint: (
+                endpoint in tried,
+                endpoint.resting_until > now,
+                endpoint.outstanding / endpoint.limiter.level,
+            ),
         )
 
     async def _attempt(
@@ -189,10 +217,33 @@ class OpenAIClient:
         route: str,
         payload: bytes | None,
         read: Callable[[dict[str, Json]], T],
+        spent: Spent,
     ) -> T:
-        """Send once; sort whatever goes wrong."""
-        self.stats.requests += 1
+        """Wait for a place and send once; the server's limiter learns from what becomes of it."""
+        limiter = endpoint.limiter
+        if spent.ticket is None:
+            spent.ticket = limiter.ticket()
         endpoint.outstanding += 1
+        try:
+            async with limiter.place(spent.ticket, again=spent.requests > 0) as sent_at:
+                spent.requests += 1
+                self.stats.requests += 1
+                with self._refusals.under_way(sent_at):
+                    try:
+                        result, seconds = await self._exchange(endpoint, route, payload, read)
+                    except AttemptFailed as failed:
+                        if failed.overload:
+                            limiter.push_back(sent_at, turned_away=failed.back_pressure)
+                        raise
+                limiter.served(seconds, self._retry.timeout_s, sent_at)
+                return result
+        finally:
+            endpoint.outstanding -= 1
+
+    async def _exchange(
+        self, endpoint: _Endpoint, route: str, payload: bytes | None, read: Callable[[dict[str, Json]], T]
+    ) -> tuple[T, float]:
+        """Send once; sort whatever goes wrong. Returns what was read and the seconds that it took."""
         started = time.perf_counter()
         try:
             async with self._open_session().request(
@@ -211,8 +262,6 @@ class OpenAIClient:
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             detail = str(cause) or type(cause).__name__
             raise AttemptFailed("connection", detail, can_pass=True) from error
-        finally:
-            endpoint.outstanding -= 1
         if status >= 300:
             raise failed_status(status, headers, self._without_key(content))
         try:
@@ -225,8 +274,9 @@ class OpenAIClient:
                 f"{type(error).__name__}: {error}; the reply begins {begins!r}",
                 can_pass=True,
             ) from error
-        self._count(data, time.perf_counter() - started)
-        return result
+        seconds = time.perf_counter() - started
+        self._count(data, seconds)
+        return result, seconds
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -235,7 +285,7 @@ class OpenAIClient:
 
     def _new_session(self, timeout_s: float) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._max_connections),
+            connector=aiohttp.TCPConnector(limit=0),  # places are given out before
             headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -252,26 +302,29 @@ class OpenAIClient:
             prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
             self.stats.prompt_tokens += prompt if isinstance(prompt, int) else 0
             self.stats.completion_tokens += completion if isinstance(completion, int) else 0
+            details = usage.get("completion_tokens_details")
+            thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
+            self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0
 
-    async def _raise_if_nobody_can_go_on(self, failure: Failure) -> None:
-        """Tell a server that is gone, or that refuses us altogether, from one bad request.
+    async def _give_up(self, failure: Failure, *, asking: bool) -> None:
+        """Count a request that failed for good.
 
         Raises:
-            ServiceError: no endpoint answers at all, none ever accepted a request, or the account is empty.
+            ServiceError: nobody can go on: no endpoint answers at all, none ever accepted a request, or the
+                account is empty.
         """
-        resume = (
-            "What had finished is on disk: the same command (with --to_continue where it has it) goes on."
-        )
+        self.stats.failed[failure.kind] += 1
+        self.stats.first_failure = self.stats.first_failure or failure
         if failure.kind == "quota":
-            raise ServiceError(f"The account behind the key is used up ({_words(failure)}). {resume}")
+            raise ServiceError(f"The account behind the key is used up ({_words(failure)}). {_RESUME}")
         if failure.kind in {"connection", "timeout"}:
             offers = await asyncio.gather(*map(self._offer, self._endpoints))
             if all(offer is None for offer in offers):
                 raise ServiceError(
                     f"No server answers at {self._urls} ({failure.attempts} attempts; the last one: "
-                    f"{_words(failure)}). Correct the address or start it.{self._named_by} {resume}"
+                    f"{_words(failure)}). Correct the address or start it.{self._named_by} {_RESUME}"
                 )
-        if failure.kind == "refused" and not self._accepted:
+        if self._refusals.final(failure, asyncio.get_running_loop().time(), asking=asking):
             offered = await self._offer(self._endpoints[0])
             models = f" It offers {', '.join(offered)}." if offered else ""
             raise ServiceError(

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Failure
 
 _KINDS = {400: "bad_request", 408: "timeout", 413: "bad_request", 422: "bad_request", 429: "rate_limited"}
 _PASSING = {408, 409, 425, 429}
+_OVERLOADED = {502, 503, 504, 529}
+_CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|too long|too many tokens", re.IGNORECASE)
+
+MOST_LOST: Final = 12
+"""Connections that one request may lose while its server answers others."""
+
+HANDFUL: Final = 5
+"""So many failures and nothing accepted: the server refuses everything."""
+
+_CROWDED_WAIT_S: Final = 5.0
+"""The longest wait of our own choosing while the server accepts others: a place may be free any moment."""
 
 
 class RequestFailed(Exception):  # noqa: N818 - it is data for a row, not an error of the program
@@ -25,42 +39,6 @@ class RequestFailed(Exception):  # noqa: N818 - it is data for a row, not an err
 
     def __reduce__(self) -> tuple[type[RequestFailed], tuple[Failure]]:
         return RequestFailed, (self.failure,)
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often and how patiently a request is tried.
-
-    Args:
-        attempts: requests sent at most, the first one included.
-        timeout_s: seconds that one attempt may take in all, so that a slow drip ends too.
-        first_wait_s: longest wait before the second attempt; it doubles with each further one.
-        max_wait_s: longest wait of our own choosing.
-        max_retry_after_s: longest wait that a server may ask for.
-
-    Raises:
-        UsageError: no attempt, or no time for one.
-    """
-
-    attempts: int = 4
-    timeout_s: float = 120.0
-    first_wait_s: float = 0.5
-    max_wait_s: float = 30.0
-    max_retry_after_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1 or self.timeout_s <= 0:
-            raise UsageError(
-                "A request needs at least 1 attempt and more than 0 seconds for it, "
-                f"got {self.attempts} and {self.timeout_s:g} s."
-            )
-
-    def wait_s(self, failed_attempts: int, asked_s: float | None, source: random.Random) -> float:
-        """Seconds to wait: exponential with jitter, but never less than the server asked for."""
-        doublings = min(failed_attempts - 1, 64)  # beyond that a float overflows sooner or later
-        longest = min(self.max_wait_s, self.first_wait_s * 2.0**doublings)
-        own = longest * source.uniform(0.5, 1.0)
-        return max(own, min(asked_s or 0.0, self.max_retry_after_s))
 
 
 class AttemptFailed(Exception):  # noqa: N818 - caught by the client, which may try again
@@ -78,6 +56,144 @@ class AttemptFailed(Exception):  # noqa: N818 - caught by the client, which may 
         self.kind, self.detail, self.can_pass = kind, detail, can_pass
         self.status, self.retry_after_s = status, retry_after_s
         super().__init__(f"{kind}: {detail}")
+
+    @property
+    def back_pressure(self) -> bool:
+        """The server is well and asks for patience: 429, or a 5xx that says when to come again."""
+        asks = self.status is not None and self.status >= 500 and self.retry_after_s is not None
+        return self.can_pass and (self.kind == "rate_limited" or asks)
+
+    @property
+    def overload(self) -> bool:
+        """Fewer requests at once may help."""
+        return self.back_pressure or self.kind in {"connection", "timeout"} or self.status in _OVERLOADED
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how patiently a request is tried.
+
+    A request that is turned away (429, or a 5xx with Retry-After) has not failed: it uses up patience and no
+    attempts. So does one whose connection is lost while the server answers others, `MOST_LOST` times at most.
+
+    Args:
+        attempts: requests that may fail, the first one included.
+        timeout_s: seconds that one attempt may take in all, so that a slow drip ends too. Waiting for its
+            turn does not count.
+        patience_s: seconds that one request may wait in all after being turned away.
+        first_wait_s: longest wait before the second attempt; it doubles with each further one.
+        max_wait_s: longest wait of our own choosing.
+        max_retry_after_s: longest wait that a server may ask for.
+
+    Raises:
+        UsageError: no attempt, or no time for one.
+    """
+
+    attempts: int = 4
+    timeout_s: float = 120.0
+    patience_s: float = 300.0
+    first_wait_s: float = 0.5
+    max_wait_s: float = 30.0
+    max_retry_after_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.timeout_s <= 0 or self.patience_s < 0:
+            raise UsageError(
+                "A request needs at least 1 attempt, more than 0 seconds for it and no negative patience, "
+                f"got {self.attempts}, {self.timeout_s:g} s and {self.patience_s:g} s."
+            )
+
+    def wait_s(
+        self, failed_attempts: int, asked_s: float | None, source: random.Random, most_s: float | None = None
+    ) -> float:
+        """Seconds to wait: exponential with jitter, but never less than the server asked for."""
+        doublings = min(failed_attempts - 1, 64)  # beyond that a float overflows sooner or later
+        longest = min(self.max_wait_s if most_s is None else most_s, self.first_wait_s * 2.0**doublings)
+        own = longest * source.uniform(0.5, 1.0)
+        return max(own, min(asked_s or 0.0, self.max_retry_after_s))
+
+    def begin(self, now: float) -> Spent:
+        """The account of one request that begins now."""
+        return Spent(self, now)
+
+
+@dataclass(slots=True)
+class Spent:
+    """What one request has used up of its policy; `requests` is how often it was sent."""
+
+    policy: RetryPolicy
+    began: float
+    requests: int = 0
+    ticket: int | None = None
+    _charged: int = 0
+    _lost: int = 0
+    _waited_s: float = 0.0
+
+    def wait_s(
+        self, failed: AttemptFailed, source: random.Random, *, alive: bool, closed: bool
+    ) -> float | None:
+        """Charge a failed attempt; the seconds to wait before the next one, None where there is none.
+
+        Args:
+            failed: what became of the attempt.
+            source: of the wait's randomness.
+            alive: the server has answered others meanwhile.
+            closed: it turns away even single requests.
+        """
+        if not failed.can_pass:
+            return None
+        lost = failed.kind == "connection" and alive and self._lost < MOST_LOST
+        self._lost += lost
+        patient = failed.back_pressure or lost
+        self._charged += not patient
+        most_s = _CROWDED_WAIT_S if patient and not closed else None
+        wait_s = self.policy.wait_s(self.requests, failed.retry_after_s, source, most_s)
+        self._waited_s += wait_s if patient else 0.0
+        if self._charged >= self.policy.attempts or (patient and self._waited_s > self.policy.patience_s):
+            return None
+        return wait_s
+
+
+class Refusals:
+    """Tells a server that never accepts anything from one that refused a request or two."""
+
+    def __init__(self) -> None:
+        self.accepted = False
+        self._count = 0
+        self._first_at = 0.0
+        self._sent: dict[object, float] = {}
+
+    @contextmanager
+    def under_way(self, sent_at: float) -> Iterator[None]:
+        """Around a request, which may be the first that is accepted."""
+        mark = object()
+        self._sent[mark] = sent_at
+        try:
+            yield
+        finally:
+            del self._sent[mark]
+
+    def final(self, failure: Failure, now: float, *, asking: bool) -> bool:
+        """Whether nobody can go on: a refusal of whoever we are, or a handful of any other failures.
+
+        Requests that were under way when the first of them failed are waited for. A request that is too long
+        for the model says nothing about the others.
+        """
+        if self.accepted or is_context_full(failure) or failure.kind == "only_thoughts":
+            return False
+        if failure.kind == "refused":
+            return True
+        if not asking:
+            return False
+        self._first_at = self._first_at if self._count else now
+        self._count += 1
+        oldest = next(iter(self._sent.values()), now)
+        return self._count >= HANDFUL and oldest >= self._first_at
+
+
+def is_context_full(failure: Failure) -> bool:
+    """Whether a request was refused because it does not fit the model's context."""
+    return failure.kind == "bad_request" and _CONTEXT_FULL.search(failure.detail) is not None
 
 
 def failed_status(status: int, headers: Mapping[str, str], body: bytes) -> AttemptFailed:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from sweet_rl.chat import ChatFormat, PlainChat, TokenizerChat, with_system
 from sweet_rl.errors import EpisodeError, UsageError
-from sweet_rl.openai_client import OpenAIClient, RequestFailed
+from sweet_rl.openai_client import OpenAIClient, RequestFailed, is_context_full
 from sweet_rl.types import (
     Completion,
     Failure,
@@ -28,7 +27,6 @@ from sweet_rl.types import (
     derive_seed,
 )
 
-_CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|too long|too many tokens", re.IGNORECASE)
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _SAMPLES_IN_FLIGHT = 64
 
@@ -154,7 +152,7 @@ class OpenAIPolicy:
                 completions += await ask(server, prompt, n - len(completions), part)
         except RequestFailed as error:
             failure = error.failure
-            if failure.kind == "bad_request" and _CONTEXT_FULL.search(failure.detail):
+            if is_context_full(failure):
                 raise EpisodeError(StopReason.CONTEXT_FULL, failure) from error
             raise EpisodeError(StopReason.POLICY_FAILED, failure) from error
         return completions[:n]
