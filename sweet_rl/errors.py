@@ -104,6 +104,21 @@ def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str:
     return f" (did you mean {prefix}{close[0]}?)" if close else ""
 
 
+def no_such(what: str, name: object, known: Iterable[str], hint: str = "") -> UsageError:
+    """The error for a name that stands for nothing: it lists the names that do, and the nearest of them.
+
+    Args:
+        what: is not there, as in "world".
+        name: as it was given.
+        known: the names that there are.
+        hint: a sentence on what else may be meant.
+    """
+    names = list(known)
+    meant = suggestion(str(name), names)
+    text = f"There is no {what} {name!r}{meant}. Known: {', '.join(names) or 'none'}."
+    return UsageError(f"{text} {hint}".rstrip())
+
+
 def _shorten(value: Any, limit: int = 120) -> str:
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

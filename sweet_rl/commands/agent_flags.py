@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from sweet_rl.errors import UsageError
+from sweet_rl.chat.names import EMBEDDED
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json
 
@@ -45,6 +47,14 @@ RECAP = "recap"
 
 REFLECTION_SYSTEM = "reflect/reflection_system"
 REFLECTION_REQUEST = "reflect/reflection_request"
+
+
+WHAT_A_MODEL_IS = "A model is a folder, or a hub name with its owner (as in owner/name); for another name add"
+
+
+def is_no_model(name: str) -> bool:
+    """A single word that is no folder: hardly a model, rather a name of ours that there is not."""
+    return name != EMBEDDED and "/" not in name and not Path(name).exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,13 @@ class AgentFlags:
     role: str = "agent"  # what its flags begin with: "reflection" for the model that reflects
 
     def system_prompt(self) -> str:
-        """What the agent is told before everything else."""
+        """What the agent is told before everything else.
+
+        Raises:
+            UsageError: there is no such file, or no agent's prompt for the world.
+        """
+        if self.prompt_path is None and self.task_type not in AGENT_PROMPTS:
+            raise no_such("packaged agent's prompt for the world", self.task_type, AGENT_PROMPTS)
         return load_prompt(self.prompt_path or AGENT_PROMPTS[self.task_type])
 
     def settings(self) -> dict[str, Json]:
@@ -141,22 +157,30 @@ class AgentFlags:
         """The engine that `auto` stands for.
 
         Raises:
-            UsageError: engine and model do not go together.
+            UsageError: engine and model do not go together, or a name that may be a typing error.
         """
         if self.api not in APIS:
             raise UsageError(f"--agent_api must be {' or '.join(APIS)}, got {self.api!r}.")
         if self.engine not in ENGINES:
-            raise UsageError(f"--agent must be one of {', '.join(ENGINES)}, got {self.engine!r}.")
-        scripted = SCRIPTED_AGENTS[self.task_type]
+            raise no_such("--agent", self.engine, ENGINES)
+        scripted = SCRIPTED_AGENTS.get(self.task_type, ())
         if self.engine == "scripted" and self.model not in scripted:
-            raise UsageError(
-                f"--agent scripted has {', '.join(scripted)} for --task_type {self.task_type}; "
-                f"there is no {self.model!r} among them."
-            )
+            raise no_such(f"scripted agent for --task_type {self.task_type}", self.model, scripted)
         if self.engine != "auto":
             return self.engine
         if self.model in scripted:
             return "scripted"
         if self.base_url is not None:
             return "openai"
-        return "vllm" if self.vllm_python is not None else "transformers"
+        if self.vllm_python is not None:
+            return "vllm"
+        if is_no_model(self.model):
+            worlds = [world for world, names in SCRIPTED_AGENTS.items() if self.model in names]
+            elsewhere = f"{self.model} plays {', '.join(worlds)}. " if worlds else ""
+            raise no_such(
+                f"agent for --task_type {self.task_type}",
+                self.model,
+                scripted,
+                f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai.",
+            )
+        return "transformers"

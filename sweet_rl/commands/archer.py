@@ -18,7 +18,7 @@ from sweet_rl.commands.games import (
     open_game,
 )
 from sweet_rl.commands.running import quieten, stopped_politely
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.prompts import load_prompt
 from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Task
@@ -104,8 +104,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 def _game(config: Mapping[str, Any]) -> GameFlags:
     name = _WORLDS.get(config["env_name"], config["env_name"])
     if name not in GAMES:
-        known = ", ".join(sorted({*GAMES, *_WORLDS}))
-        raise UsageError(f"env_name must be one of {known}, got {config['env_name']!r}.")
+        raise no_such("world: env_name", config["env_name"], sorted({*GAMES, *_WORLDS}))
     return GameFlags(
         name,
         max_steps=config["max_steps"],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet_rl.contracts import Env, User
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class OracleFlags:
             UsageError: there is no such oracle, or it needs a place.
         """
         if self.kind not in ORACLES:
-            raise UsageError(f"oracle must be one of {', '.join(ORACLES)}, got {self.kind!r}.")
+            raise no_such("oracle", self.kind, ORACLES)
         if self.kind != "embedded" and not self.path:
             what = "the folder of the model" if self.kind == "seq2seq" else "the address of the server"
             raise UsageError(f"oracle={self.kind} needs {what} (env_load_path).")
@@ -137,13 +137,7 @@ def make_oracle(game: str, flags: OracleFlags, *, concurrency: int) -> User:
     """
     flags.check()
     if flags.kind == "embedded":
-        if game == "guess_my_city":
-            from sweet_rl.users.oracles.cities import CityOracle
-
-            return CityOracle()
-        from sweet_rl.users.oracles.objects import ObjectOracle
-
-        return ObjectOracle()
+        return _embedded_oracle(game)
     from sweet_rl.users import oracles
 
     return oracles.open_oracle(
@@ -156,6 +150,18 @@ def make_oracle(game: str, flags: OracleFlags, *, concurrency: int) -> User:
     )
 
 
+def _embedded_oracle(game: str) -> User:
+    if game == "guess_my_city":
+        from sweet_rl.users.oracles.cities import CityOracle
+
+        return CityOracle()
+    if game == "twenty_questions":
+        from sweet_rl.users.oracles.objects import ObjectOracle
+
+        return ObjectOracle()
+    raise no_such("question game with an embedded oracle", game, QUESTION_GAMES)
+
+
 @asynccontextmanager
 async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Callable[[], Env]]:
     """What makes a fresh world for each episode; what they share is freed with the block.
@@ -165,7 +171,7 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
         oracle: who answers; of question games only. Its owner closes it.
 
     Raises:
-        UsageError: a game file or a package is missing.
+        UsageError: there is no such world; a game file or a package is missing.
     """
     async with AsyncExitStack() as stack:
         if flags.name in QUESTION_GAMES:
@@ -197,10 +203,12 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
 
             household = stack.enter_context(Household())
             yield _household(flags, household)
-        else:
+        elif flags.name == "lantern":
             from sweet_rl.envs.adventure.lantern import LanternEnv
 
             yield lambda: LanternEnv(max_steps=flags.turns, compat=flags.compat)
+        else:
+            raise no_such("game", flags.name, GAMES)
 
 
 def _taxi(flags: GameFlags) -> Callable[[], Env]:
@@ -265,5 +273,7 @@ def _question_game(flags: GameFlags, oracle: User | None) -> Callable[[], Env]:
     rules = "published" if flags.compat == "published" else "fixed"
     if flags.name == "twenty_questions":
         return lambda: TwentyQuestionsEnv(oracle, max_turns=flags.turns, rules=rules, **more)  # type: ignore[arg-type]
-    cities = city_names()
-    return lambda: GuessMyCityEnv(oracle, cities=cities, max_turns=flags.turns, rules=rules, **more)  # type: ignore[arg-type]
+    if flags.name == "guess_my_city":
+        cities = city_names()
+        return lambda: GuessMyCityEnv(oracle, cities=cities, max_turns=flags.turns, rules=rules, **more)  # type: ignore[arg-type]
+    raise no_such("question game", flags.name, QUESTION_GAMES)

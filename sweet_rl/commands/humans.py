@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sweet_rl.commands.games import GAMES, QUESTION_GAMES, OracleFlags, make_oracle
 from sweet_rl.commands.servers import client_of
 from sweet_rl.contracts import User
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, UserContext, UserReply
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 USER_PROMPTS = {"code": "human_simulator_code_prompt.txt", "html": "human_simulator_html_prompt.txt"}
 IMAGE_URLS = ("png", "jpeg", "vllm")
+ORACLES_HERE = ("embedded", "auto", "scripted")
+"""Names of who answers in question games where no server is named: they all mean the embedded oracle."""
+HUMANS_HERE = ("scripted", "auto")
+"""Names in code and html that belong to no server's model: auto is the first that a server offers."""
+
+
+SERVER_FLAGS = "A model is asked behind a server: name it with --hostname and --port, or --env_base_url."
 
 _FLAGS = "--hostname and --port, or --env_base_url, name the human's server, --env_model its model"
 _NAMED_BY = {
@@ -48,22 +55,32 @@ class UserFlags:
         Raises:
             UsageError: the scripted eye, and a server that does not offer it.
         """
-        server_named = any(flag is not None for flag in (self.hostname, self.port, self.base_url))
         if self.task_type in GAMES:
-            return not server_named or self.task_type not in QUESTION_GAMES
-        if self.model == "scripted" and self.task_type == "html" and server_named:
+            return not self.server_named or self.task_type not in QUESTION_GAMES
+        if self.model == "scripted" and self.task_type == "html" and self.server_named:
             raise UsageError(
                 "--env_model scripted looks at pages in this process; no server offers that. Leave out "
                 "--hostname, --port and --env_base_url, or name a vision model of the server."
             )
-        return self.model == "scripted" and not server_named
+        return self.model == "scripted" and not self.server_named
+
+    @property
+    def server_named(self) -> bool:
+        """Whether the flags say where the human is."""
+        return any(flag is not None for flag in (self.hostname, self.port, self.base_url))
 
     def check(self) -> None:
         """Find what is wrong before anything is begun.
 
         Raises:
-            UsageError: a flag, or the prompt.
+            UsageError: a flag, or the prompt; nobody here has that name, and no server is named.
         """
+        here = ORACLES_HERE if self.task_type in GAMES else HUMANS_HERE
+        if not self.server_named and self.model not in here:
+            if self.task_type in GAMES:
+                raise no_such("--env_model without a server", self.model, here, SERVER_FLAGS)
+            if meant := suggestion(self.model, here, "--env_model "):
+                raise UsageError(f"There is no --env_model {self.model}{meant} here. {SERVER_FLAGS}")
         if self.image_url not in IMAGE_URLS:
             raise UsageError(f"--image_url must be one of {', '.join(IMAGE_URLS)}, got {self.image_url!r}.")
         if not self.in_process and self.task_type not in GAMES:
@@ -118,7 +135,7 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
     client = client_of(urls, flags, named_by=_NAMED_BY[flags.task_type], max_connections=concurrency)
     try:
-        model = flags.model if flags.model != "auto" else await _first_model(client, urls)
+        model = await _model_of(flags, client, urls)
     except BaseException:
         await client.close()
         raise
@@ -126,6 +143,8 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
         from sweet_rl.users.vision import VisionUser
 
         return VisionUser(client, model, prompt_template=template, image_url=flags.image_url)
+    if flags.task_type != "code":
+        raise no_such("human for the world", flags.task_type, USER_PROMPTS)
     from sweet_rl.users.openai import OpenAIUser
 
     return OpenAIUser(client, model, prompt_template=template)
@@ -140,9 +159,11 @@ def _scripted(flags: UserFlags) -> User:
         from sweet_rl.users.eye import ScriptedEye
 
         return ScriptedEye()
-    from sweet_rl.users.scripted import ScriptedHuman
+    if flags.task_type == "code":
+        from sweet_rl.users.scripted import ScriptedHuman
 
-    return ScriptedHuman()
+        return ScriptedHuman()
+    raise no_such("scripted human for the world", flags.task_type, USER_PROMPTS)
 
 
 class Nobody:
@@ -158,8 +179,19 @@ class Nobody:
         """Nothing to close."""
 
 
-async def _first_model(client: OpenAIClient, urls: Sequence[str]) -> str:
-    models = await client.models()
+async def _model_of(flags: UserFlags, client: OpenAIClient, urls: Sequence[str]) -> str:
+    """The model's name; where nobody named a server, the usual one is asked for it first."""
+    if flags.model != "auto" and flags.server_named:
+        return flags.model
+    try:
+        models = await client.models()
+    except ServiceError as error:
+        if flags.model == "auto":
+            raise
+        hint = f"{SERVER_FLAGS} The usual one: {error}"
+        raise no_such("--env_model without a server", flags.model, HUMANS_HERE, hint) from error
+    if flags.model != "auto":
+        return flags.model
     if not models:
         raise UsageError(f"{urls[0]} offers no model; name one with --env_model.")
     return str(models[0]["id"])

@@ -13,7 +13,7 @@ from sweet_rl.commands.evaluation import write_report
 from sweet_rl.commands.running import progress
 from sweet_rl.commands.servers import client_of
 from sweet_rl.concurrency import for_each
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, UsageError, suggestion
 from sweet_rl.grading.pages.answers import answer_picture
 from sweet_rl.grading.pages.judge import (
     ORDERS,
@@ -160,6 +160,9 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
     prompt = load_prompt(flags.prompt_path or PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
     journal_path = flags.journal_path or str(_beside(runs, ".jsonl"))
+    named = any(flag is not None for flag in (flags.hostname, flags.port, flags.base_url))
+    if not named and (meant := suggestion(flags.model, ("metrics", "auto"), "--judge ")):
+        raise UsageError(f"There is no --judge {flags.model} here{meant}. A model is asked behind a server.")
     if flags.overwrite:
         Journal(journal_path, overwrite=True).close()
 

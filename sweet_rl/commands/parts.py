@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.commands.agent_flags import AgentFlags
+from sweet_rl.commands.agent_flags import ENGINES, SCRIPTED_AGENTS, AgentFlags
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.types import Observation, Task, derive_seed
 
 
@@ -51,11 +51,11 @@ async def _policy(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) ->
     if engine == "scripted":
         if flags.task_type == "html":
             return _designer(flags, tasks, system_prompt)
-        if flags.task_type != "code":
-            from sweet_rl.commands.players import scripted_player
+        if flags.task_type == "code":
+            return _scripted_policy(flags, tasks, system_prompt)
+        from sweet_rl.commands.players import scripted_player
 
-            return await scripted_player(flags, tasks, system_prompt)
-        return _scripted_policy(flags, tasks, system_prompt)
+        return await scripted_player(flags, tasks, system_prompt)
     from sweet_rl.chat import TokenizerChat
 
     chat = TokenizerChat.from_pretrained(flags.tokenizer) if flags.tokenizer else None
@@ -86,6 +86,8 @@ async def _policy(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) ->
             retry=retry_of(flags),
             max_connections=concurrency,
         )
+    if engine != "openai":
+        raise no_such("--agent", engine, ENGINES)
     if flags.base_url is None:
         raise UsageError("--agent openai needs --agent_base_url, for example http://127.0.0.1:8001/v1.")
     from sweet_rl.openai_client import base_url_from
@@ -123,6 +125,8 @@ def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: st
     if flags.model == "oracle":
         answers = {task.task_id: task.ground_truth for task in tasks}
         return scripted.OraclePolicy(answers, system_prompt=system_prompt)
+    if flags.model != "constant":
+        raise no_such("scripted agent of code", flags.model, SCRIPTED_AGENTS["code"])
     from sweet_rl.grading.code import constant_answer, reference_outputs
     from sweet_rl.grading.sandbox import Sandbox
 
@@ -142,7 +146,9 @@ def _designer(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> P
     if flags.model == "target":
         pages = {task.task_id: task.hidden_information for task in tasks}
         return designers.TargetDesigner(pages, system_prompt=system_prompt)
-    return designers.ImproverDesigner(max_steps=flags.max_steps, system_prompt=system_prompt)
+    if flags.model == "improver":
+        return designers.ImproverDesigner(max_steps=flags.max_steps, system_prompt=system_prompt)
+    raise no_such("scripted agent of html", flags.model, SCRIPTED_AGENTS["html"])
 
 
 def _expert(flags: AgentFlags) -> Callable[[Observation], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 
 
 def play(
@@ -52,7 +52,7 @@ def play(
 
     world = world.replace("-", "_")
     if world not in GAMES:
-        raise UsageError(f"There is no game {world!r}. There are {', '.join(GAMES)}.")
+        raise no_such("game", world, GAMES)
     if oracle != "embedded" and world not in QUESTION_GAMES:
         raise UsageError(f"Nobody is asked in {world}: leave out --oracle.")
     if max_steps is not None and max_steps < 1:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from sweet_rl.commands.agent_flags import AgentFlags
+from sweet_rl.commands.agent_flags import SCRIPTED_AGENTS, AgentFlags
+from sweet_rl.commands.games import QUESTION_GAMES
 from sweet_rl.contracts import Policy
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Task
 
@@ -16,7 +18,7 @@ async def scripted_player(flags: AgentFlags, tasks: Sequence[Task], system_promp
     """The agent that the flags name; they were checked.
 
     Raises:
-        UsageError: the game file or its package is missing.
+        UsageError: the world has no such player; the game file or its package is missing.
     """
     player = await _player(flags, tasks, system_prompt)
     if flags.tokenizer:
@@ -38,7 +40,18 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
 
         if flags.model == "random":
             return RandomAdventurer(system_prompt=system_prompt)
-        return WalkthroughPolicy(await _routes(flags, tasks), system_prompt=system_prompt)
+        if flags.model == "walkthrough":
+            return WalkthroughPolicy(await _routes(flags, tasks), system_prompt=system_prompt)
+    if flags.task_type in QUESTION_GAMES and flags.model == "asker":
+        return _asker(flags, tasks, system_prompt)
+    raise _no_player(flags)
+
+
+def _no_player(flags: AgentFlags) -> UsageError:
+    return no_such(f"player of {flags.task_type}", flags.model, SCRIPTED_AGENTS.get(flags.task_type, ()))
+
+
+def _asker(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> ScriptedPolicy:
     words = [task.hidden_information for task in tasks]
     more: dict[str, Any] = {
         "skill": 1.0 if flags.skill is None else flags.skill,
@@ -50,6 +63,8 @@ async def _player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) 
         from sweet_rl.users.oracles.cities import CityOracle
 
         return CityAsker(CityOracle().answer, words, **more)
+    if flags.task_type != "twenty_questions":
+        raise _no_player(flags)
     from sweet_rl.policies.object_asker import ObjectAsker
     from sweet_rl.users.oracles.objects import answer
 
@@ -64,10 +79,14 @@ def _chooser(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Sc
         return TaxiDriver(flags.model, skill=flags.skill, system_prompt=system_prompt)
     if flags.task_type == "alfworld":
         return _household_player(flags, tasks, system_prompt)
+    if flags.task_type != "auto_explore":
+        raise _no_player(flags)
     from sweet_rl.policies.explorer import PlanningExplorer, Wanderer
 
     if flags.model == "wanderer":
         return Wanderer(system_prompt=system_prompt)
+    if flags.model != "planner":
+        raise _no_player(flags)
     targets = {task.task_id: task.ground_truth for task in tasks}
     return PlanningExplorer(targets, system_prompt=system_prompt)
 
@@ -93,7 +112,7 @@ def _household_player(flags: AgentFlags, tasks: Sequence[Task], system_prompt: s
 
 
 async def _routes(flags: AgentFlags, tasks: Sequence[Task]) -> dict[str, tuple[str, ...]]:
-    """The way through every task."""
+    """The way through every task of an adventure."""
     if flags.task_type == "lantern":
         from sweet_rl.envs.adventure.lantern_solver import solve
 

@@ -10,10 +10,12 @@ from sweet_rl.commands.agent_flags import (
     REFLECTION_REQUEST,
     REFLECTION_SYSTEM,
     SCRIPTED_AGENTS,
+    WHAT_A_MODEL_IS,
     AgentFlags,
+    is_no_model,
 )
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.policies.reflective import ReflectivePolicy
 from sweet_rl.prompts import load_prompt
 
@@ -32,6 +34,10 @@ def model_that_reflects(flags: AgentFlags) -> AgentFlags | None:
     if wanted.model in SCRIPTED_AGENTS[flags.task_type]:
         raise UsageError(
             f"--reflection_model {wanted.model} is an agent, and acts. Name a model, or {RECAP!r}."
+        )
+    if wanted.base_url is None and flags.vllm_python is None and is_no_model(wanted.model):
+        raise no_such(
+            "--reflection_model", wanted.model, (RECAP,), f"{WHAT_A_MODEL_IS} --reflection_base_url."
         )
     return replace(
         flags,

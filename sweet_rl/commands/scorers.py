@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
-from sweet_rl.errors import missing_package
+from sweet_rl.errors import missing_package, no_such
 
 if TYPE_CHECKING:
     from sweet_rl.training.scoring import CandidateScorer
@@ -96,6 +96,8 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
         finally:
             await scorer.close()
         return
+    if flags.engine != "vllm":
+        raise no_such("--engine", flags.engine, ("transformers", "vllm", "openai"))
     async with vllm_server(model, flags) as server:
         scorer = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags)), model)
         try:

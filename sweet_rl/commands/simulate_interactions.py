@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 
 
 def simulate_interactions(
@@ -152,8 +152,8 @@ def simulate_interactions(
     del train
     from sweet_rl.commands.games import TURNS
 
-    if task_type not in {"code", "html", *TURNS}:
-        raise UsageError(f"--task_type must be code, html, {', '.join(TURNS)}; got {task_type!r}.")
+    if task_type not in (worlds := ("code", "html", *TURNS)):
+        raise no_such("world: --task_type", task_type, worlds)
     if max_steps is None:
         max_steps = TURNS.get(task_type, 10)
     if input_path is None or output_path is None:

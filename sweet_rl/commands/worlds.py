@@ -11,7 +11,7 @@ from sweet_rl.commands.games import GAMES, TASKS, GameFlags, open_game
 from sweet_rl.commands.rendering import RenderFlags, make_renderer
 from sweet_rl.contracts import Env, User
 from sweet_rl.envs.parsing import PARSERS
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.rollout import Episode
 from sweet_rl.types import Json, Task
 
@@ -57,8 +57,9 @@ class WorldFlags:
         Raises:
             UsageError: a flag has a value that it cannot have.
         """
+        if self.task_type not in TASK_TYPES:
+            raise no_such("world: --task_type", self.task_type, TASK_TYPES)
         for flag, value, allowed in (
-            ("task_type", self.task_type, TASK_TYPES),
             ("parser", self.parser, tuple(PARSERS)),
             ("user_failure", self.user_failure, ("reply", "stop")),
             ("compat", self.compat, ("fixed", "published")),
@@ -126,7 +127,7 @@ async def open_world(
     """What makes a fresh world for each episode; browsers stop with the block.
 
     Raises:
-        UsageError: no browser is installed.
+        UsageError: there is no such world; no browser is installed.
     """
     if flags.task_type in GAMES:
         async with open_game(flags.game, user) as make_game:
@@ -139,6 +140,8 @@ async def open_world(
 
         yield lambda: BackendEnv(user, max_steps=flags.max_steps, parser=parser, stop_on_user_failure=stop)
         return
+    if flags.task_type != "html":
+        raise no_such("world", flags.task_type, TASK_TYPES)
     from sweet_rl.envs.frontend import FrontendEnv
     from sweet_rl.envs.pictures import PictureFolder
 

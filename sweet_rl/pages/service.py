@@ -31,7 +31,7 @@ def open_renderer(settings: RenderSettings | None = None) -> RenderService:
         UsageError: the browser is not installed.
     """
     settings = settings or RenderSettings()
-    module = firefox if settings.browser == "firefox" else chromium
+    module = {"firefox": firefox, "chromium": chromium}[settings.browser]
     return RenderService(
         settings,
         functools.partial(module.start, settings),

@@ -7,7 +7,7 @@ Axis: B pairs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -66,4 +66,6 @@ def ranking_losses(chosen_B: Tensor, rejected_B: Tensor, loss: RankingLoss) -> T
     """
     if loss == "logexp":
         return torch.log(1 + torch.exp(rejected_B - chosen_B))
-    return -logsigmoid(chosen_B - rejected_B)
+    if loss == "sigmoid":
+        return -logsigmoid(chosen_B - rejected_B)
+    assert_never(loss)

@@ -105,7 +105,7 @@ def test_who_answers(where, model, kind):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"world": "chess"}, "There is no game 'chess'. There are twenty_questions,"),
+        ({"world": "chess"}, "There is no game 'chess'. Known: twenty_questions,"),
         ({"world": "lantern", "oracle": "http://x"}, "Nobody is asked in lantern"),
         ({"world": "lantern", "max_steps": 0}, "--max_steps must be at least 1"),
         ({"world": "lantern", "compat": "old"}, "--compat must be fixed or published"),

@@ -90,14 +90,14 @@ def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"task_type": "pages"}, "--task_type must be code, html, twenty_questions"),
+        ({"task_type": "pages"}, "Known: code, html, twenty_questions"),
         ({"port": 8000}, "no server offers that"),
         ({"image_url": "gif"}, "--image_url must be one of png, jpeg, vllm"),
         ({"compat": "new"}, "--compat must be fixed or published"),
         ({"viewport": "big"}, "--viewport must be"),
         (
             {"agent": "scripted", "agent_model": "oracle"},
-            "improver, generic, blank, target for --task_type html",
+            "for --task_type html 'oracle'. Known: improver, generic, blank, target",
         ),
         ({"task_type": "code"}, "add --task_type html"),
         ({"input_path": "mini:test"}, "holds no web pages"),

@@ -16,13 +16,13 @@ from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.learning import CriticLearner, Draw, Learner, PolicyLearner, Say
 from sweet_rl.algorithms.archer.loading import device_of, load_actor, load_models
 from sweet_rl.algorithms.archer.policy_updates import actor_step, imitation_step, judge
-from sweet_rl.algorithms.archer.settings import ArcherSettings
+from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
 from sweet_rl.algorithms.processes import world_size
 from sweet_rl.algorithms.sharded import check_sharding
 from sweet_rl.algorithms.sharded_states import load_optimizer, whole_state
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 
 
 class ArcherLearner(CriticLearner):
@@ -201,4 +201,6 @@ def make_learner(
     policy, critic = load_models(settings, accelerator)
     if settings.agent_type == "chai":
         return ChaiLearner(settings, policy, critic, chat_format, say)
+    if settings.agent_type not in {"archer", "archer_llm"}:
+        raise no_such("learner: agent_type", settings.agent_type, AGENT_TYPES)
     return ArcherLearner(settings, policy, critic, chat_format, say)

@@ -29,7 +29,7 @@ from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.values import Critic
 from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.types import derive_seed
 
 
@@ -111,6 +111,8 @@ class Trainer:
             return self._pass(
                 mine, len(rows), lambda logps, at: policy_gradient_loss(logps, advantages_S[at])
             )
+        if self._settings.trainer != "ppo":
+            raise no_such("--trainer", self._settings.trainer, ("pg", "ppo"))
         old_S = torch.tensor([row.step.logprob for row in mine], device=self.agent.device)
         clip = self._settings.ppo_clip_coef
         losses = [

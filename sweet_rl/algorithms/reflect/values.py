@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.reflect.agent import Agent, bare_model
+from sweet_rl.errors import no_such
+
+LAYER_TYPES = ("linear", "mlp")
 
 PUBLISHED_TOKENS = 20
 """How many tokens of a text the published critic reads: a default of the configuration (§10, T9)."""
@@ -31,6 +34,8 @@ class ValueHead(nn.Module):
         nn.init.xavier_uniform_(out.weight)
         nn.init.zeros_(out.bias)
         layers: list[nn.Module] = [out]
+        if layer_type not in LAYER_TYPES:
+            raise no_such("critic's layer", layer_type, LAYER_TYPES)
         if layer_type == "mlp":
             layers = [nn.Linear(hidden_size, hidden_size), nn.LayerNorm(hidden_size), nn.ReLU(), out]
         self.score = nn.Sequential(*layers)

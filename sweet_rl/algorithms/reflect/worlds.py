@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from sweet_rl.algorithms.reflect.schedule import starts_of, thirds
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.settings import ENVS, ReflectSettings
 from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.envs.text_game import TextGame
-from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.errors import EpisodeError, UsageError, no_such
 from sweet_rl.records import task_from_row
 from sweet_rl.repositories.library import Library
 from sweet_rl.tasks.curriculum import LevelFlags, levels_of, taxi_levels
@@ -53,8 +53,10 @@ def open_world(settings: ReflectSettings, *, evaluates: bool = False) -> Iterato
             world = _taxi(settings)
         elif settings.env == "auto_explore":
             world = _explore(settings, evaluates=evaluates)
-        else:
+        elif settings.env == "alfworld":
             world = _household(settings, stack, evaluates=evaluates)
+        else:
+            raise no_such("world: --env", settings.env, ENVS)
         if not all(world.levels) or not world.levels:
             raise UsageError(
                 f"There is nothing to play: --task_file {settings.task_file!r} has no task for a level of "

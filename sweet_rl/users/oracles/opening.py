@@ -8,6 +8,7 @@ from typing import Final
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError
+from sweet_rl.users.oracles.prompts import asking_of
 
 KINDS: Final = ("seq2seq", "openai", "gradio")
 
@@ -42,6 +43,7 @@ def open_oracle(
     Raises:
         UsageError: no such oracle, model or address, or a package is missing.
     """
+    asking_of(game)
     if kind == "seq2seq":
         from sweet_rl.users.oracles.seq2seq import Seq2SeqOracle  # noqa: PLC0415 - an optional model
 

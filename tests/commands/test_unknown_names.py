@@ -1,0 +1,127 @@
+"""No name stands for somebody else's world, agent or human: an unknown one is an error that lists the known."""
+
+import asyncio
+import socket
+from dataclasses import replace
+
+import pytest
+
+from sweet_rl.commands import agent_flags, games
+from sweet_rl.commands.agent_flags import AgentFlags, ReflectionFlags
+from sweet_rl.commands.games import GameFlags, OracleFlags, make_oracle, open_game
+from sweet_rl.commands.humans import UserFlags, make_user
+from sweet_rl.commands.parts import make_policy
+from sweet_rl.commands.players import scripted_player
+from sweet_rl.commands.simulate_interactions import simulate_interactions
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Task
+
+TASK = Task("chess/1", "win", "e4", "e4", None, {})
+AGENT = AgentFlags(
+    engine="auto", model="asker", base_url=None, api="completions", api_key_var="K", tokenizer=None,
+    prompt_path=None, temperature=1.0, max_tokens=8, device="cpu", dtype="auto", max_batch=1,
+    tensor_parallel_size=1, data_parallel_size=1, vllm_python=None, vllm_args="", num_questions=1, max_steps=3,
+    seed=0, request_timeout_s=1.0, request_attempts=1, unsafe_no_sandbox=False,
+)  # fmt: skip
+HUMAN = UserFlags("scripted", None, None, None, "K", None, 1.0, 1)
+
+
+async def opened(name):
+    async with open_game(GameFlags(name), None) as make:
+        return make()
+
+
+@pytest.fixture
+def chess(monkeypatch):
+    """A world that stands in the lists and that nothing can open."""
+    monkeypatch.setattr(games, "GAMES", (*games.GAMES, "chess"))
+    monkeypatch.setattr(games, "TURNS", games.TURNS | {"chess": 9})
+    monkeypatch.setattr(agent_flags, "SCRIPTED_AGENTS", agent_flags.SCRIPTED_AGENTS | {"chess": ("asker",)})
+
+
+def test_a_half_registered_world_is_nobody_elses(chess):
+    with pytest.raises(UsageError, match=r"There is no game 'chess'.*Known: twenty_questions, "):
+        asyncio.run(opened("chess"))
+    with pytest.raises(UsageError, match="There is no player of chess 'asker'"):
+        asyncio.run(scripted_player(replace(AGENT, task_type="chess"), [TASK], ""))
+    with pytest.raises(UsageError, match=r"prompt for the world 'chess'.*Known: code, html"):
+        replace(AGENT, task_type="chess").system_prompt()
+    for kind in ("embedded", "openai"):
+        with pytest.raises(UsageError, match=r"'chess'.*(Known|question games are)"):
+            make_oracle("chess", OracleFlags(kind, "http://127.0.0.1:9", "m"), concurrency=1)
+
+
+@pytest.mark.parametrize(
+    "world", ["webshop", "dangerous_taxi", "auto_explore", "alfworld", "detective", "lantern"]
+)
+def test_a_half_registered_player_is_nobody_elses(world, monkeypatch):
+    monkeypatch.setattr(agent_flags, "SCRIPTED_AGENTS", agent_flags.SCRIPTED_AGENTS | {world: ("novice",)})
+    with pytest.raises(UsageError, match="novice"):
+        asyncio.run(scripted_player(replace(AGENT, task_type=world, model="novice"), [TASK], ""))
+
+
+@pytest.mark.parametrize(
+    ("world", "model", "says"),
+    [
+        (
+            "code",
+            "oracl",
+            r"no agent for --task_type code 'oracl' \(did you mean oracle\?\). Known: oracle, ",
+        ),
+        ("code", "asker", "asker plays twenty_questions, guess_my_city"),
+        ("html", "target2", "did you mean target"),
+        ("lantern", "walktrough", "did you mean walkthrough"),
+        ("code", "gpt2", "add --agent transformers, vllm or openai"),
+    ],
+)
+def test_an_unknown_agent_is_no_model_to_look_for(world, model, says):
+    with pytest.raises(UsageError, match=says):
+        asyncio.run(make_policy(replace(AGENT, task_type=world, model=model), [TASK], concurrency=1))
+
+
+def test_models_are_folders_hub_names_or_said_to_be_models(tmp_path):
+    for model in (str(tmp_path), "owner/name", "embedded"):
+        assert replace(AGENT, model=model).resolved_engine() == "transformers"
+    assert replace(AGENT, model="gpt2", engine="transformers").resolved_engine() == "transformers"
+    assert replace(AGENT, model="gpt2", vllm_python="python").resolved_engine() == "vllm"
+    assert replace(AGENT, model="gpt2", base_url="http://a/v1").resolved_engine() == "openai"
+
+
+def test_an_unknown_reflection_model_is_named(tmp_path):
+    flags = replace(AGENT, model="oracle", reflection=ReflectionFlags("recapp"))
+    with pytest.raises(UsageError, match=r"no --reflection_model 'recapp' \(did you mean recap\?\)"):
+        asyncio.run(make_policy(flags, [TASK], concurrency=1))
+
+
+def test_an_unknown_human_is_not_a_server_that_does_not_answer():
+    for model in ("scriptd", "Auto"):
+        with pytest.raises(UsageError, match=rf"no --env_model {model} \(did you mean --env_model \w+\?\)"):
+            replace(HUMAN, model=model).check()
+    replace(HUMAN, model="scriptd", port=8000).check()  # a server may call its model so
+    replace(HUMAN, model="llama-70b").check()
+
+
+def test_in_question_games_a_model_needs_a_server():
+    city = replace(HUMAN, task_type="guess_my_city")
+    for model in ("embedded", "auto", "scripted"):
+        replace(city, model=model).check()
+    with pytest.raises(
+        UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model is asked behind"
+    ):
+        replace(city, model="gpt-4o").check()
+    replace(city, model="gpt-4o", base_url="http://127.0.0.1:9/v1").check()
+
+
+def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    monkeypatch.setattr(UserFlags, "server_named", property(lambda self: False))
+    with pytest.raises(UsageError, match=r"'llama' here|without a server 'llama'. Known: scripted, auto"):
+        asyncio.run(make_user(replace(HUMAN, model="llama", port=port), concurrency=1))
+
+
+def test_an_unknown_world_is_named_before_anything_else(tmp_path):
+    with pytest.raises(
+        UsageError, match=r"--task_type 'twenty_question' \(did you mean twenty_questions\?\)"
+    ):
+        simulate_interactions("mini:test", str(tmp_path / "o.jsonl"), task_type="twenty_question")
