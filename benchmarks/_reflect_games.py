@@ -59,8 +59,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
 
 def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
     """A game by somebody who looks around and ends nothing, with the embedded teacher's thoughts."""
-    from sweet_rl.envs.explore.game import targets_of
-    from sweet_rl.teaching.explore_words import Search
+    from sweet_rl.teaching.explore_search import Explorer
     from sweet_rl.teaching.explore_words import thought as explore_thought
     from sweet_rl.teaching.taxi_words import thought as taxi_thought
 
@@ -72,9 +71,9 @@ def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
             said = taxi_thought(None, None, game.state, rng)
             label = str(next(iter(game.best_actions()), 0))
         else:
-            names = [entry.name for entry in game.sandbox.entries()]
-            search = Search(task.problem_description, targets_of(task)[0], game.sandbox.cwd, names, ())
-            said = explore_thought(search, rng)
+            explorer = Explorer(task.problem_description, game.targets, seed=seed)
+            explorer.look(game.sandbox.cwd, game.sandbox.entries())
+            said = explore_thought(explorer.search(game.sandbox.cwd), rng)
             label = rng.choice([label for label, did in game.offered.items() if not did.startswith("id ")])
         found.append((game.text, said))
         if game.step(label).over:

@@ -95,7 +95,8 @@ def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]
             handed anything in for has no target, and is dropped there.
 
     Returns:
-        Paths without repeats, the file asked for first.
+        Paths without repeats, the file asked for first, then those of the record's `targets`: files that the
+        same question was asked about, too.
     """
     found = [
         trajectory["filename"]
@@ -104,7 +105,8 @@ def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]
     ]
     if strict and not found:
         return []
-    return list(dict.fromkeys([record["filename"], *found]))
+    also = [] if strict else record.get("targets") or []
+    return list(dict.fromkeys([record["filename"], *also, *found]))
 
 
 def task_rows(records: Sequence[Record], *, easy: bool = False, strict: bool = False) -> list[Record]:
@@ -178,4 +180,7 @@ def _read(file: Path) -> list[Record]:
                 field=f"[{number}].optimal_path",
                 value=record["optimal_path"],
             )
+        also = record.get("targets", [])
+        if not isinstance(also, list) or not all(isinstance(path, str) for path in also):
+            raise DataError("must be a list of paths", path=file, field=f"[{number}].targets", value=also)
     return records

@@ -25,9 +25,7 @@ async def play_explore(
     cost = 0.0
     try:
         game.reset(task, seed=seed)
-        talk = ExploreTalk(
-            game, task.problem_description, task.ground_truth, player, seed=seed, markov=markov
-        )
+        talk = ExploreTalk(game, task.problem_description, player, seed=seed, markov=markov)
         over = False
         while not over:
             turn = await talk.turn()

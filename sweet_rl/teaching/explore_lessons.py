@@ -6,6 +6,7 @@ here it does.
 
 from __future__ import annotations
 
+import posixpath
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,13 +71,14 @@ def task_id_of(task: Mapping[str, Json]) -> str:
 
 
 def task_of(row: Mapping[str, Json]) -> Task:
-    """A record as the game wants it: the file that it was made about is the only target."""
+    """A record as the game wants it: right is its own file, and what its `targets` name."""
     return task_from_row(
         {
             "task_id": task_id_of(row),
             "problem_description": row["question"],
             "ground_truth": row["filename"],
             "root": row["root"],
+            "targets": list(dict.fromkeys([row["filename"], *(row.get("targets") or ())])),
             "optimal_path": row.get("optimal_path"),
         }
     )
@@ -112,14 +114,7 @@ async def teach(
     led: list[str] = []
     try:
         game.reset(task_of(lesson.task), seed=own_seed)
-        talk = ExploreTalk(
-            game,
-            str(lesson.task["question"]),
-            str(lesson.task["filename"]),
-            teacher,
-            seed=own_seed,
-            markov=markov,
-        )
+        talk = ExploreTalk(game, str(lesson.task["question"]), teacher, seed=own_seed, markov=markov)
         if lesson.wrong_at is None:
             while not turns or not turns[-1].moved.over:
                 turns.append(await talk.turn())
@@ -179,10 +174,13 @@ def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *
     for command in path[:at]:
         talk.follow(command)
         led.append(command)
+    game = talk.game
     others = [
         command
-        for command in talk.game.offered.values()
-        if command.startswith("cat ") and command != path[at]
+        for command in game.offered.values()
+        if command.startswith("cat ")
+        and command != path[at]
+        and posixpath.join(game.sandbox.cwd, game.name_of(command)) not in game.targets
     ]
     if not others:
         return False

@@ -15,7 +15,8 @@ from sweet_rl.envs.explore.commands import unwrap
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.envs.text_game import Moved
 from sweet_rl.prompts import packaged_text
-from sweet_rl.teaching.explore_words import Search, best_command, second_thought, thought
+from sweet_rl.teaching.explore_search import Explorer
+from sweet_rl.teaching.explore_words import second_thought, thought
 from sweet_rl.teaching.teachers import Asked, Teacher
 from sweet_rl.types import Failure, Message, derive_seed
 
@@ -42,8 +43,8 @@ class ExploreTalk:
     Args:
         game: begun; the talk takes its steps.
         question: of the task.
-        target: the file that answers it: for the embedded teacher, never shown to a model.
-        teacher: who is asked.
+        teacher: who is asked. The embedded one sees what a model sees, and of a file that it opened it knows
+            whether that is right.
         seed: of the talk.
         markov: a model is shown nothing of earlier steps.
     """
@@ -52,7 +53,6 @@ class ExploreTalk:
         self,
         game: ExploreGame,
         question: str,
-        target: str,
         teacher: Teacher,
         *,
         seed: int,
@@ -60,12 +60,11 @@ class ExploreTalk:
     ) -> None:
         self.game = game
         self.cost = 0.0
-        self._question, self._target, self._teacher = question, target, teacher
-        self._seed, self._markov = seed, markov
+        self._teacher, self._seed, self._markov = teacher, seed, markov
+        self._explorer = Explorer(question, game.targets, seed=seed)
         self._history: list[Message] = []
-        self._opened: list[str] = []
-        self._content = ""
         self._asked = 0
+        self._look()
 
     def follow(self, command: str) -> Moved:
         """Take a step without asking anybody: a command that is on offer.
@@ -78,11 +77,11 @@ class ExploreTalk:
         folder = self.game.sandbox.cwd
         moved = self.game.step(command)
         self.cost += moved.cost
-        self._content = ""
+        self._explorer.forget_content()
+        self._look()
         if command.startswith("cat "):
             name = unwrap(command.partition(" ")[2])
-            self._opened.append(f"{folder}/{name}" if folder else name)
-            self._content = str(moved.info["result"])
+            self._explorer.read(f"{folder}/{name}" if folder else name, str(moved.info["result"]))
         return moved
 
     async def turn(self, *, wrong: bool = False) -> Turn:
@@ -96,19 +95,20 @@ class ExploreTalk:
         """
         if self._markov:
             self._history.clear()
-        search = self._search()
+        search = self._explorer.search(self.game.sandbox.cwd)
         before, after = split_prompt(self.game.text, _HEAD)
         request = _prompt("explore_teacher_wrong" if wrong else "explore_teacher_analyse")
         words = second_thought if wrong else thought
         reflection = await self._ask(f"{before}\n{request}", lambda draws: words(search, draws))
-        label = self._best_label(search)
+        best = search.plan.command
+        label = next((label for label, command in self.game.offered.items() if command == best), best)
         choose = f"{after.lstrip()}{_prompt('explore_teacher_choose')}"
         reply = await self._ask(choose, lambda _: label)
         chosen = resolve_label(reply, self.game.offered)
         if chosen is None:
             moved = self.game.step(reply)
             self.cost += moved.cost
-            self._content = ""
+            self._explorer.forget_content()
             return Turn(reflection, reply, None, moved)
         command = self.game.offered[chosen]
         return Turn(reflection, reply, command, self.follow(command))
@@ -123,15 +123,9 @@ class ExploreTalk:
         self._history.append(Message("assistant", said))
         return said
 
-    def _search(self) -> Search:
+    def _look(self) -> None:
         sandbox = self.game.sandbox
-        names = [entry.name for entry in sandbox.entries()]
-        return Search(self._question, self._target, sandbox.cwd, names, tuple(self._opened), self._content)
-
-    def _best_label(self, search: Search) -> str:
-        """The label of the best command; of the way back where that is not on offer."""
-        best = best_command(search)
-        return next((label for label, command in self.game.offered.items() if command == best), best)
+        self._explorer.look(sandbox.cwd, sandbox.entries())
 
 
 def _prompt(name: str) -> str:

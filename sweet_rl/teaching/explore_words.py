@@ -1,7 +1,7 @@
 """What the embedded teacher thinks aloud in a repository: where the search stands, why, what comes next.
 
-It knows the file that answers the question; its sentences only speak of what can be seen: the folder, the
-names in it, what was opened. They are varied by draws, so that a model learns the thought, not a phrase.
+Its sentences say what `explore_search` found, and claim no more than an agent can see: the folder, the names
+in it, what was opened. They are varied by draws, so that a model learns the thought, not a phrase.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import posixpath
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from sweet_rl.repositories.ways import next_command
+from sweet_rl.teaching.explore_search import Search, alike
 
 _WORD: Final = re.compile(r"[a-z]{3,}|\d[\d.]*\d|\d")
 _COMMON: Final = frozenset(
@@ -25,68 +23,45 @@ _COMMON: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Where a search stands.
-
-    Args:
-        question: what is looked for.
-        target: the file that answers it; relative to the root.
-        folder: where one is, "" for the root.
-        names: what lies there.
-        opened: paths of files that were shown, in order.
-        content: what the last command showed, "" if nothing.
-    """
-
-    question: str
-    target: str
-    folder: str
-    names: Sequence[str]
-    opened: Sequence[str]
-    content: str = ""
-
-
-def best_command(search: Search) -> str:
-    """The next command on the shortest way."""
-    return next_command(search.folder, search.target, opened=search.target in search.opened)
-
-
 def thought(search: Search, draws: random.Random) -> str:
-    """What is said before a choice on the right way: at most three short sentences."""
-    command = best_command(search)
-    return " ".join(part for part in (_so_far(search, draws), _next(search, command, draws)) if part)
+    """What is said before a choice: at most three short sentences."""
+    return f"{_so_far(search, draws)} {_next(search, draws)}"
 
 
 def second_thought(search: Search, draws: random.Random) -> str:
     """What is said after a wrong file was opened: why it is wrong, and how to go on."""
     wrong = posixpath.basename(search.opened[-1]) if search.opened else "this file"
-    subject = _subject(search.question, draws)
-    missing = _missing(search)
-    said = draws.choice(
-        (
-            f"{wrong} is the wrong file: it says nothing about {missing or subject}.",
-            f"I opened {wrong}, but it does not answer the question about {subject}.",
-            f"{wrong} does not help: {missing or subject} is not in it.",
-            f"Opening {wrong} was a mistake, its content is not about {missing or subject}.",
-        )
-    )
-    return f"{said} {_next(search, best_command(search), draws)}"
+    subject, missing = _subject(search.question, draws), _missing(search)
+    said = [
+        f"I opened {wrong}, but it does not answer the question about {subject}.",
+        f"{wrong} is the wrong file, the question about {subject} is still open.",
+    ]
+    if missing:
+        said += [
+            f"{wrong} is the wrong file: it says nothing about {missing}.",
+            f"{wrong} does not help: {missing} is not in it.",
+        ]
+    return f"{draws.choice(said)} {_next(search, draws)}"
 
 
 def _so_far(search: Search, draws: random.Random) -> str:
     subject = _subject(search.question, draws)
-    if search.target in search.opened:
-        name = posixpath.basename(search.target)
+    if search.found is not None:
+        name = posixpath.basename(search.found)
         return draws.choice(
             (
-                f"{name} is about {subject}, so the file is found.",
+                f"{name} says it, so the file is found.",
                 f"{name} answers the question about {subject}.",
-                f"The content of {name} fits the question.",
+                f"The content of {name} answers the question.",
             )
         )
-    if search.opened:
-        return f"{posixpath.basename(search.opened[-1])} did not answer the question."
+    if search.opened and search.content:
+        return f"{posixpath.basename(search.opened[-1])} does not answer the question."
     where = f"{search.folder}/" if search.folder else "the root folder"
+    if search.opened:
+        return draws.choice(
+            (f"Nothing so far is about {subject}.", f"I am in {where}, {subject} is not found.")
+        )
     return draws.choice(
         (
             f"The question is about {subject}. I am in {where}.",
@@ -96,37 +71,57 @@ def _so_far(search: Search, draws: random.Random) -> str:
     )
 
 
-def _next(search: Search, command: str, draws: random.Random) -> str:
-    """The plan, with what speaks for it."""
-    word, _, rest = command.partition(" ")
+def _next(search: Search, draws: random.Random) -> str:
+    """The plan, with what speaks for it; where nothing does, that it is a try."""
+    word, _, rest = search.plan.command.partition(" ")
     if word == "id":
+        if search.found is None:
+            return f"Nothing is left to open. {rest} is the best guess."
         return draws.choice((f"Identify {rest} to finish.", f"Now identify {rest}.", f"I hand in {rest}."))
     if rest == "..":
         where = f"{search.folder}/"
         return draws.choice(
             (
-                f"Nothing else in {where} fits, so go back to the folder above",
-                f"The file must be outside {where}: go up one folder.",
+                f"Nothing that is left in {where} fits better, so go back to the folder above.",
+                f"I look elsewhere than in {where}: go up one folder.",
                 f"Go back to the folder above {where}.",
             )
         )
-    shared = sorted(_keywords(search.question) & _keywords(rest))
-    why = f"its name speaks of {shared[0]}" if shared else draws.choice(_REASONS[word])
+    why = _why(search, draws)
     if word == "cd":
         return draws.choice((f"Go into {rest}, {why}.", f"Next enter {rest}: {why}."))
     return draws.choice((f"Open {rest}, {why}.", f"Next look into {rest}: {why}."))
 
 
-_REASONS: Final = {
-    "cd": ("it is the likely folder", "such files are kept there", "the other names fit less"),
-    "cat": ("it is the likely file", "its name fits best", "the other files fit less"),
-}
+def _why(search: Search, draws: random.Random) -> str:
+    """What speaks for the plan's name: a word of the question, what is usual, or nothing at all."""
+    clue, is_folder = search.plan.clue, search.plan.command.startswith("cd ")
+    if clue.shared:
+        return f"its name speaks of {clue.shared}"
+    if clue.words:
+        return draws.choice(
+            ("such things are kept there", "that is the usual place") if is_folder else _USUAL
+        )
+    if search.plan.others:
+        return draws.choice(_TRIES)
+    return draws.choice(("it is what is left here", "there is no other one left here"))
+
+
+_USUAL: Final = ("such things usually stand there", "that is the usual file for it")
+_TRIES: Final = (
+    "as the names do not tell which one it is",
+    "the names do not tell, so I try one",
+    "for a try",
+)
 
 
 def _missing(search: Search) -> str:
-    """A word of the question that the shown content has not."""
+    """A word of the question that the shown content has not, in no form."""
     there = _keywords(search.content)
-    return next((word for word in _in_order(search.question) if word not in there), "")
+    if not there:
+        return ""
+    asked = _in_order(search.question)
+    return next((word for word in asked if not any(alike(word, other) for other in there)), "")
 
 
 def _subject(question: str, draws: random.Random) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import codecs
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from contextlib import suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
+from sweet_rl.envs.explore.truncation import shown_part
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import fill, load_prompt
-from sweet_rl.repositories import scan
+from sweet_rl.repositories import is_allowed, scan
 from sweet_rl.repositories.reading import read_head
 from sweet_rl.repositories.ways import optimal_path
 from sweet_rl.teaching.jobs import Done, Job
@@ -86,9 +88,7 @@ async def ask_about(
     prompt = fill(_prompt(file.kind), NAME=file.path, CONTENT=block)
     messages = [Message("system", _prompt("system").strip()), Message("user", prompt)]
     try:
-        reply = await teacher.say(
-            Asked(messages, lambda draws: known_questions(file, text, block, draws), own_seed)
-        )
+        reply = await teacher.say(Asked(messages, lambda draws: _known(source, file, text, draws), own_seed))
     except RequestFailed as error:
         return Done(None, (error.failure,))
     pairs = extract_questions(reply, strict=strict)
@@ -126,6 +126,24 @@ def write_questions(
     every = [task for name in sorted(by_repository) for task in by_repository[name]]
     write_list(folder / "data.json", every)
     return len(every)
+
+
+def _known(source: Path, file: SourceFile, text: str, draws: random.Random) -> str:
+    """What the embedded teacher asks: about what agents are shown, and no other file says."""
+    texts = _texts(source / file.repository)
+    others = [other for path, other in texts.items() if path != file.path]
+    return known_questions(file, text, shown_part(text, file.path), draws, others=others)
+
+
+@lru_cache(maxsize=2)  # files come repository by repository
+def _texts(folder: Path) -> Mapping[str, str]:
+    """All files of a repository that an agent may hand in."""
+    repository = scan(folder)
+    texts = {}
+    for path in filter(is_allowed, repository.files()):
+        with suppress(OSError):
+            texts[path] = read_head(folder, path, MAX_BYTES).data.decode("utf-8", "ignore")
+    return texts
 
 
 @cache  # looking for a packaged file takes a millisecond

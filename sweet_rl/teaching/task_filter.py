@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -35,11 +35,14 @@ def clean_tasks(tasks: Iterable[Mapping[str, Json]], repositories: Path, *, stri
     """Drop what cannot be asked, bring the paths into the form that is played, and join duplicates.
 
     A later task with the repository, file and question of an earlier one only adds its trajectories to it.
+    Where one question was asked about several files of a repository, all of them are right: each task then
+    lists them in `targets`.
 
     Args:
         tasks: task records in order.
         repositories: the folder in which each record's `root` lies.
-        strict: as published, a task with a blank in its file's name goes (Reflect-RL spec §10, T18).
+        strict: as published, a task with a blank in its file's name goes (Reflect-RL spec §10, T18), and of
+            several files only a task's own is right.
     """
     cleaned = Cleaned()
     first: dict[tuple[str, str, str], dict[str, Json]] = {}
@@ -57,7 +60,23 @@ def clean_tasks(tasks: Iterable[Mapping[str, Json]], repositories: Path, *, stri
             continue
         first[key] = task
         cleaned.tasks.append(task)
+    if not strict:
+        _list_targets(cleaned.tasks)
     return cleaned
+
+
+def _list_targets(tasks: Sequence[dict[str, Json]]) -> None:
+    files: dict[tuple[str, str], list[str]] = {}
+    for task in tasks:
+        files.setdefault(_asked(task), []).append(task["filename"])
+    for task in tasks:
+        if len(files[_asked(task)]) > 1:
+            task["targets"] = files[_asked(task)]
+
+
+def _asked(task: Mapping[str, Json]) -> tuple[str, str]:
+    """The question of a task, however it is spelled."""
+    return str(task["root"]), " ".join(str(task["question"]).casefold().split())
 
 
 def why_dropped(task: Mapping[str, Json], repositories: Path, *, strict: bool = False) -> str:

@@ -17,7 +17,7 @@ from sweet_rl.teaching.jobs import Job
 from sweet_rl.teaching.teachers import EmbeddedTeacher
 
 TASK = {
-    "question": "When is the shop open?",
+    "question": "Which opening hours does the documentation give?",
     "optimal_path": ["cd docs", "cat hours.md", "id hours.md"],
     "filename": "docs/hours.md",
     "root": "shop",
@@ -72,7 +72,7 @@ def test_the_published_talk(shared):
     player = ExploreGame(library, tokens=CharacterCounter(), strict=True)
     player.reset(task_of(TASK), seed=0)
     teacher = Scripted(golden["replies"])
-    talk = ExploreTalk(player, TASK["question"], TASK["filename"], teacher, seed=0)
+    talk = ExploreTalk(player, TASK["question"], teacher, seed=0)
 
     async def play():
         turns = [await talk.turn()]
@@ -97,7 +97,7 @@ def test_a_markov_teacher_sees_nothing_of_earlier_steps():
     teacher = Scripted(["a", "1", "b", "1", "c", "1"])
     player = game()
     player.reset(task_of(TASK), seed=0)
-    talk = ExploreTalk(player, TASK["question"], TASK["filename"], teacher, seed=0, markov=True)
+    talk = ExploreTalk(player, TASK["question"], teacher, seed=0, markov=True)
     asyncio.run(talk.turn())
     asyncio.run(talk.turn())
     assert [len(call) for call in teacher.asked] == [2, 4, 2, 4]

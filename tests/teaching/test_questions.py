@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.repositories import index_of
 from sweet_rl.repositories.made import make_repository
+from sweet_rl.tasks.explore import load_dataset, targets_of
+from sweet_rl.teaching.explore_lessons import task_of
 from sweet_rl.teaching.jobs import Job
 from sweet_rl.teaching.known_questions import known_questions
 from sweet_rl.teaching.question_jobs import ask_about, plan_questions, write_questions
@@ -24,7 +26,7 @@ from sweet_rl.teaching.repositories import filter_repositories, why_left_out
 from sweet_rl.teaching.splits import split_tasks
 from sweet_rl.teaching.task_filter import clean_tasks
 from sweet_rl.teaching.teachers import EmbeddedTeacher
-from sweet_rl.teaching.texts import read_list
+from sweet_rl.teaching.texts import read_list, write_list
 
 
 def test_which_files_are_asked_about():
@@ -75,17 +77,49 @@ def test_an_answer_keeps_its_number():
     ],
 )
 def test_embedded_questions_are_answered_by_the_file(path, content, question, answer):
-    reply = known_questions(SourceFile("r", path), content, content, random.Random(1))
+    reply = known_questions(SourceFile("r", path), content, content, random.Random(1), others=[])
     (pair,) = extract_questions(reply)
     assert question in pair.question
     assert pair.answer.startswith(answer) or answer in pair.answer
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "other"),
+    [
+        ("a.py", "def open_door(key):\n    return key\n", "class Door:\n    def openDoor(self): ...\n"),
+        ("a.py", "WAIT_S = 3\n", "def send(client, wait_s=4): ...\n"),
+        ("a.yaml", "port: 3000\n", '{"port": 4000}\n'),
+        ("a.md", "The shop is open from nine to five.\n", "Where the\nshop is, nobody knows.\n"),
+        ("a.md", "Never feed a sleeping crocodile twice.\n", "Do not feed it twice: a sleeping crocodile.\n"),
+        ("a.md", "# Prices\n", "prices: none\n"),
+        ("a.csv", "name,price\nchair,10\n", "name,colour\nchair,red\n"),
+    ],
+)
+def test_what_another_file_could_answer_is_not_asked(path, content, other):
+    def asked(*others):
+        reply = known_questions(SourceFile("r", path), content, content, random.Random(1), others=others)
+        return extract_questions(reply)
+
+    assert asked("Nothing about it.\n")
+    assert not asked("Nothing about it.\n", other)
+
+
+def test_questions_are_about_what_is_shown_and_no_other_file_on_the_disk_says(tmp_path):
+    common, own = "def common():\n    return 1\n\n\n", "def own_{}():\n    return 2\n"
+    hidden = "# nothing\n" * 1000 + "def far_below():\n    return 3\n"  # 1,000 lines of code are shown
+    (tmp_path / "r/lib").mkdir(parents=True)
+    for number, path in enumerate(("r/a.py", "r/lib/b.py")):
+        (tmp_path / path).write_text(common + own.format("ab"[number]) + hidden)
+    for path, name in (("r/a.py", "own a"), ("r/lib/b.py", "own b")):
+        (record,) = ask(tmp_path, EmbeddedTeacher(), path).result
+        assert name in record["question"]
 
 
 def test_a_made_repository_brings_its_own_questions():
     made = make_repository("service-17")
     task = made.tasks[0]
     text = made.files[task.filename]
-    reply = known_questions(SourceFile(made.name, task.filename), text, text, random.Random(0))
+    reply = known_questions(SourceFile(made.name, task.filename), text, text, random.Random(0), others=[])
     own = {(one.question, one.answer) for one in made.tasks if one.filename == task.filename}
     assert {tuple(pair) for pair in extract_questions(reply)} <= own
 
@@ -215,3 +249,27 @@ def test_a_path_may_go_back_unless_strict(tmp_path):
     assert clean_tasks([task], tmp_path, strict=True).dropped == {"hidden target": 1}
     outside = {**task, "filename": "../r/a.md"}
     assert clean_tasks([outside], tmp_path).dropped == {"no such file": 1}
+
+
+def test_one_question_about_two_files_takes_both(tmp_path):
+    for name in ("a.md", "b.md", "c.md"):
+        (tmp_path / "r").mkdir(exist_ok=True)
+        (tmp_path / "r" / name).write_text("something")
+    questions = {"a.md": "Who is it?", "b.md": "who is  it?", "c.md": "Who was it?"}
+    tasks = [
+        {"question": asked, "filename": name, "root": "r", "optimal_path": ["ls", f"cat {name}"]}
+        for name, asked in questions.items()
+    ]
+    cleaned = clean_tasks(tasks, tmp_path).tasks
+    assert [targets_of(task) for task in cleaned] == [["a.md", "b.md"], ["b.md", "a.md"], ["c.md"]]
+    assert [task_of(task).extra["targets"] for task in cleaned] == [
+        ["a.md", "b.md"],
+        ["b.md", "a.md"],
+        ["c.md"],
+    ]
+    assert all("targets" not in task for task in clean_tasks(tasks, tmp_path, strict=True).tasks)
+    write_list(tmp_path / "data.json", cleaned)
+    assert load_dataset(tmp_path / "data.json") == cleaned
+    write_list(tmp_path / "data.json", [{**cleaned[0], "targets": "a.md"}])
+    with pytest.raises(DataError, match="must be a list of paths"):
+        load_dataset(tmp_path / "data.json")

@@ -25,7 +25,8 @@ def auto_explore_gpt(
 ) -> None:
     """Let a model do tasks of AutoExplore, and print its success on every level (Reflect-RL spec §8).
 
-    An episode that cannot go on counts as a failure. The same command goes on where it was stopped.
+    A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
+    the embedded player is, and the result says so. An episode that cannot go on counts as a failure. The same command goes on where it was stopped.
 
     Args:
         task_file: the tasks.
@@ -38,7 +39,8 @@ def auto_explore_gpt(
         merge_after_first_k: so many levels stay, the rest are one.
         output: the file of results; beside it is a journal of the episodes.
         flags: who is asked.
-        teacher: embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.
+        teacher: embedded (no model: a player of our own that sees what a model sees, and knows of a file that
+            it opened whether it is right), or openai: a model behind an OpenAI-compatible server.
         concurrency: episodes in flight.
         seed: of the model's draws.
         overwrite: begin again.

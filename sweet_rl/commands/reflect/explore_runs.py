@@ -62,7 +62,10 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
     with JobFile(beside(output, player.name, "journal"), settings, overwrite=overwrite) as jobs:
         make = partial(make_teacher, player, output)
         teach_all(jobs, planned, episode, make=make, at_once=player.concurrency, unit="episode", quiet=quiet)
-        results = success_by_level(levels, jobs.results)
+        print(
+            player.measured("sees what a model sees, and knows of a file that it opened whether it is right")
+        )
+        results = [{**row, "player": player.name} for row in success_by_level(levels, jobs.results)]
         for row in results:
             print(f"Level {row['level']}: {100 * row['success']:.2f}%")
         write_list(output, results)

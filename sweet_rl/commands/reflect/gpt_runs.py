@@ -81,6 +81,10 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
             make = EmbeddedTeacher if games.random else partial(make_teacher, player, folder / "result.txt")
             at_once = player.concurrency
             teach_all(jobs, planned, episode, make=make, at_once=at_once, unit="episode", quiet=quiet)
+            if games.random:
+                print("Measured: chance, which is the floor; no model was asked.")
+            else:
+                print(player.measured("knows the way and is the ceiling"))
             episodes = [jobs.results[key] for key in planned if key in jobs.results]
             _write(folder, games, name, episodes)
             say_failures(jobs, len(jobs.missing(planned)), "episodes")

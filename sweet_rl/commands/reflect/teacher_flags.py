@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sweet_rl.commands.flag_groups import Stage, with_flags
@@ -11,6 +11,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
 
 TEACHERS = ("embedded", "openai")
+
+PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
+"""The defaults of --model, each in its stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,19 @@ class TeacherFlags:
             raise UsageError(f"--concurrency must be at least 1, got {self.concurrency}.")
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
-        if self.teacher == "embedded" and self.base_url:
-            raise UsageError("--base_url is of use with --teacher openai only; pass that as well.")
+        if self.teacher == "embedded":
+            self._refuse_flags_of_a_model()
+
+    def _refuse_flags_of_a_model(self) -> None:
+        """Whoever names a model or its server wants it asked.
+
+        Raises:
+            UsageError: a flag was given that the embedded teacher has no use for.
+        """
+        usual = {one.name: (one.default,) for one in fields(self)} | {"model": PUBLISHED_MODELS}
+        for name in ("base_url", "model", "api_key_var", "request_timeout_s", "request_attempts"):
+            if getattr(self, name) not in usual[name]:
+                raise UsageError(f"--{name} is of use with --teacher openai only; pass that as well.")
 
     @property
     def name(self) -> str:

@@ -81,13 +81,17 @@ def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
         name: of the file; decides how many lines.
         tokens: what counts as a token.
     """
+    shown = shown_part(text, name, tokens=tokens)
+    return shown if shown == text else f"{shown}{truncation_note(LINE_LIMITS[kind_of(name)])}"
+
+
+def shown_part(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
+    """What `truncate` shows of a text, without the note."""
     limit = LINE_LIMITS[kind_of(name)]
     lines = text.split("\n")
-    shown = text
     if len(lines) > limit + (not lines[-1]):  # behind a last line break there is no line
-        shown = "\n".join(lines[:limit])
-    shown = tokens.cut(shown, TOKEN_LIMIT)
-    return shown if shown == text else f"{shown}{truncation_note(limit)}"
+        text = "\n".join(lines[:limit])
+    return tokens.cut(text, TOKEN_LIMIT)
 
 
 def truncation_note(lines: int) -> str:

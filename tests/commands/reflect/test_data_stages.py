@@ -75,8 +75,11 @@ def test_the_published_commands_in_order(here, capsys):
     assert abs(sizes[0] - 0.7 * len(complete)) <= 1
     for name in ("sft", "sft_reflection", "sft_policy", "sft_reflection_positive", "sft_policy_positive"):
         assert texts(TASKS / f"{name}.jsonl"), name
+    assert "Measured: the embedded player, which sees what a model sees" in said
+    assert "no model was asked. To measure one: --teacher openai" in said
     assert "Level 0: 100.00%" in said
-    assert load("results/auto_explore_gpt.json")[0]["success"] == 1
+    result = load("results/auto_explore_gpt.json")[0]
+    assert (result["success"], result["player"]) == (1, "embedded")
 
 
 def test_the_same_seed_gives_the_same_files(here):
@@ -223,6 +226,12 @@ def test_models_play_the_taxi(here, capsys):
     evaluate_gpt(runs=5, extra="dropoff", random=True, quiet=True)
     with talking(lambda prompt: "Action: 0") as url:
         evaluate_gpt(runs=5, extra="full", teacher="openai", base_url=url, model="m", quiet=True)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Measured")]
+    assert [line.partition(",")[0] for line in said[:2]] == [
+        "Measured: the embedded player",
+        "Measured: chance",
+    ]
+    assert said[2] == f"Measured: the model m at {url}."
     lines = Path("result.txt").read_text().splitlines()
     assert lines[0].startswith("taxi pickup embedded: success 5/5")
     assert lines[1].startswith("taxi dropoff random: success")
@@ -236,6 +245,7 @@ def test_models_play_the_taxi(here, capsys):
         (lambda: taxi_reflection(teacher="me"), "--teacher must be embedded or openai"),
         (lambda: taxi_reflection(teacher="openai"), "needs --base_url"),
         (lambda: evaluate_gpt(base_url="http://127.0.0.1/v1"), "of use with --teacher openai only"),
+        (lambda: auto_explore_gpt(model="gpt-5"), "--model is of use with --teacher openai only"),
         (lambda: auto_explore_gpt(concurrency=0), "--concurrency must be at least 1"),
         (lambda: taxi_reflection(base_url="http://x/v1"), "--base_url is of use with --teacher openai"),
         (lambda: taxi_reflection(num_records=0), "--num_records"),
