@@ -26,7 +26,9 @@ def auto_explore_gpt(
     """Let a model do tasks of AutoExplore, and print its success on every level (Reflect-RL spec §8).
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
-    the embedded player is, and the result says so. An episode that cannot go on counts as a failure. The same command goes on where it was stopped.
+    the embedded player is, and the result says so.
+
+    An episode that cannot go on counts as a failure. The same command goes on where it was stopped.
 
     Args:
         task_file: the tasks.

@@ -25,7 +25,9 @@ def evaluate_gpt(
     """Let a model play the taxi or the household without training (Reflect-RL spec §8).
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
-    the embedded player is (with --random: chance), and the result says so. Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
+    the embedded player is (with --random: chance), and the result says so.
+
+    Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
     command goes on where it was stopped.
 
     Args:
