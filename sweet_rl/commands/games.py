@@ -182,7 +182,7 @@ async def open_game(flags: GameFlags, oracle: User | None) -> AsyncIterator[Call
             if flags.place is None:
                 from sweet_rl.shop import EmbeddedShop
 
-                shop: HttpShop | LocalShop = LocalShop(EmbeddedShop().get)
+                shop: HttpShop | LocalShop = LocalShop(EmbeddedShop(compat=flags.compat).get)
             else:
                 shop = HttpShop(flags.place)
             stack.push_async_callback(shop.close)

@@ -9,6 +9,7 @@ def serve_shop(
     port: int = 3000,
     products: int = 1000,
     seed: int = 0,
+    compat: str = "fixed",
     quiet: bool = False,
 ) -> None:
     """Serve the embedded shop: a small WebShop that needs no data and no download.
@@ -22,6 +23,7 @@ def serve_shop(
         port: port to listen at; 0 for any free one, which is printed.
         products: how many things there are to buy.
         seed: draws catalogue and goals.
+        compat: how a purchase is compared with the goal: fixed, or published (by likeness, docs/webshop.md).
         quiet: say nothing but errors.
     """
     import asyncio
@@ -29,4 +31,4 @@ def serve_shop(
     from sweet_rl.shop import EmbeddedShop
     from sweet_rl.shop.server import serve
 
-    asyncio.run(serve(EmbeddedShop(seed, products), host, port, quiet=quiet))
+    asyncio.run(serve(EmbeddedShop(seed, products, compat=compat), host, port, quiet=quiet))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from sweet_rl.shop.catalogue import Product
+from sweet_rl.shop.fuzzy import token_set_ratio
 from sweet_rl.shop.vocabulary import WITHOUT_ARTICLE
 from sweet_rl.types import derive_seed
 
@@ -73,7 +74,17 @@ def _say(
     )
 
 
-def score(bought: Product, chosen: Mapping[str, str], goal: Goal, wanted: Product) -> float:
+Matches = Callable[[Product, Mapping[str, str], Goal], int]
+"""Of a purchase, the options chosen and a goal: how many of the goal's attributes and options it has."""
+
+
+def score(
+    bought: Product,
+    chosen: Mapping[str, str],
+    goal: Goal,
+    wanted: Product,
+    matches: Matches | None = None,
+) -> float:
     """What a purchase is worth, in [0, 1]: the reward of the WebShop paper (Yao et al. 2022, §2.3).
 
     r = r_type * (|U_att ∩ Y_att| + |U_opt ∩ Y_opt| + [y_price <= u_price]) / (|U_att| + |U_opt| + 1)
@@ -82,18 +93,48 @@ def score(bought: Product, chosen: Mapping[str, str], goal: Goal, wanted: Produc
 
     Args:
         bought: what was bought.
-        chosen: the options chosen, type to value; those that the product does not have count nothing.
+        chosen: the options chosen, type to value.
         goal: what was asked for.
         wanted: the product behind the goal.
+        matches: what the intersections count; default `exact_matches`.
     """
+    found = (matches or exact_matches)(bought, chosen, goal)
+    fits = bought.price <= goal.max_price
+    return type_factor(bought, wanted) * (found + fits) / (len(goal.attributes) + len(goal.options) + 1)
+
+
+def exact_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
+    """Equal texts; options that the product does not have count nothing."""
     attributes = len(set(goal.attributes) & set(bought.attributes))
     options = sum(
         chosen.get(name) == value and value in bought.options.get(name, ())
         for name, value in goal.options.items()
     )
-    fits = bought.price <= goal.max_price
-    share = (attributes + options + fits) / (len(goal.attributes) + len(goal.options) + 1)
-    return type_factor(bought, wanted) * share
+    return attributes + options
+
+
+def published_matches(bought: Product, chosen: Mapping[str, str], goal: Goal) -> int:
+    """As the published shop's server counts, from its first public commit on.
+
+    An attribute counts if one of the product's is alike, or if its text stands in the product's title,
+    features or description; an option if any chosen value is alike, whatever its type. Alike is a
+    `token_set_ratio` above 85: "red" and "dark red" are.
+    """
+    texts = [text.lower() for text in (bought.title, " ".join(bought.features), bought.description)]
+    attributes = sum(
+        any(_alike(attribute, other) for other in bought.attributes)
+        or any(attribute in text for text in texts)
+        for attribute in goal.attributes
+    )
+    options = sum(any(_alike(value, other) for other in chosen.values()) for value in goal.options.values())
+    return attributes + options
+
+
+def _alike(one: str, other: str) -> bool:
+    return token_set_ratio(one, other) > _ALIKE
+
+
+_ALIKE: Final = 85
 
 
 def type_factor(bought: Product, wanted: Product) -> float:

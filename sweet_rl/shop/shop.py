@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from sweet_rl.errors import UsageError
 from sweet_rl.shop import pages
 from sweet_rl.shop.catalogue import Product, draw_catalogue
-from sweet_rl.shop.goals import Goal, draw_goal, score
+from sweet_rl.shop.goals import Goal, draw_goal, exact_matches, published_matches, score
 from sweet_rl.shop.search import SearchIndex
 from sweet_rl.types import derive_seed
 
@@ -30,15 +30,20 @@ class EmbeddedShop:
     Args:
         seed: draws catalogue and goals.
         products: how many there are.
+        compat: how attributes and options of a purchase are compared with those of the goal: "fixed" or
+            "published" (`goals.score`).
 
     Raises:
-        UsageError: no products.
+        UsageError: no products, or no such `compat`.
     """
 
-    def __init__(self, seed: int = 0, products: int = 1000) -> None:
+    def __init__(self, seed: int = 0, products: int = 1000, *, compat: str = "fixed") -> None:
         if products < 1:
             raise UsageError(f"A shop needs at least 1 product, got {products}.")
+        if compat not in {"fixed", "published"}:
+            raise UsageError(f"compat is 'fixed' or 'published', got {compat!r}.")
         self.seed = seed
+        self._matches = published_matches if compat == "published" else exact_matches
         self.products = draw_catalogue(seed, products)
         self._by_asin = {product.asin: product for product in self.products}
         self._index = SearchIndex(self.products)
@@ -80,8 +85,9 @@ class EmbeddedShop:
         Raises:
             NoSuchPage: none of the five routes, no such product, a page number or options that are none.
         """
-        match [unquote(part) for part in path.removeprefix("/").split("/")]:
-            case ["search_results", session, query, number]:
+        path = path.partition("?")[0].removeprefix("/")
+        match [unquote(part) for part in path.split("/")]:
+            case ["search_results", session, query, number] if query:
                 found = self.search(query)
                 return pages.result_page(self._says(session), found, _page_number(number))
             case ["item_page", session, asin, _, _, options]:
@@ -103,7 +109,7 @@ class EmbeddedShop:
 
     def _score(self, session: str, asin: str, chosen: dict[str, str]) -> float:
         goal = self.goal(session)
-        return score(self.product(asin), chosen, goal, self.product(goal.asin))
+        return score(self.product(asin), chosen, goal, self.product(goal.asin), self._matches)
 
 
 _KEPT_GOALS: Final = 100_000

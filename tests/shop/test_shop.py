@@ -10,7 +10,8 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.shop import EmbeddedShop, Goal, NoSuchPage, Product
-from sweet_rl.shop.goals import score, type_factor
+from sweet_rl.shop.fuzzy import token_set_ratio
+from sweet_rl.shop.goals import published_matches, score, type_factor
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,59 @@ GOAL = Goal("", "B000000001", ("long sleeve", "machine washable"), {"color": "re
 )
 def test_the_papers_reward(bought, chosen, worth):
     assert score(product(**bought), chosen, GOAL, product()) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize(
+    ("bought", "chosen", "published", "fixed"),
+    [
+        ({}, {"color": "red", "size": "large"}, 1.0, 1.0),
+        ({}, {"color": "dark red", "size": "Large."}, 1.0, 3 / 5),  # all words of the goal are in it
+        ({}, {"x": "large", "y": "red"}, 1.0, 3 / 5),  # types are not compared
+        ({}, {"color": "reed", "size": "larger"}, 1.0, 3 / 5),  # 86 and 91
+        ({}, {"color": "rod", "size": "small"}, 3 / 5, 3 / 5),  # 67
+        ({"attributes": ("sleeve, long",)}, {"color": "red", "size": "large"}, 4 / 5, 3 / 5),
+        (
+            {"attributes": (), "title": "Acme Shirt Long Sleeve", "description": "It is machine washable."},
+            {"color": "red", "size": "large"},
+            1.0,
+            3 / 5,
+        ),
+    ],
+)
+def test_likeness_counts_as_published_and_equality_by_default(bought, chosen, published, fixed):
+    told = {"title": "Acme Shirt"} | bought
+    for matches, worth in ((published_matches, published), (None, fixed)):
+        assert score(product(**told), chosen, GOAL, product(), matches) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [  # recorded with thefuzz 0.22
+        ("red", "dark red", 100),
+        ("reed", "red", 86),
+        ("x-large", "large", 100),
+        ("forest green", "green forest", 100),
+        ("forest green", "grey forest", 87),
+        ("blue", "", 0),
+        ("!", "?", 0),
+        ("3/4 cup", "34 cup", 92),
+        ("é", "e", 0),
+        ("long sleeve", "long sleeves", 96),
+    ],
+)
+def test_likeness(one, other, expected):
+    assert token_set_ratio(one, other) == token_set_ratio(other, one) == expected
+
+
+def test_a_shop_pays_by_its_way_of_comparing():
+    fixed, published = EmbeddedShop(0, 50), EmbeddedShop(0, 50, compat="published")
+    number, goal = next((n, goal) for n in range(50) if (goal := fixed.goal(f"fixed_{n}")).options)
+    asked = {f"my {name}": value.upper() for name, value in goal.options.items()}
+    path = f"/done/fixed_{number}/{goal.asin}/{quote(str(asked), safe='')}"
+    assert "<pre>1.0</pre>" in published.get(path)
+    assert "<pre>1.0</pre>" not in fixed.get(path)
+    with pytest.raises(UsageError, match="compat"):
+        EmbeddedShop(0, 5, compat="strict")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -31,7 +32,10 @@ class PageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One page of a session. Parts that its kind has no use for are kept, so that "< Prev" finds its way."""
+    """One page of a session. Parts that its kind has no use for are kept, so that "< Prev" finds its way.
+
+    `raw`: it is sent as the published client sends it (`Quirks.raw_addresses`).
+    """
 
     kind: PageKind
     session: str
@@ -40,6 +44,7 @@ class Address:
     asin: str = ""
     subpage: str = ""
     options: Options = field(default_factory=dict)
+    raw: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -73,4 +78,25 @@ class Address:
     @property
     def path(self) -> str:
         """The path as it is sent, percent-encoded. What UTF-8 cannot hold becomes a question mark."""
+        if self.raw:
+            return _as_requests_sends(self.readable)
         return "/" + "/".join(quote(part, safe="", errors="replace") for part in self.parts)
+
+
+def _as_requests_sends(path: str) -> str:
+    """What the package requests makes of a path that nobody quoted: `/`, `?` and `#` mean what they mean."""
+    path, mark, query = path.partition("#")[0].partition("?")
+    parts: list[str] = []
+    for part in path.split("/")[1:]:
+        if part == "..":
+            del parts[-1:]
+        elif part != ".":
+            parts.append(part)
+    ending = [""] if path.endswith(("/.", "/..")) else []
+    return _escaped("/" + "/".join([*parts, *ending])) + mark + _escaped(query, also="?")
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Percent-encoded; escapes in the text stay what they are if each percent sign begins one."""
+    escapes = len(re.findall("%[0-9A-Fa-f]{2}", text)) == text.count("%")
+    return quote(text, safe=f"/!$&'()*+,;=:@~{also}{'%' * escapes}", errors="replace")

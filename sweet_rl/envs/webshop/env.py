@@ -52,7 +52,7 @@ class WebShopEnv:
         """
         self._task, self._seed = task, seed
         self._done, self._steps, self._bought = True, 0, None
-        address = Address(PageKind.START, _session_of(task))
+        address = Address(PageKind.START, _session_of(task), raw=self._quirks.raw_addresses)
         page = await self._fetch(address)
         self._instruction = shop_instruction(page.text) or ""
         _same_instruction(task, self._instruction)

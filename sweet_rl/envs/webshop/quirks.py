@@ -34,6 +34,8 @@ class Quirks:
         cut_by_position: an action's argument is everything behind the bracket but the last character,
             whatever that is, and may be empty. Repaired: it ends at the last closing bracket; blanks around
             it do not count, nor slashes, which no shop's address can carry; an empty query is invalid.
+        raw_addresses: a query goes into the address as it is, so that `/`, `?` and `#` in it, or nothing at
+            all, ask for a page that there is not; and what comes with an error's status is read like a page.
         late_limit: the turn limit is noticed one turn too late: an episode cut short has one turn more.
     """
 
@@ -46,6 +48,7 @@ class Quirks:
     unlisted_buttons: bool = False
     no_next_page: bool = False
     cut_by_position: bool = False
+    raw_addresses: bool = False
     late_limit: bool = False
 
 
@@ -60,6 +63,7 @@ PUBLISHED: Final = Quirks(
     unlisted_buttons=True,
     no_next_page=True,
     cut_by_position=True,
+    raw_addresses=True,
     late_limit=True,
 )
 

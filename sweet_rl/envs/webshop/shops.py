@@ -63,6 +63,8 @@ class LocalShop:
         try:
             html = self._get(address.path)
         except LookupError as error:
+            if address.raw:
+                return read(_NOT_FOUND)
             detail = f"{address.readable}: {error}"
             raise RequestFailed(Failure("refused", detail[:_DETAIL], status=404)) from error
         try:
@@ -155,7 +157,8 @@ class HttpShop:
         except (aiohttp.ClientError, OSError) as error:
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             raise AttemptFailed("connection", str(cause) or type(cause).__name__, can_pass=True) from error
-        if status >= 300:
+        shown = address.raw and status not in _OUT_OF_SERVICE
+        if status >= 300 and not shown:
             raise failed_status(status, headers, content)
         return content.decode("utf-8", "replace")
 
@@ -183,6 +186,10 @@ class HttpShop:
                 "starts one that needs nothing. What had finished is kept."
             ) from None
 
+
+_NOT_FOUND: Final = "<html><title>404</title><h1>Not Found</h1><p>There is no such page.</p></html>"
+_OUT_OF_SERVICE: Final = frozenset({429, 502, 503, 504})
+"""Says nothing about the page that was asked for."""
 
 _DETAIL: Final = 400
 """Characters of a failure's detail: an address and the beginning of what came."""

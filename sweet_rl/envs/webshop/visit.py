@@ -66,7 +66,7 @@ class Visit:
                 return None
         if self.address.kind is not PageKind.START:
             return None
-        return Move(Address(PageKind.SEARCH, self.address.session, query))
+        return Move(replace(self.address, kind=PageKind.SEARCH, query=query))
 
     def _click(self, label: str, quirks: Quirks) -> Move | None:
         move = self.offers(quirks).get(label)
@@ -79,7 +79,8 @@ class Visit:
         """What can be clicked here, and where it leads."""
         here = self.address
         items: dict[str, Move] = {}
-        buttons = {"Back to Search": Move(Address(PageKind.START, here.session))}
+        start = Address(PageKind.START, here.session, raw=here.raw)
+        buttons = {"Back to Search": Move(start)} if here.kind is not PageKind.START else {}
         if here.kind is PageKind.SEARCH:
             items = {asin: Move(replace(here, kind=PageKind.ITEM, asin=asin)) for asin in self.products}
             if not quirks.no_next_page:

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from sweet_rl.envs.webshop import FIXED, PUBLISHED, LocalShop, Quirks, WebShopEnv, quirks_of
+from sweet_rl.envs.webshop.address import Address, PageKind
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.shop import EmbeddedShop
@@ -228,6 +229,53 @@ def test_invalid_actions_change_nothing(action):
     assert (step.reward, step.over) == (0.0, False)
     after = visit(action, "search[q]")
     assert after[0][-1] == SEARCHED
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("", "/search_results/s//1"),
+        ("a/b", "/search_results/s/a/b/1"),
+        ("a?b", "/search_results/s/a?b/1"),
+        ("a#b", "/search_results/s/a"),
+        ("..", "/search_results/1"),
+        ("50% wool", "/search_results/s/50%25%20wool/1"),
+        ("50%20wool", "/search_results/s/50%20wool/1"),
+        ("[x] é", "/search_results/s/%5Bx%5D%20%C3%A9/1"),
+        ("a&b=c;'d'", "/search_results/s/a&b=c;'d'/1"),
+    ],
+)
+def test_the_published_client_quotes_as_requests_does(query, path):
+    """Recorded with requests 2.34: what it sends for an address that was put together as text."""
+    address = Address(PageKind.SEARCH, "s", query, raw=True)
+    assert address.path == path
+    assert replace(address, raw=False).path.count("/") == 4  # ours is quoted
+
+
+@pytest.mark.parametrize("query", ["", "/", "?", "forest/green", "what?", "#1"])
+def test_published_queries_that_no_route_has_show_the_shops_error(query):
+    """They are a turn, a request, and a page without products; the shop goes on."""
+    shop = EmbeddedShop(0, 50)
+
+    async def main():
+        env = WebShopEnv(LocalShop(shop.get), quirks=PUBLISHED)
+        await env.reset(task_of("fixed_1"), seed=0)
+        lost = await env.step(f"search[{query}]")
+        back = await env.step("click[Back to Search]")
+        return lost, back
+
+    lost, back = asyncio.run(main())
+    assert "Page 1" not in lost.observation.messages[-1].content
+    assert lost.observation.messages[-1].content != "Invalid action!"
+    assert not lost.over
+    assert "[Search]" in back.observation.messages[-1].content
+
+
+@pytest.mark.parametrize("quirks", [FIXED, PUBLISHED])
+def test_there_is_no_way_back_from_the_start_page(quirks):
+    assert last("click[Back to Search]", quirks=quirks) == "Invalid action!"
+    assert visit("click[Back to Search]", quirks=quirks)[2] == []
+    assert "[Search]" in last("search[q]", "click[Back to Search]", quirks=quirks)
 
 
 @pytest.mark.parametrize(
