@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from sweet_rl import command_line
 from sweet_rl.command_line import takes_words
+from sweet_rl.commands import belonging
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
 COMMANDS = {
@@ -129,7 +130,20 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
         typed = command_line.read(function, arguments if rewrite is None else rewrite(arguments))
     except UsageError as error:
         _die(str(error), 2)
-    function(*typed.words, **command_line.values(function, typed))
+    function(*typed.words, **values_of(function, typed))
+
+
+def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:
+    """What the flags say, once it is known that all of them have a meaning in this run.
+
+    Raises:
+        UsageError: a value of the wrong kind, or a flag of another world, agent or engine.
+    """
+    values = command_line.values(function, typed)
+    if facets := getattr(function, "facets", None):
+        given = {name for name, value in values.items() if value is not None}
+        belonging.check(given, facets(command_line.with_defaults(function, values)))
+    return values
 
 
 def load(name: str) -> Callable[..., Any]:

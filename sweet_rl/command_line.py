@@ -71,6 +71,12 @@ def values(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
     return {name: _value(parameters[name], text) for name, text in typed.flags.items()}
 
 
+def with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every flag: as given, or as the function has it."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: given.get(one.name, one.default) for one in parameters if not takes_words(one)}
+
+
 def takes_words(parameter: inspect.Parameter) -> bool:
     """Whether it takes all words that are no flags."""
     return parameter.kind is inspect.Parameter.VAR_POSITIONAL

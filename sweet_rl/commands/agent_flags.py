@@ -161,26 +161,43 @@ class AgentFlags:
         """
         if self.api not in APIS:
             raise UsageError(f"--agent_api must be {' or '.join(APIS)}, got {self.api!r}.")
-        if self.engine not in ENGINES:
-            raise no_such("--agent", self.engine, ENGINES)
-        scripted = SCRIPTED_AGENTS.get(self.task_type, ())
-        if self.engine == "scripted" and self.model not in scripted:
-            raise no_such(f"scripted agent for --task_type {self.task_type}", self.model, scripted)
-        if self.engine != "auto":
-            return self.engine
-        if self.model in scripted:
-            return "scripted"
-        if self.base_url is not None:
-            return "openai"
-        if self.vllm_python is not None:
-            return "vllm"
-        if is_no_model(self.model):
-            worlds = [world for world, names in SCRIPTED_AGENTS.items() if self.model in names]
-            elsewhere = f"{self.model} plays {', '.join(worlds)}. " if worlds else ""
-            raise no_such(
-                f"agent for --task_type {self.task_type}",
-                self.model,
-                scripted,
-                f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai.",
-            )
-        return "transformers"
+        return engine_of(
+            self.engine,
+            self.model,
+            task_type=self.task_type,
+            base_url=self.base_url,
+            vllm_python=self.vllm_python,
+        )
+
+
+def engine_of(
+    engine: str, model: str, *, task_type: str, base_url: str | None, vllm_python: str | None
+) -> str:
+    """What runs a model or scripted agent: the engine that is named, or the one that `auto` stands for.
+
+    Raises:
+        UsageError: engine and model do not go together, or a name that may be a typing error.
+    """
+    if engine not in ENGINES:
+        raise no_such("--agent", engine, ENGINES)
+    scripted = SCRIPTED_AGENTS.get(task_type, ())
+    if engine == "scripted" and model not in scripted:
+        raise no_such(f"scripted agent for --task_type {task_type}", model, scripted)
+    if engine != "auto":
+        return engine
+    if model in scripted:
+        return "scripted"
+    if base_url is not None:
+        return "openai"
+    if vllm_python is not None:
+        return "vllm"
+    if is_no_model(model):
+        worlds = [world for world, names in SCRIPTED_AGENTS.items() if model in names]
+        elsewhere = f"{model} plays {', '.join(worlds)}. " if worlds else ""
+        raise no_such(
+            f"agent for --task_type {task_type}",
+            model,
+            scripted,
+            f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai.",
+        )
+    return "transformers"

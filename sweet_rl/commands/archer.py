@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.commands.archer_config import described, load_config
+from sweet_rl.commands.belonging import check
 from sweet_rl.commands.games import (
     GAMES,
     QUESTION_GAMES,
@@ -50,6 +51,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     """
     config = load_config(name, overrides, folder)
     game, oracle = _game(config), _oracle(config)
+    _check_overrides(overrides, config, game)
     tasks, held_out = _tasks(config, game)
     template = _template(config["template"], tasks)
     loop_settings = _loop_settings(config)
@@ -112,6 +114,16 @@ def _game(config: Mapping[str, Any]) -> GameFlags:
         place=config["env_load_path"] if name not in QUESTION_GAMES else None,
         reads_json=config["env_name"] == "llm_twenty_questions" or config["agent_type"] == "archer_llm",
     )
+
+
+def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], game: GameFlags) -> None:
+    """Refuse settings on the command line that belong to another world, oracle or algorithm."""
+    pairs = [override.partition("=") for override in overrides]
+    asked = {config["oracle"]} if game.name in QUESTION_GAMES else {game.name, config["env_name"]}
+    facets = {name: {str(config[name])} for name in ("env_name", "agent_type")}
+    facets |= {name: {str(config[name]).lower()} for name in ("use_lora", "use_wandb")}
+    given = [key for key, _, value in pairs if value.lower() not in {"null", "none", "~"}]
+    check(given, facets | {"place": asked}, dashes="")
 
 
 def _oracle(config: Mapping[str, Any]) -> OracleFlags:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.belonging import belonging
 from sweet_rl.errors import UsageError
 
 
+@belonging(lambda flags: {"fan_out": {flags["fan_out"]}})
 def evaluate_code(
     saved_path: str,
     *,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.errors import UsageError
 
 _MANY_MACHINES = 16
 """For so many there are pages enough at once, where nobody says how many there are."""
 
 
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    return {"clip_model": {"given" if flags["clip_model"] else "none"}, "fan_out": {flags["fan_out"]}}
+
+
+@belonging(_facets)
 def evaluate_html(
     saved_path: str,
     *,

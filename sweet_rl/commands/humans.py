@@ -55,14 +55,12 @@ class UserFlags:
         Raises:
             UsageError: the scripted eye, and a server that does not offer it.
         """
-        if self.task_type in GAMES:
-            return not self.server_named or self.task_type not in QUESTION_GAMES
         if self.model == "scripted" and self.task_type == "html" and self.server_named:
             raise UsageError(
                 "--env_model scripted looks at pages in this process; no server offers that. Leave out "
                 "--hostname, --port and --env_base_url, or name a vision model of the server."
             )
-        return self.model == "scripted" and not self.server_named
+        return not server_plays(self.task_type, self.model, server_named=self.server_named)
 
     @property
     def server_named(self) -> bool:
@@ -113,6 +111,13 @@ class UserFlags:
         if self.task_type == "html" and not self.in_process:
             settings["image_url"] = self.image_url
         return settings
+
+
+def server_plays(world: str, model: str, *, server_named: bool) -> bool:
+    """Whether a server is asked for who answers in this world."""
+    if world in GAMES:
+        return server_named and world in QUESTION_GAMES
+    return server_named or model != "scripted"
 
 
 async def make_user(flags: UserFlags, *, concurrency: int) -> User:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.belonging import belonging
 from sweet_rl.errors import UsageError
 
 
+@belonging(lambda flags: {"judge": {"metrics" if flags["judge"] == "metrics" else "model"}})
 def judge_html(
     run_a: str,
     run_b: str,

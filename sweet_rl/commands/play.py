@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.errors import UsageError, no_such
 
 
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    from sweet_rl.commands.playing import oracle_flags
+
+    oracle = oracle_flags(flags["oracle"], flags["oracle_model"], flags["api_key_var"])
+    return {"task_type": {flags["world"].replace("-", "_")}, "oracle": {oracle.kind}}
+
+
+@belonging(_facets)
 def play(
     world: str,
     tasks: str | None = None,

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.errors import UsageError
 
 
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    """What scores, and where."""
+    asked = {"server"} if flags["engine"] in {"openai", "vllm"} else {"nobody"}
+    return {"engine": {flags["engine"]}, "asked": asked, "fan_out": {flags["fan_out"]}}
+
+
+@belonging(_facets)
 def rank_best_of_n(
     input_path: str,
     output_path: str | None = None,

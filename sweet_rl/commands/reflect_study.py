@@ -202,12 +202,8 @@ class ReflectStudy:
     def playing(self, world: str) -> dict[str, Any]:
         """Flags of a world, the same when it is learned from and when it is measured."""
         if world == TAXI:
-            return {"env": TAXI, "horizon": 20, "reflect_max_new_tokens": REFLECTION_TOKENS[TAXI]}
-        return {
-            "env": EXPLORE,
-            "repo_dir": self.folder / "repositories",
-            "reflect_max_new_tokens": REFLECTION_TOKENS[EXPLORE],
-        }
+            return {"env": TAXI, "horizon": 20}
+        return {"env": EXPLORE, "repo_dir": self.folder / "repositories"}
 
 
 def rounds(study: ReflectStudy) -> list[list[Chain]]:
@@ -339,6 +335,7 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
     if method.reflects:
         flags |= {
             "reflect": True,
+            "reflect_max_new_tokens": REFLECTION_TOKENS[world],
             "reflect_model_name": study.base(world, seed),
             "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
         }
@@ -360,6 +357,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call
     batch = min(50, study.test_games)
     flags = {
         **study.playing(world),
+        "reflect_max_new_tokens": REFLECTION_TOKENS[world],
         **_levels(world, curriculum=True),
         "report": output,
         "seed": _TEST_SEED,

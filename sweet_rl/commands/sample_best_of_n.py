@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.errors import UsageError
 
 
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    """What samples, and where."""
+    from sweet_rl.commands.agent_flags import engine_of
+
+    engine = engine_of(
+        flags["agent"],
+        flags["agent_model"] or "",
+        task_type="code",
+        base_url=flags["agent_base_url"],
+        vllm_python=flags["vllm_python"],
+    )
+    asked = {"server"} if engine in {"openai", "vllm"} else {"nobody"}
+    return {"agent": {engine}, "engine": {engine}, "asked": asked, "fan_out": {flags["fan_out"]}}
+
+
+@belonging(_facets)
 def sample_best_of_n(
     input_path: str,
     output_path: str | None = None,

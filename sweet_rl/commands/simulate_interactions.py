@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.errors import UsageError, no_such
 
 
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    """What the flags are about to put together."""
+    from sweet_rl.commands.agent_flags import DEFAULT_AGENTS, RECAP, engine_of
+    from sweet_rl.commands.humans import server_plays
+
+    world, wanted = flags["task_type"], flags["reflection_model"]
+    if world not in DEFAULT_AGENTS:
+        return {}
+    agent = DEFAULT_AGENTS[world] if flags["agent_model"] == "auto" else flags["agent_model"]
+    python = flags["vllm_python"]
+    engine = engine_of(
+        flags["agent"], agent, task_type=world, base_url=flags["agent_base_url"], vllm_python=python
+    )
+    engines = {engine}
+    if wanted not in {None, RECAP}:
+        where = flags["reflection_base_url"]
+        engines.add(engine_of("auto", wanted, task_type=world, base_url=where, vllm_python=python))
+    named = any(flags[flag] is not None for flag in ("hostname", "port", "env_base_url"))
+    server = server_plays(world, flags["env_model"], server_named=named)
+    return {
+        "task_type": {world},
+        "agent_model": {agent},
+        "agent": {engine},
+        "engine": engines,
+        "reflection": {"none" if wanted is None else RECAP if wanted == RECAP else "model"},
+        "human": {"server" if server else "here"},
+        "asked": {"server"} if server or not engines.isdisjoint({"openai", "vllm"}) else {"nobody"},
+    }
+
+
+@belonging(_facets)
 def simulate_interactions(
     input_path: str | None = None,
     output_path: str | None = None,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.cli import load
+from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands import study as runner
 from sweet_rl.commands.demo_reflect import demo_reflect
@@ -35,7 +35,8 @@ def test_every_command_is_one_that_a_person_can_type(tmp_path):
     for call in calls:
         if ":" not in call.stage:
             words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
-            read(load(call.stage), words)
+            stage = load(call.stage)
+            values_of(stage, read(stage, words))
             assert call.command.startswith(f"sweet-rl {call.stage} ")
     assert len({call.output.name for call in calls}) == len(calls)  # a mark is named after its output
 
@@ -66,9 +67,10 @@ def learning(study, world, key):
 
 def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
     study = ReflectStudy(tmp_path, seeds=1)
+    reflecting = {"reflect", "reflect_load_dir", "reflect_model_name", "reflect_max_new_tokens"}
     for world, key, differing in (
         (TAXI, "reflect_rl_flat", {"ckpt_path", "curriculum_index"}),
-        (TAXI, "rl", {"ckpt_path", "load_dir", "reflect", "reflect_load_dir", "reflect_model_name"}),
+        (TAXI, "rl", {"ckpt_path", "load_dir", *reflecting}),
         (EXPLORE, "reflect_rl_positive", {"ckpt_path", "load_dir", "reflect_load_dir"}),
     ):
         one, other = learning(study, world, "reflect_rl").flags, learning(study, world, key).flags

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.cli import load
+from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands import study as runner
 from sweet_rl.commands.archer_config import load_config
@@ -29,7 +29,8 @@ def test_every_command_is_one_that_a_person_can_type(tmp_path):
     for call in calls:
         if ":" not in call.stage:
             words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
-            read(load(call.stage), words)
+            stage = load(call.stage)
+            values_of(stage, read(stage, words))
     assert len({call.output.name for call in calls}) == len(calls)  # a mark is named after its output
 
 

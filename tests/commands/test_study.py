@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweet_rl.cli import load
+from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands import study as runner
 from sweet_rl.commands.recipes import SWEETS, Call, Chain, data
@@ -26,7 +26,8 @@ def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
     }
     for call in calls:
         words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
-        read(load(call.stage), words)
+        stage = load(call.stage)
+        values_of(stage, read(stage, words))
     assert len({call.output for call in calls}) == len(calls)
 
 

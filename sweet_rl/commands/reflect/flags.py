@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.commands.flag_groups import Stage, needing, with_flags
 from sweet_rl.errors import UsageError
 
@@ -31,9 +32,22 @@ def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
         stage = with_flags({"flags": ReflectSettings}, defaults)(guarded)
         kinds = {one.name: str(one.annotation) for one in inspect.signature(stage).parameters.values()}
         stage.rewrite_arguments = functools.partial(rewrite, kinds)  # type: ignore[attr-defined]
-        return stage
+        return belonging(_facets)(stage)  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    """What a run learns in and by; published command lines and runs that go on say more than they use."""
+    if flags["strict"] or flags.get("resume") or flags["mode"] == "train_SPT":
+        return {}
+    facets = {"env": {flags["env"]}}
+    if flags["mode"] == "test":
+        return facets
+    facets["trainer"] = {flags["trainer"]}
+    facets["critic"] = {"used"} if flags["use_critic"] else {"none"}
+    facets["reflect"] = {"asked"} if flags["reflect"] else {"none"}
+    return facets
 
 
 def rewrite(kinds: Mapping[str, str], arguments: Sequence[str]) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.commands.flag_groups import Stage, with_flags
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
@@ -92,4 +93,13 @@ def teacher_stage(**defaults: Any) -> Callable[[Stage], Stage]:
     Args:
         **defaults: flags whose default is another one in this stage.
     """
-    return with_flags({"flags": TeacherFlags}, defaults)
+
+    def decorate(function: Stage) -> Stage:
+        return belonging(_facets)(with_flags({"flags": TeacherFlags}, defaults)(function))  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    scenario = {"scenario": {flags["scenario"]}} if "scenario" in flags else {}
+    return {"teacher": {flags["teacher"]}} | scenario
