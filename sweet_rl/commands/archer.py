@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.commands.archer_config import described, load_config
+from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.commands.belonging import check
 from sweet_rl.commands.games import (
     GAMES,
@@ -50,6 +52,8 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     config = load_config(name, overrides, folder)
+    if config["use_wandb"] and os.environ.get("RANK", "0") == "0":
+        check_wandb()
     game, oracle = _game(config), _oracle(config)
     _check_overrides(overrides, config, game)
     tasks, held_out = _tasks(config, game)
@@ -86,7 +90,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
                 save_path, {**config, "template": template}, overwrite=bool(config["overwrite"])
             )
             stack.callback(run_folder.close)
-        models = processes.from_main(lambda: _models(config, save_path))
+        models = processes.from_main(lambda: models_of(config, overrides, save_path))
         watchers = stack.enter_context(_watchers(config, save_path)) if main else []
 
         def say(phase: str, done: int, total: int) -> None:
@@ -153,16 +157,51 @@ def _tasks(config: Mapping[str, Any], game: GameFlags) -> tuple[list[Task], list
     return tasks, held_out
 
 
-def _models(config: Mapping[str, Any], save_path: Path) -> dict[str, str]:
-    """Names of the models; tiny ones are made first."""
-    names = {key: str(config[key]) for key in ("policy_lm", "critic_lm")}
+def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Path) -> dict[str, str | None]:
+    """Names of the models and of weights to begin with; tiny ones are made first, adapters merged.
+
+    A whole model at `checkpoint_path` stands for `policy_lm`, and a critic beside it for `critic_lm`, unless
+    the command line says what that is.
+
+    Raises:
+        UsageError: `checkpoint_path` is none that can be begun with, or `policy_lm` is another model.
+    """
+    names = {key: config[key] for key in ("policy_lm", "critic_lm", "checkpoint_path")}
+    told = {override.partition("=")[0] for override in overrides}
+    if names["checkpoint_path"] is not None:
+        names |= _begun_with(names, told, save_path)
     if TINY in names.values():
         from sweet_rl.embedded.question_models import make_models
 
         policy, critic = make_models(save_path / "models", seed=int(config["seed"]))
         made = {"policy_lm": str(policy), "critic_lm": str(critic)}
-        return {key: made[key] if name == TINY else name for key, name in names.items()}
+        names |= {key: path for key, path in made.items() if names[key] == TINY}
     return names
+
+
+def _begun_with(names: Mapping[str, Any], told: Collection[str], save_path: Path) -> dict[str, str | None]:
+    from sweet_rl.algorithms.archer.beginnings import find_beginning
+
+    path = str(names["checkpoint_path"])
+    found = find_beginning(path)
+    critic = {} if found.critic is None or "critic_lm" in told else {"critic_lm": str(found.critic)}
+    if found.weights is not None:
+        return {**critic, "checkpoint_path": str(found.weights)}
+    model = found.model
+    if found.adapter is not None:
+        from sweet_rl.training.adapters import merge_adapter
+        from sweet_rl.training.settings import ModelSettings
+
+        model = save_path / "models" / "merged"
+        if not (model / "config.json").is_file():
+            base = str(names["policy_lm"]) if "policy_lm" in told else ""  # "": the one that it names
+            merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
+    elif "policy_lm" in told:
+        raise UsageError(
+            f"checkpoint_path={path!r} is a whole model and stands for policy_lm: leave policy_lm out, or "
+            "name a file of its weights."
+        )
+    return {**critic, "policy_lm": str(model), "checkpoint_path": None}
 
 
 def _template(name: str | None, tasks: Sequence[Task]) -> str | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Mapping
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from sweet_rl.errors import missing_package
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.types import Json
 
 _SHOWN = {
@@ -17,6 +21,39 @@ _SHOWN = {
     "q1.loss": "Q loss",
     "pg.loss": "policy loss",
 }
+
+
+_WITHOUT = "use_wandb=false goes on without it"
+
+
+def check_wandb() -> None:
+    """Find out whether wandb can be used before anything is begun.
+
+    Raises:
+        UsageError: the package is missing, or nobody is logged in and it is to go on line.
+    """
+    if importlib.util.find_spec("wandb") is None:
+        raise missing_package("wandb", "wandb", needed_for=f"use_wandb=true ({_WITHOUT})")
+    off_line = os.environ.get("WANDB_MODE", "online").lower() in {"offline", "disabled", "dryrun"}
+    if off_line or os.environ.get("WANDB_API_KEY") or _has_password(os.environ.get("WANDB_BASE_URL")):
+        return
+    raise UsageError(
+        f"use_wandb=true, but nobody is logged in to wandb: {_WITHOUT}; else run `wandb login`, set "
+        "WANDB_API_KEY, or set WANDB_MODE=offline to keep its files here."
+    )
+
+
+def _has_password(server: str | None) -> bool:
+    """Whether the user's netrc file knows the server, as after `wandb login`."""
+    host = urlsplit(server or "https://api.wandb.ai").hostname or ""
+    places = [os.environ.get("NETRC"), "~/.netrc", "~/_netrc"]
+    for file in (Path(place).expanduser() for place in places if place):
+        try:
+            if netrc(str(file)).authenticators(host):
+                return True
+        except (OSError, NetrcParseError):
+            continue
+    return False
 
 
 class ProgressBar:
@@ -73,12 +110,17 @@ class Wandb:
         try:
             import wandb
         except ImportError as error:
-            raise missing_package(
-                "wandb", "wandb", needed_for="use_wandb=true (use_wandb=false does without)"
+            raise missing_package("wandb", "wandb", needed_for=f"use_wandb=true ({_WITHOUT})") from error
+        try:
+            self._run: Any = wandb.init(
+                project=config["project_name"], name=config["run_name"], config=dict(config), resume="allow"
+            )
+        except Exception as error:
+            what = (str(error) or repr(error)).splitlines()[0]
+            raise UsageError(
+                f"use_wandb=true, but wandb cannot begin a run: {what} Put that right, set "
+                f"WANDB_MODE=offline, or leave it out: {_WITHOUT}."
             ) from error
-        self._run: Any = wandb.init(
-            project=config["project_name"], name=config["run_name"], config=dict(config), resume="allow"
-        )
 
     def say(self, phase: str, done: int, total: int) -> None:
         """Nothing: there is no number yet."""

@@ -1,5 +1,6 @@
 """Online runs by their command: every configuration starts, stops anywhere and goes on as if it had not."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from sweet_rl.algorithms.state_files import load_state, same_state
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
+from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
 from tests.conftest import ROOT
@@ -144,6 +146,143 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, t
     with pytest.raises(UsageError, match=message):
         archer.run("archer_debug", [*TINY, f"save_path={tmp_path / 'run'}", override], None)
     assert not (tmp_path / "run" / "trajectories.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["archer_20q", "chai_20q", "online_filteredbc_20q", "archer_city"])
+def test_published_configurations_play_all_words_and_measure_on_them(name):
+    """157 objects, 91 cities (ArCHer spec §9.1, §9.3, §14); a run of one's own keeps a fifth apart."""
+    config = load_config(name, [])
+    game = archer._game(config)
+    played, measured = archer._tasks(config, game)
+    assert [len(played), len(measured)] == ([91, 91] if name == "archer_city" else [157, 157])
+    apart = archer._tasks({**config, "tasks": None, "eval_tasks": None}, game)
+    assert [len(tasks) for tasks in apart] == ([73, 18] if name == "archer_city" else [126, 31])
+
+
+@pytest.fixture(scope="module")
+def beginning(tmp_path_factory):
+    """What may be named as checkpoint_path: a run of two seeds' tiny models, and what can be made of it."""
+    from sweet_rl.embedded.question_models import make_models
+
+    root = tmp_path_factory.mktemp("beginning")
+    made = make_models(root / "start", seed=7)
+    archer.run(
+        "archer_debug",
+        [*options("archer_debug", root / "run"), "seed=7", "iterations=1", "warmup_iter=0"],
+        None,
+    )
+    lora = [
+        *options("archer_debug", root / "lora"),
+        "seed=7",
+        "iterations=1",
+        "warmup_iter=0",
+        "use_lora=true",
+    ]
+    archer.run("archer_debug", lora, None)
+    return {
+        "model": made[0],
+        "start": root / "start",
+        "run": root / "run",
+        "checkpoint": root / "run" / "checkpoint-1",
+        "adapter": root / "lora",
+        "file": made[0] / "model.safetensors",
+    }
+
+
+@pytest.mark.parametrize("kind", ["model", "start", "run", "checkpoint", "adapter", "file"])
+def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_path, monkeypatch):
+    from safetensors.torch import load_file
+
+    from sweet_rl.algorithms.archer.loop import OnlineRun
+
+    begun = []
+
+    def keep(run):
+        begun.append(
+            {name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()}
+        )
+
+    monkeypatch.setattr(OnlineRun, "run", keep)
+    told = [
+        one for one in options("archer_debug", tmp_path) if not one.startswith(("policy_lm", "critic_lm"))
+    ]
+    archer.run("archer_debug", [*told, f"checkpoint_path={beginning[kind]}"], None)
+    archer.run("archer_debug", [*told, f"save_path={tmp_path / 'fresh'}"], None)
+    expected = {
+        "run": beginning["run"] / "final" / "model.safetensors",
+        "checkpoint": beginning["run"] / "final" / "model.safetensors",
+    }.get(kind, beginning["file"])
+    same = [bool((begun[0][name] == weights).all()) for name, weights in load_file(expected).items()]
+    fresh = [bool((begun[1][name] == weights).all()) for name, weights in load_file(expected).items()]
+    assert not all(fresh)
+    assert all(same) or kind == "adapter"
+    if kind == "adapter":  # merged: what it was put on, and what it has learned
+        assert not all(same)
+
+
+def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginning, tmp_path):
+    config = load_config("archer_20q", [f"checkpoint_path={beginning['start']}"])
+    found = archer.models_of(config, [], tmp_path)
+    assert found == {
+        "policy_lm": str(beginning["start"] / "policy"),
+        "critic_lm": str(beginning["start"] / "critic"),
+        "checkpoint_path": None,
+    }
+    told = archer.models_of(config, ["critic_lm=roberta-base"], tmp_path)
+    assert told["critic_lm"] == "roberta-base"
+    with pytest.raises(UsageError, match=r"whole model and stands for policy_lm"):
+        archer.models_of(config, ["policy_lm=gpt2"], tmp_path)
+
+
+def test_what_holds_no_policy_is_refused_by_what_it_holds(beginning, tmp_path):
+    def begin(path):
+        told = [*options("archer_debug", tmp_path / "run"), f"checkpoint_path={path}"]
+        archer.run("archer_debug", [one for one in told if not one.startswith("policy_lm")], None)
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("x")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.json").write_text("{}")
+    shutil.copytree(beginning["checkpoint"], tmp_path / "going" / "checkpoint-1")
+    for name, told in {
+        "nothing": "there is no such file or folder",
+        "empty": "holds nothing, and no model. It may be a folder of run_bc",
+        "thesis": "holds 'thesis.tex', and no model",
+        "half": "has a config.json, but no weights",
+        "going": "is a run that has not ended: name one of its checkpoint-N",
+    }.items():
+        with pytest.raises(UsageError, match=told):
+            begin(tmp_path / name)
+    with pytest.raises(UsageError, match=r"encoder, or not whole|no causal language model"):
+        begin(beginning["start"] / "critic")
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
+    told = [*options("archer_20q", tmp_path / "run"), "use_wandb=true"]
+    with pytest.raises(UsageError, match="use_wandb=false goes on without it"):
+        archer.run("archer_20q", told, None)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("how", ["key", "offline", "netrc"])
+def test_wandb_may_be_used_with_a_key_a_login_or_offline(how, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    if how == "key":
+        monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    elif how == "offline":
+        monkeypatch.setenv("WANDB_MODE", "offline")
+    else:
+        (tmp_path / ".netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    check_wandb()
 
 
 def test_published_defaults():

@@ -14,6 +14,7 @@ from sweet_rl.algorithms.archer.critic import DoubleCritic, load_critic
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.processes import from_main, is_main
 from sweet_rl.algorithms.sharded import shard
+from sweet_rl.algorithms.state_files import load_state
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.training.adapters import add_adapter
@@ -113,14 +114,23 @@ def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
     from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
 
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            model_path(settings.policy_lm), cache_dir=settings.cache_dir, dtype=weights
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            model_path(settings.policy_lm),
+            cache_dir=settings.cache_dir,
+            dtype=weights,
+            output_loading_info=True,
         )
     except (OSError, ValueError) as error:
         raise UsageError(
             f"policy_lm: no causal language model could be loaded from {settings.policy_lm!r}: {error} Name "
             "a folder with config.json and weights, or a model that is in the local cache or on the hub."
         ) from error
+    model, told = loaded
+    if missing := sorted(told["missing_keys"]):
+        raise UsageError(
+            f"policy_lm: {settings.policy_lm!r} has no weights for {len(missing)} parts of a causal language "
+            f"model, such as {missing[0]!r}: it is an encoder, or not whole. Name another one."
+        )
     if settings.checkpoint_path is not None:
         load_weights(model, settings.checkpoint_path)
     return _adapted(model, settings)
@@ -204,16 +214,18 @@ def with_adapter(model: Any, settings: ArcherSettings) -> Any:
 
 
 def load_weights(model: nn.Module, path: str) -> None:
-    """Put the weights of a file into the model: `.safetensors`, or the published `.pt` (ArCHer spec §8).
+    """Put weights into the model: `.safetensors`, the published `.pt` (ArCHer spec §8), a run's checkpoint.
 
     Raises:
         UsageError: the file is missing, is not data, or holds other weights.
     """
     try:
-        if Path(path).suffix == ".safetensors":
+        if Path(path).is_dir():
+            weights: Any = load_state(Path(path))
+        elif Path(path).suffix == ".safetensors":
             from safetensors.torch import load_file  # noqa: PLC0415
 
-            weights: Any = load_file(path)
+            weights = load_file(path)
         else:
             weights = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -222,7 +234,13 @@ def load_weights(model: nn.Module, path: str) -> None:
             "Name a .safetensors file or a .pt file that holds tensors only."
         ) from error
     weights = weights.get("model_state_dict", weights)
-    missing, unexpected = model.load_state_dict(weights, strict=False)
+    try:
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:  # the names fit, the sizes do not
+        raise UsageError(
+            f"checkpoint_path={path!r} holds weights of another model than policy_lm: "
+            f"{str(error).splitlines()[1].strip()}"
+        ) from error
     tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
     if set(missing) - tied or unexpected:
         raise UsageError(

@@ -191,7 +191,9 @@ class PublishedLearner:
         return info | losses.means(infos)
 
     def _rows_of(self, family: str, rows: int) -> int:
-        return rows if family in self.settings.policy_lm.lower() else self.settings.batch_size
+        kind = str(getattr(self.policy.model.config, "model_type", ""))  # a folder's name may not tell
+        told = f"{self.settings.policy_lm} {kind}".lower()
+        return rows if family in told else self.settings.batch_size
 
     def _epoch(self, draw: Draw, optimizer: Any, loss_of: Any, rows: int) -> list[dict[str, float]]:
         """One optimizer step on G x B draws; the other optimizer's gradients stay, and count in the norm."""

@@ -31,8 +31,8 @@ class ArcherSettings:
         policy_lm: causal language model: folder, or name on the hub.
         critic_lm: encoder of the critics: folder, or name on the hub.
         cache_dir: where downloads are kept; None for the usual place.
-        checkpoint_path: weights of the policy to begin with (`.pt` with `model_state_dict`, or
-            `.safetensors`); None for those of `policy_lm`.
+        checkpoint_path: weights of the policy to begin with (`.pt` with `model_state_dict`, `.safetensors`,
+            or a checkpoint of a run); None for those of `policy_lm`.
         agent_type: which learner.
         use_baseline: subtract a value of each token, learnt by a head on the policy, from the advantage.
         normalize_advantages: give the advantages of a policy step mean 0 and deviation 1 over its rows. What
