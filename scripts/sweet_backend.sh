@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# SWEET-RL on Backend Programming or on a game, from offline dialogues to a measured policy, stage by stage.
+# SWEET-RL on Backend Programming, Frontend Design or a game, from offline dialogues to a measured policy, by stages.
 #
 #   scripts/sweet_backend.sh configs/sweet/embedded.sh     the embedded agent: a CPU, minutes
 #   scripts/sweet_backend.sh configs/sweet/llama8b.sh      the published setting: 8 GPUs
+#   scripts/sweet_backend.sh configs/sweet/llama8b_frontend.sh    Frontend Design: 8 GPUs, a human with eyes
+#   METHOD=rft OUTPUT_PATH=rft scripts/sweet_backend.sh CONFIG   rejection fine-tuning in its place, from the same dialogues
 #   scripts/sweet_backend.sh configs/sweet/twenty_questions.sh    another world: a CPU, minutes
 #
 # A configuration sets what is below; a variable of the environment wins over it: OUTPUT_PATH=run2 scripts/...
@@ -15,7 +17,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # What a configuration may set. Flags of a stage are an array, to be added to what the chain itself needs.
 SIMULATE_FLAGS=() EVALUATE_FLAGS=() TRAIN_FLAGS=() CRITIC_FLAGS=() SAMPLE_FLAGS=() RANK_FLAGS=() PAIR_FLAGS=()
-POLICY_FLAGS=() LAUNCHER=() PREFERENCE_FLAGS=()
+POLICY_FLAGS=() RFT_FLAGS=() LAUNCHER=() PREFERENCE_FLAGS=()
 # shellcheck source=/dev/null
 source "$config"
 
@@ -29,7 +31,8 @@ source "$config"
 : "${DATA_FRACTION:=0.1}" "${NUM_PAIRS:=4}"
 : "${COMPAT:=fixed}"     # published: its defects too, to compare numbers
 : "${PYTHON:=python}"
-: "${EVALUATE:=evaluate_code}"  # evaluate_games for worlds that reward turns
+: "${EVALUATE:=evaluate_code}"  # evaluate_html for web pages, evaluate_games for worlds that reward turns
+: "${METHOD:=sweet}"     # rft: rejection fine-tuning
 : "${EMBEDDED:=}"        # make MODEL first: an embedded agent for this world
 [[ ${#LAUNCHER[@]} -gt 0 ]] || LAUNCHER=("$PYTHON")
 [[ -n $OFFLINE || -n $TRAIN_TASKS ]] || { echo "error: set OFFLINE (trajectories) or TRAIN_TASKS." >&2; exit 2; }
@@ -58,6 +61,16 @@ case $COMPAT in
     exit 2
     ;;
 esac
+
+[[ $EVALUATE == evaluate_code ]] || GRADING=() # the others grade in one way
+if [[ $METHOD != sweet && $METHOD != rft ]]; then
+  echo "error: METHOD must be sweet or rft, got '$METHOD'." >&2
+  exit 2
+fi
+if [[ $METHOD == rft && ${#RFT_FLAGS[@]} -eq 0 ]]; then
+  echo "error: METHOD=rft needs RFT_FLAGS in $config: which dialogues are imitated, for how long." >&2
+  exit 2
+fi
 
 marks=$OUTPUT_PATH/.done
 mkdir -p "$marks"
@@ -133,6 +146,14 @@ fi
 stage "$GROUND_TRUTH_PREFERENCES_PATH" "$PYTHON" "$root/scripts/$EVALUATE.py" "$TRAJECTORIES_PATH" --k "$K" \
   --ground_truth_preference_path "$GROUND_TRUTH_PREFERENCES_PATH" "${GRADING[@]}" "${EVALUATE_FLAGS[@]}" \
   "${PREFERENCE_FLAGS[@]}"
+
+if [[ $METHOD == rft ]]; then
+  # 3 to 5 of the rival: imitate what succeeded, and see what that can do
+  stage "$SAVE_PATH" "${LAUNCHER[@]}" "$root/scripts/train_sft.py" --pretrain "$MODEL" --dataset "$TRAJECTORIES_PATH" \
+    --save_path "$SAVE_PATH" --ckpt_path "$SAVE_PATH.checkpoints" --load_checkpoint "${TRAIN_FLAGS[@]}" "${RFT_FLAGS[@]}"
+  measure "$SAVE_PATH" "$EVALUATION_PATH"
+  exit
+fi
 
 # 3: the critic, which is told the hidden solution
 train "$GROUND_TRUTH_PREFERENCES_PATH" "$REWARD_PATH" --mean_log_prob "${CRITIC_FORM[@]}" "${CRITIC_FLAGS[@]}"

@@ -24,8 +24,9 @@ SIMULATE_FLAGS=(--hostname "$HUMAN_HOST" --port "$HUMAN_PORT" --temperature 1.0 
 SAMPLE_FLAGS=(--best_of_n 16 --temperature 1.0 --max_tokens 1024 "${AGENT_FLAGS[@]}")
 RANK_FLAGS=(--dtype bfloat16)
 
-TRAIN_FLAGS=(--learning_rate 2e-7 --beta 0.1 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3 --gradient_checkpointing)
+TRAIN_FLAGS=(--learning_rate 2e-7 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3 --gradient_checkpointing)
 if [[ -n $FLASH ]]; then TRAIN_FLAGS+=("$FLASH"); fi
 TRAIN_FLAGS+=(--group_by_history False) # as published: an update's 8 pairs are of 8 turns, not of 2
-CRITIC_FLAGS=(--max_epochs 4 --max_len 8192)
-POLICY_FLAGS=(--max_epochs 1 --max_len 16384 --nll_loss_coef 0.01)
+CRITIC_FLAGS=(--beta 0.1 --max_epochs 4 --max_len 8192)
+POLICY_FLAGS=(--beta 0.1 --max_epochs 1 --max_len 16384 --nll_loss_coef 0.01)
+RFT_FLAGS=(--min_reward 1 --best_of_task --max_epochs 1 --max_len 16384 --train_batch_size 32) # METHOD=rft: the rival

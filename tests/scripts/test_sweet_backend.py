@@ -1,10 +1,10 @@
 """The whole chain as a person runs it, with a tiny random model on six mini tasks."""
 
-import inspect
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.cli import load
+from sweet_rl.command_line import read
 from sweet_rl.tasks import load_tasks
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
@@ -25,9 +26,22 @@ TRAIN_FLAGS+=(--max_len 2048)
 """
 
 
-def offline(folder):
-    """Three repeats of six tasks, graded: one of them right. A random model would get none right."""
-    tasks = [task.row for task in load_tasks("mini:train", limit=6)]
+PAGES = """
+CLIP= AGENT=transformers
+source {root}/configs/sweet/llama8b_frontend.sh
+LAUNCHER=()
+SIMULATE_FLAGS=(--task_type html --agent transformers --env_model scripted --max_steps 1 --max_tokens 8 --quiet)
+EVALUATE_FLAGS=(--quiet)
+SAMPLE_FLAGS=(--best_of_n 4 --max_tokens 8 --quiet)
+RANK_FLAGS=(--quiet)
+TRAIN_FLAGS=(--train_batch_size 8 --micro_train_batch_size 8 --quiet)
+CRITIC_FLAGS=(--max_len 2048) POLICY_FLAGS=(--max_len 2048)
+"""
+
+
+def offline(folder, tasks=None):
+    """Three repeats of some tasks, graded: one of them right. A random model would get none right."""
+    tasks = tasks or [task.row for task in load_tasks("mini:train", limit=6)]
     rows = [
         {
             "task": task["problem_description"],
@@ -40,9 +54,39 @@ def offline(folder):
     path = write_dialogues(folder / "given.jsonl", rows)
     trajectories = [json.loads(line) for line in path.read_text().splitlines()]
     for i, row in enumerate(trajectories):
-        row["task"] = tasks[i % 6]
+        row["task"] = tasks[i % len(tasks)]
     path.write_text("".join(json.dumps(row) + "\n" for row in trajectories))
     return path
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("sweet_backend")
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+def test_the_chain_of_frontend_design_runs_through(chain, tmp_path):
+    (tmp_path / "config.sh").write_text(PAGES.format(root=ROOT))
+    page = "<html><body><h1>Shop</h1></body></html>"
+    given = offline(tmp_path, [{"problem_description": "A page for my shop.", "ground_truth": page}])
+    done = chain(OFFLINE=given, TEST_TASKS="mini-web:test", NUM_TEST_TASKS=1, DATA_FRACTION=0.4, NUM_PAIRS=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = tmp_path / "out"
+    assert len((out / "ground_truth_preferences.jsonl").read_text().splitlines()) == 2
+    pair = json.loads((out / "ground_truth_preferences.jsonl").read_text().splitlines()[0])
+    assert "<html" in pair["chosen"]["input"]
+    assert json.loads((out / "test.report.json").read_text())
+    assert (out / "policy/config.json").is_file()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("sweet_backend")
+def test_rejection_fine_tuning_runs_through(chain, tmp_path):
+    with (tmp_path / "config.sh").open("a") as config:
+        config.write("RFT_FLAGS=(--min_reward 1 --best_of_task)\n")
+    done = chain(METHOD="rft")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"^\[(\d)\] \$ ", done.stdout, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+    assert (tmp_path / "out/policy/config.json").is_file()
+    other = chain(METHOD="best")
+    assert (other.returncode, other.stderr) == (2, "error: METHOD must be sweet or rft, got 'best'.\n")
 
 
 @pytest.fixture
@@ -62,12 +106,13 @@ def chain(tmp_path):
         environment = os.environ | {name: str(value) for name, value in (variables | more).items()}
         command = ["bash", str(ROOT / "scripts/sweet_backend.sh"), str(tmp_path / "config.sh")]
         return subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
         )
 
     return run
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("sweet_backend")
 def test_the_chain_runs_through_and_is_then_done(chain, tmp_path):
     first = chain()
@@ -120,29 +165,103 @@ def dry(tmp_path, config, **more):
     return [shlex.split(line.partition("$ ")[2]) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("config", ["llama8b.sh", "embedded.sh"])
+STAGES = {"llama8b.sh": 8, "llama8b_frontend.sh": 9, "embedded.sh": 9, "twenty_questions.sh": 12}
+
+
+@pytest.mark.parametrize("config", STAGES)
 @pytest.mark.parametrize("compat", ["fixed", "published"])
 def test_every_flag_of_the_chain_exists(config, compat, tmp_path):
     stages = [words for words in dry(tmp_path, config, COMPAT=compat) if words[0] != "cp"]
-    assert len(stages) == (8 if config == "llama8b.sh" else 9)
+    assert len(stages) == STAGES[config]
     for words in stages:
-        (script,) = [i for i, word in enumerate(words) if word.endswith(".py")]
-        known = inspect.signature(load(Path(words[script]).stem)).parameters
-        assert {word[2:] for word in words[script:] if word.startswith("--")} <= known.keys()
+        read_flags(words)
+
+
+@pytest.mark.parametrize(
+    ("config", "kept"), [("llama8b.sh", {"min_reward": "1"}), ("llama8b_frontend.sh", {})]
+)
+def test_rejection_fine_tuning_in_the_published_setting(config, kept, tmp_path):
+    """The paper's batch of 32, on the same dialogues; four stages, five where they are simulated first."""
+    stages = [words for words in dry(tmp_path, config, METHOD="rft") if words[0] != "cp"]
+    names = [Path(words[script_at(words)]).stem for words in stages]
+    evaluate = "evaluate_code" if config == "llama8b.sh" else "evaluate_html"
+    assert names[-4:] == [evaluate, "train_sft", "simulate_interactions", evaluate]
+    flags = read_flags(stages[-3])
+    assert flags["train_batch_size"] == "32"
+    assert flags["best_of_task"] == "True"
+    assert flags.items() >= kept.items()
+    assert stages[-3][:3] == ["deepspeed", "--num_gpus", "8"]
+
+
+def script_at(words):
+    (at,) = [i for i, word in enumerate(words) if word.endswith(".py")]
+    return at
+
+
+def read_flags(words):
+    """A stage's flags, read as its command line reads them: one that it does not have is an error."""
+    at = script_at(words)
+    return dict(read(load(Path(words[at]).stem), words[at + 1 :]).flags)
+
+
+def test_the_published_setting_of_frontend_design(tmp_path):
+    """Spec §5, §9.6; the critic's epochs from the paper."""
+    stages = dry(tmp_path, "llama8b_frontend.sh")
+    simulate, evaluate, critic, sample, rank, pairs, policy, test, report = map(read_flags, stages)
+    for played, tasks, repeats in ((simulate, "1000", "6"), (test, "500", "1")):
+        assert (played["num_tasks"], played["best_of_n"]) == (tasks, repeats)
+        assert (played["task_type"], played["batch_size"], played["max_steps"]) == ("html", "100", "10")
+    assert (evaluate["k"], evaluate["margin"]) == ("6", "0.1")
+    assert "ground_truth_preference_path" in evaluate
+    assert evaluate["clip_model"] == report["clip_model"] == "openai/clip-vit-base-patch32"
+    assert (critic["max_epochs"], critic["max_len"], critic["mean_log_prob"]) == ("8", "8192", "True")
+    assert (sample["best_of_n"], pairs["num_pairs"]) == ("16", "4")
+    assert (policy["max_epochs"], policy["nll_loss_coef"], policy["prompt_key"]) == ("1", "0.01", "prompt")
+    for training in (critic, policy):
+        assert (training["learning_rate"], training["beta"], training["train_batch_size"]) == (
+            "2e-7",
+            "0.1",
+            "8",
+        )
+    assert rank["dtype"] == "bfloat16"
+    (tmp_path / "published").mkdir()
+    simulate, *_ = dry(tmp_path / "published", "llama8b_frontend.sh", COMPAT="published")
+    assert read_flags(simulate)["compat"] == "published"
+
+
+@pytest.mark.parametrize("vision", [False, True])
+def test_the_human_is_served_as_published(vision, tmp_path):
+    (tmp_path / "python").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    script = ROOT / "configs/sweet_rl" / ("serve_human_72b_vl.sh" if vision else "serve_human_70b.sh")
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [script, "MODEL", "--extra", "a b"], env=environment, capture_output=True, text=True, check=True
+    )
+    words = done.stdout.splitlines()
+    assert words[:2] == ["-m", "vllm.entrypoints.openai.api_server"]
+    assert words[-2:] == ["--extra", "a b"]
+    flags = " ".join(words)
+    for flag in (
+        *("--model MODEL", "--port 8000", "--max-model-len 16384", "--tensor-parallel-size 8"),
+        *("--gpu-memory-utilization 0.85", "--max-num-seqs 16", "--enforce-eager", "--trust-remote-code"),
+    ):
+        assert flag in flags
+    assert ('--limit-mm-per-prompt {"image": 2}' in flags) is vision
 
 
 def test_the_published_setting(tmp_path):
     """Spec §9.6."""
     stages = dry(tmp_path, "llama8b.sh", COMPAT="published")
     _copy, evaluate, critic, sample, rank, pairs, policy, _simulate, _report = map(" ".join, stages)
-    common = "--learning_rate 2e-7 --beta 0.1 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3"
+    common = "--learning_rate 2e-7 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3"
     for training in (critic, policy):
         assert training.startswith("deepspeed --num_gpus 8 ")
         assert f"{common} --gradient_checkpointing --flash_attn" in training
         assert "--compat published" in training
     header = "<|start_header_id|>assistant<|end_header_id|>"
-    assert f"--mean_log_prob --response_template {header} --max_epochs 4 --max_len 8192" in critic
-    assert "--max_epochs 1 --max_len 16384 --nll_loss_coef 0.01" in policy
+    assert f"--mean_log_prob --response_template {header} --beta 0.1 --max_epochs 4 --max_len 8192" in critic
+    assert "--beta 0.1 --max_epochs 1 --max_len 16384 --nll_loss_coef 0.01" in policy
     assert "--mean_log_prob" not in policy
     assert "--response_template" not in policy
     assert "--k 3 --ground_truth_preference_path" in evaluate
