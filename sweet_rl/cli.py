@@ -50,6 +50,7 @@ COMMANDS = {
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
     "demo_reflect": "Reflect-RL on the embedded defaults: the taxi and repositories to explore.",
+    "runs": "List what made the outputs in a folder, and when, with what, at what cost.",
     "reflect make_repositories": "AutoExplore: make small repositories with facts to find.",
     "reflect filter_repo": "AutoExplore: copy what may be shown of repositories.",
     "reflect gen_task": "AutoExplore: let a teacher ask questions about files of repositories.",
@@ -130,7 +131,11 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
         typed = command_line.read(function, arguments if rewrite is None else rewrite(arguments))
     except UsageError as error:
         _die(str(error), 2)
-    function(*typed.words, **values_of(function, typed))
+    from sweet_rl.commands.recording import typed_here
+
+    values = values_of(function, typed)
+    typed_here.set(True)
+    function(*typed.words, **values)
 
 
 def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sweet_rl import tracking
 from sweet_rl.concurrency import for_each
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.errors import EpisodeError
@@ -122,7 +123,7 @@ async def play(
         dialogue_history=(),
         answer=NO_ANSWER,
         sample_index=episode.sample_index,
-        provenance=dict(provenance) | {"seed": episode.seed},
+        provenance=_origin(provenance, episode),
     )
     history: list[Message] = []
     failures: list[Failure] = []
@@ -166,6 +167,12 @@ async def play(
     finally:
         await env.close()
     return replace(trajectory, dialogue_history=tuple(history), failures=tuple(failures), extra=info)
+
+
+def _origin(provenance: Mapping[str, Json], episode: Episode) -> dict[str, Json]:
+    """Where a trajectory comes from: the run's record by its id, where one is kept, and the seed."""
+    run = tracking.run_id()
+    return dict(provenance) | ({} if run is None else {"run": run}) | {"seed": episode.seed}
 
 
 def _total(history: Sequence[Message]) -> float | None:

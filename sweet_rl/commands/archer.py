@@ -8,6 +8,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl import tracking
 from sweet_rl.commands.archer_config import described, load_config
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.commands.belonging import check
@@ -60,6 +61,9 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     template = _template(config["template"], tasks)
     loop_settings = _loop_settings(config)
 
+    tracking.sets({**config, "template": template})
+    for key in ("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"):
+        tracking.reads(key, config.get(key))
     quieten()
     from sweet_rl.algorithms import processes
     from sweet_rl.algorithms.archer.learners import make_learner

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("demo", reads=("agent",))
 def demo(
     output_dir: str = "outputs/demo",
     *,
@@ -63,6 +66,7 @@ def demo(
     folder = Path(output_dir)
     if overwrite and folder.exists():
         shutil.rmtree(folder)
+    tracking.writes(folder, folder=True, continues=True)
     with start_server() as server:
         print(f"The scripted human answers at {server.base_url}\n", flush=True)
         study = Study(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("demo_archer")
 def demo_archer(
     output_dir: str = "outputs/demo_archer",
     *,
@@ -56,6 +59,7 @@ def demo_archer(
     if overwrite and folder.exists():
         shutil.rmtree(folder)
     study = OnlineStudy(folder, seeds, iterations, skill, teacher_games, test_games)
+    tracking.writes(folder, folder=True, continues=True)
     run_rounds(rounds(study), folder, jobs=jobs)
     found = describe(study, seconds_of(folder)) | results(study)
     replace_file(folder / "study.json", [json.dumps(found).encode()])

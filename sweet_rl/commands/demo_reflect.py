@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("demo_reflect")
 def demo_reflect(
     output_dir: str = "outputs/demo_reflect",
     *,
@@ -68,6 +71,7 @@ def demo_reflect(
     if overwrite and folder.exists():
         shutil.rmtree(folder)
     study = ReflectStudy(folder, seeds, worlds=chosen, **given)
+    tracking.writes(folder, folder=True, continues=True)
     run_rounds(rounds(study), folder, jobs=jobs)
     found = describe(study, seconds_of(folder)) | results(study)
     replace_file(folder / "study.json", [json.dumps(found).encode()])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from sweet_rl.commands.belonging import belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("evaluate_code", reads=("saved_path",))
 @belonging(lambda flags: {"fan_out": {flags["fan_out"]}})
 def evaluate_code(
     saved_path: str,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("evaluate_games", reads=("saved_path",))
 def evaluate_games(
     saved_path: str,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 _MANY_MACHINES = 16
@@ -16,6 +17,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return {"clip_model": {"given" if flags["clip_model"] else "none"}, "fan_out": {flags["fan_out"]}}
 
 
+@recorded("evaluate_html", reads=("saved_path", "clip_model"))
 @belonging(_facets)
 def evaluate_html(
     saved_path: str,

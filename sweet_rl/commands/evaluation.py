@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
@@ -48,6 +49,7 @@ class GradedFile:
         """Write all rows, at once or not at all, where any has changed."""
         if self._changed:
             started = time.monotonic()
+            tracking.changes(self.path)
             replace_rows(self.path, self.rows)
             self._saved, self._changed = time.monotonic(), False
             self._wait_s = max(_SAVE_AFTER_S, (self._saved - started) / _SAVING_SHARE)
@@ -72,6 +74,7 @@ def write_report(saved_path: str, report_path: str | None, content: Mapping[str,
     """The numbers as JSON, beside the file unless a path is given."""
     target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
     numbers = {"saved_path": saved_path} | dict(content)
+    tracking.writes(target)
     replace_file(target, [json.dumps(numbers, indent=1).encode() + b"\n"])
     print(f"The same numbers are in {target}")
 
@@ -96,6 +99,7 @@ def write_pairs(
     remark = "" if pairs else f"({why_none}) "
     for with_ground_truth, path in paths.items():
         if path is not None:
+            tracking.writes(path)
             replace_rows(path, to_rows(with_ground_truth))
             print(f"{len(pairs)} pairs {remark}are in {path}")
     if skipped and any(paths.values()):

@@ -6,10 +6,13 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.types import Json
 
 
+@recorded("export_pairs", reads=("input_path", "tokenizer"))
 def export_pairs(
     input_path: str,
     output_path: str | None = None,
@@ -72,6 +75,7 @@ def export_pairs(
             f"No pair of {input_path!r} can be written as messages under the chat template of {tokenizer!r}. "
             "Export texts: leave --conversational out."
         )
+    tracking.writes(output_path)
     if suffix == ".jsonl":
         replace_rows(output_path, rows)
     else:

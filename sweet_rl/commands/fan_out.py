@@ -12,11 +12,12 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.parts import make_policy
@@ -27,6 +28,7 @@ from sweet_rl.grading.code import CodeGrader, Grades, ReferenceValue
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.pages.service import RenderService
+from sweet_rl.tracking import Usage
 from sweet_rl.types import Completion, Failure, Task, Trajectory
 
 _ANSWERS = 64
@@ -90,12 +92,17 @@ class RaySampler:
     """A `Sampler` whose prompts are completed by whichever worker has the least to do."""
 
     workers: Workers
+    usage: Usage = field(default_factory=lambda: tracking.meter("", "agent"))
+    """Requests; what tokens they were, workers do not tell."""
 
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
         """See `sweet_rl.contracts.Sampler`."""
+        self.usage.requests += len(prompts)
         found: list[list[Completion]] = await self.workers.ask("sample", prompts, n, seeds)
+        for _ in found:
+            self.usage.add(None, None)
         return found
 
 

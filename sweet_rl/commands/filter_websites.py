@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("filter_websites", reads=("saved_path",))
 def filter_websites(
     saved_path: str,
     filtered_path: str,
@@ -86,6 +89,10 @@ def filter_websites(
         overwrite=overwrite,
         quiet=quiet,
     )
+    for path in (filtered, report_path):
+        tracking.writes(path, continues=to_continue)
+    if temp_path is not None:
+        tracking.writes(temp_path, folder=True, continues=to_continue)
     report = page_checks.check_rows(rows, checks, functools.partial(open_renderer, settings))
     kept = [dict(row.row) for row, verdict in zip(rows, report, strict=True) if verdict["reason"] is None]
     replace_rows(filtered, kept)

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.types import Json
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from sweet_rl.preferences.candidates import Candidates
 
 
+@recorded("generate_random_pairs_from_ranks", reads=("input_path", "tokenizer"))
 def generate_random_pairs_from_ranks(
     input_path: str,
     output_path: str | None = None,
@@ -95,6 +98,7 @@ def generate_random_pairs_from_ranks(
             "candidates (--best_of_n), or at a higher temperature."
         )
     rng.shuffle(pairs)
+    tracking.writes(output_path)
     replace_rows(output_path, pairs)
     empty = sum(not row_pairs for row_pairs in drawn)
     print(f"{len(pairs)} pairs of {len(rows) - empty} turns are in {output_path}.")

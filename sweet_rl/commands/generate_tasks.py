@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("generate_tasks", reads=("source",))
 def generate_tasks(
     output_path: str,
     *,
@@ -37,5 +40,6 @@ def generate_tasks(
     if Path(output_path).exists() and not overwrite:
         raise UsageError(f"{output_path!r} exists; pass --overwrite or choose another --output_path.")
     tasks = load_tasks(source, limit=num_tasks, seed=seed)
+    tracking.writes(output_path)
     replace_rows(output_path, (dict(task.row) for task in tasks))
     print(f"{len(tasks)} tasks of {source} are in {output_path}")

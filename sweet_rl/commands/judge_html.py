@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from sweet_rl.commands.belonging import belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("judge_html", reads=("run_a", "run_b", "prompt_path"), prices=True)
 @belonging(lambda flags: {"judge": {"metrics" if flags["judge"] == "metrics" else "model"}})
 def judge_html(
     run_a: str,

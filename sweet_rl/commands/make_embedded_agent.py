@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 _RULES = {"mini": "llm_agent_mini_prompt", "twenty_questions": "llm_agent_twenty_questions_prompt"}
 """The prompt that stands before what an agent reads, and before its games."""
 
 
+@recorded("make_embedded_agent")
 def make_embedded_agent(
     output_dir: str,
     *,
@@ -41,5 +44,6 @@ def make_embedded_agent(
         raise UsageError(f"{output_dir!r} holds a model already; pass --overwrite or choose another folder.")
     from sweet_rl.embedded.warm_start import make_agent
 
+    tracking.writes(folder, folder=True)
     make_agent(folder, load_prompt(_RULES[world]), seed=seed, school=world, quiet=quiet)
     print(f"The agent is in {folder}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("merge_adapters", reads=("adapter_path", "pretrain"))
 def merge_adapters(
     adapter_path: str,
     output_path: str | None = None,
@@ -36,4 +39,5 @@ def merge_adapters(
     from sweet_rl.training.settings import ModelSettings
 
     merge_adapter(Path(adapter_path), folder, ModelSettings(pretrain, dtype=dtype))
+    tracking.writes(folder, folder=True)
     print(f"model and tokenizer: {output_path}")

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.commands.recipes import Call, Chain
+from sweet_rl.commands.recording import recorded
 
 CONFIG = "demo_20q"
 TASKS = "twenty-questions:ten"
@@ -140,6 +142,7 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Call]:
 # ---- the steps that are no commands, each in a worker
 
 
+@recorded("demo_archer imitate", reads=("games_path",))
 def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int, **training: Any) -> None:
     """Make the two models of a seed; the policy learns to play as in the games."""
     from sweet_rl.algorithms.archer.bc import demonstrations_of, train_bc
@@ -149,6 +152,7 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     from sweet_rl.embedded.question_models import make_models
     from sweet_rl.records import load_trajectories
 
+    tracking.writes(output, folder=True)
     transcript = transcript_of("twenty_questions")
     played = [steps for game in load_trajectories(games_path) if (steps := transitions(game, transcript))]
     texts = [steps[-1].next_observation for steps in played]
@@ -163,6 +167,7 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     learner.save_policy(policy)
 
 
+@recorded("demo_archer measure")
 def measure(output: str, *overrides: str, games: int, greedy: bool = False, trained: bool = False) -> None:
     """Let a policy play the ten words; nothing is learned from it.
 
@@ -205,6 +210,7 @@ async def _play(policy: Any, output: Path, games: int) -> None:
 
     oracle = ObjectOracle()
     with Journal(output, overwrite=True) as journal:
+        tracking.writes(output)
 
         async def keep(trajectory: Trajectory) -> None:
             await journal.append_soon(trajectory_to_row(trajectory))

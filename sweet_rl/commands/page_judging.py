@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from sweet_rl import tracking
 from sweet_rl.commands.evaluation import write_report
 from sweet_rl.commands.running import progress
 from sweet_rl.commands.servers import client_of
@@ -167,7 +168,8 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
         Journal(journal_path, overwrite=True).close()
 
     async def main() -> None:
-        client = client_of(urls, flags, named_by=_NAMED_BY, max_connections=2 * flags.at_once)
+        with tracking.role("judge"):
+            client = client_of(urls, flags, named_by=_NAMED_BY, max_connections=2 * flags.at_once)
         try:
             model = flags.model if flags.model != "auto" else await _first_model(client)
             judge = VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens)
@@ -200,6 +202,7 @@ async def run_by_judge(
     found: dict[int, Outcome] = {}
     counts = Counter({UNPAIRED: runs.unpaired})
     with Journal(job.journal_path) as journal:
+        tracking.writes(job.journal_path, continues=True)
         asking = _Asking(job, judge, renderer, journal)
         with progress(len(runs.pairs), 0, unit="page", quiet=job.quiet) as bar:
 

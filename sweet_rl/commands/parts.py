@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import ACTION_HEADS
 from sweet_rl.commands.agent_flags import ENGINES, SCRIPTED_AGENTS, AgentFlags
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
@@ -28,7 +29,8 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
 
     try:
         wanted = model_that_reflects(flags)
-        reflector = Recap() if wanted is None else await _alone(wanted, tasks, concurrency)
+        with tracking.role("reflection"):
+            reflector = Recap() if wanted is None else await _alone(wanted, tasks, concurrency)
     except BaseException:
         await acting.close()
         raise

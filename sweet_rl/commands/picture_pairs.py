@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from sweet_rl.types import Trajectory
 
 
+@recorded("picture_pairs", reads=("pairs_path", "saved_path"))
 def picture_pairs(
     pairs_path: str,
     saved_path: str | None = None,
@@ -62,6 +65,7 @@ def picture_pairs(
     trajectories = trajectories_from_rows(list(read_rows(saved_path)), path=saved_path)
     targets = _targets(trajectories, Path(saved_path), Path(output_path), flags)
     rows = shown_pairs(read_rows(pairs_path), trajectories, targets, path=pairs_path)
+    tracking.writes(output_path)
     replace_rows(output_path, rows)
     print(f"{len(rows):,} pairs are in {output_path}.")
 
@@ -94,7 +98,7 @@ async def _rendered(pages: dict[str, str], output: Path, flags: RenderFlags) -> 
     from sweet_rl.types import digest
 
     folder = output.with_name(f"{output.stem}_targets")
-    folder.mkdir(parents=True, exist_ok=True)
+    tracking.writes(folder, folder=True)
     found: dict[str, str] = {}
     renderer = make_renderer(flags)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError, no_such
 
 
@@ -16,6 +17,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return {"task_type": {flags["world"].replace("-", "_")}, "oracle": {oracle.kind}}
 
 
+@recorded("play")
 @belonging(_facets)
 def play(
     world: str,

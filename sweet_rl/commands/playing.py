@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, TextIO
 
+from sweet_rl import tracking
 from sweet_rl.chat.transcripts import transcript_of
 from sweet_rl.commands.games import QUESTION_GAMES, GameFlags, OracleFlags, make_oracle, open_game
 from sweet_rl.contracts import Env
@@ -93,6 +94,8 @@ async def play_game(flags: PlayFlags) -> None:
     task = choose_task(flags)
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal(flags.record)) if flags.record else None
+        if flags.record:
+            tracking.writes(flags.record, continues=True)
         oracle = None
         if flags.game.name in QUESTION_GAMES:
             oracle = make_oracle(flags.game.name, flags.oracle, concurrency=1)

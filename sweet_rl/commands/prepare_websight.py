@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
     from sweet_rl.commands.page_checks import PageRow
 
 
+@recorded("prepare_websight", reads=("source",))
 def prepare_websight(
     output_path: str,
     source: str = "HuggingFaceM4/WebSight",
@@ -82,6 +85,7 @@ def prepare_websight(
     files = {name: folder / f"{name}.jsonl" for name in ("train", "test", "report")}
     page_checks.refuse_to_overwrite(list(files.values()), to_continue=to_continue, overwrite=overwrite)
     rows = _read(source, num_rows, quiet=quiet)
+    tracking.writes(folder, folder=True, continues=to_continue)
     if validate:
         checks = page_checks.Checks(
             report_path=files["report"],

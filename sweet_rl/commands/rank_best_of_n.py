@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
@@ -15,6 +16,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return {"engine": {flags["engine"]}, "asked": asked, "fan_out": {flags["fan_out"]}}
 
 
+@recorded("rank_best_of_n", reads=("input_path", "model_id", "reference_model", "tokenizer"), prices=True)
 @belonging(_facets)
 def rank_best_of_n(
     input_path: str,

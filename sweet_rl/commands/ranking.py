@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
@@ -84,6 +85,8 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sample_best_of_n.py first.")
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        tracking.sets(flags.settings())
+        tracking.writes(flags.output_path, continues=flags.to_continue)
         done = done_keys(
             journal.rows,
             {row.key: row.prompt for row in rows},

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.commands.recipes import Call, Chain
+from sweet_rl.commands.recording import recorded
 
 TAXI, EXPLORE = "taxi", "auto_explore"
 WORLDS = (TAXI, EXPLORE)
@@ -374,6 +376,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call
 # ---- the step that is no command, in a worker
 
 
+@recorded("demo_reflect make", reads=("texts",))
 def make(output: str, *texts: str, seed: int, width: int, layers: int, phrases: bool) -> None:
     """Make the tiny model of a seed; its tokenizer knows the words of the texts.
 
@@ -389,6 +392,7 @@ def make(output: str, *texts: str, seed: int, width: int, layers: int, phrases: 
     from sweet_rl.embedded.reflect_models import make_reflect_model
 
     read = [text for path in texts for text in read_texts(path)]
+    tracking.writes(output, folder=True)
     made = make_reflect_model(
         Path(output),
         seed=seed,

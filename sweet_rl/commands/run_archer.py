@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("run_archer")
 def run_archer(
     *overrides: str, config_name: str = "archer_20q", config_dir: str | None = None, settings: bool = False
 ) -> None:

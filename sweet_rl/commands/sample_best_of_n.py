@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
@@ -24,6 +25,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return {"agent": {engine}, "engine": {engine}, "asked": asked, "fan_out": {flags["fan_out"]}}
 
 
+@recorded("sample_best_of_n", reads=("input_path", "agent_model", "tokenizer"), prices=True)
 @belonging(_facets)
 def sample_best_of_n(
     input_path: str,

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.parts import make_policy
@@ -71,6 +72,8 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         )
     settings = _settings(flags, agent)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        tracking.sets(settings)
+        tracking.writes(flags.output_path, continues=flags.to_continue)
         done = done_keys(
             journal.rows,
             {turn.key: turn.prompt for turn in turns},
@@ -116,12 +119,13 @@ async def _sample(
     try:
         facts = tokenizer_facts(agent)
         if workers is None:
-            policy = await make_policy(agent, [], concurrency=flags.concurrency)
+            with tracking.role("agent"):
+                policy = await make_policy(agent, [], concurrency=flags.concurrency)
             sampler = cast(Sampler, policy)
         else:
             from sweet_rl.commands.fan_out import RaySampler
 
-            sampler = RaySampler(workers)
+            sampler = RaySampler(workers, tracking.meter(agent.model, "agent"))
 
         async def on_sampled(
             turn: OfflineTurn, completions: Sequence[Completion], failure: Failure | None

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sweet_rl import tracking
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.errors import missing_package, no_such
 
@@ -49,14 +50,18 @@ class ScorerFlags:
 class _InProcess:
     """The scorer of this process, in a thread, so that Ctrl-C is heard."""
 
-    def __init__(self, scorer: CandidateScorer) -> None:
+    def __init__(self, scorer: CandidateScorer, model: str) -> None:
         self._scorer = scorer
+        self._usage = tracking.meter(model, "critic")
         self.has_value_head = scorer.has_value_head
         self.context_length = scorer.context_length
 
     async def score(
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
     ) -> list[list[list[float]]]:
+        self._usage.requests += len(contexts)
+        for context, texts in zip(contexts, candidates, strict=True):
+            self._usage.add(len(context) + sum(map(len, texts)), 0)
         try:
             return await asyncio.to_thread(self._scorer.score, contexts, candidates)
         except asyncio.CancelledError:
@@ -80,7 +85,8 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
         yield _InProcess(
             CandidateScorer(
                 model, device=flags.device, dtype=flags.dtype, max_batch_tokens=flags.max_batch_tokens
-            )
+            ),
+            model,
         )
         return
     from sweet_rl.openai_client import OpenAIClient, base_url_from
@@ -117,7 +123,9 @@ async def scorers_of(
         UsageError, ServiceError: as `scorer_of`.
     """
     async with AsyncExitStack() as stack:
-        scorers = [await stack.enter_async_context(scorer_of(critic, flags))]
+        with tracking.role("critic"):
+            scorers = [await stack.enter_async_context(scorer_of(critic, flags))]
         if reference is not None and not scorers[0].has_value_head:
-            scorers.append(await stack.enter_async_context(scorer_of(reference, flags)))
+            with tracking.role("reference"):
+                scorers.append(await stack.enter_async_context(scorer_of(reference, flags)))
         yield scorers

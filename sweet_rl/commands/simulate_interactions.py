@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError, no_such
 
 
@@ -39,6 +40,21 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     }
 
 
+@recorded(
+    "simulate_interactions",
+    reads=(
+        "input_path",
+        "agent_model",
+        "tokenizer",
+        "agent_prompt_path",
+        "env_model",
+        "user_prompt_path",
+        "reflection_model",
+        "reflection_prompt_path",
+        "game_place",
+    ),
+    prices=True,
+)
 @belonging(_facets)
 def simulate_interactions(
     input_path: str | None = None,

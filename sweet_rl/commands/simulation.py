@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sweet_rl
+from sweet_rl import tracking
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.humans import UserFlags, make_user
 from sweet_rl.commands.parts import make_policy
@@ -64,6 +65,8 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        tracking.sets(settings)
+        tracking.writes(flags.output_path, continues=flags.to_continue)
         todo = plan(
             episodes, journal.rows, settings=settings, path=flags.output_path, force=flags.force_continue
         )
@@ -112,8 +115,10 @@ async def _simulate(
 
     at_once = parts.world.at_once(flags.concurrency)
     try:
-        user = await make_user(parts.user, concurrency=at_once)
-        policy = await make_policy(parts.agent, tasks, concurrency=at_once)
+        with tracking.role("user"):
+            user = await make_user(parts.user, concurrency=at_once)
+        with tracking.role("agent"):
+            policy = await make_policy(parts.agent, tasks, concurrency=at_once)
         async with open_world(parts.world, user, run_.todo, flags.output_path) as make_env:
             started = time.perf_counter()
             await rollout(

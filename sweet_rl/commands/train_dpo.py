@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.training_flags import (
     PairFlags,
     TrainingFlags,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sweet_rl.training.settings import Reduction
 
 
+@recorded("train_dpo", reads=("pretrain", "ref_pretrain", "dataset", "deepspeed_config"))
 @training_stage()
 def train_dpo(
     pretrain: str | None = None,

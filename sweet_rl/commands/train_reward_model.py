@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.training_flags import PairFlags, TrainingFlags, model_and_data, one_of, training_stage
 
 
+@recorded("train_reward_model", reads=("pretrain", "dataset", "deepspeed_config"))
 @training_stage(
     learning_rate=9e-6,
     micro_train_batch_size=1,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.training_flags import TrainingFlags, at_least, model_and_data, training_stage
 
 
+@recorded("train_sft", reads=("pretrain", "dataset", "deepspeed_config"))
 @training_stage(ckpt_path="./ckpt/checkpoints_sft", wandb_project="openrlhf_train_sft")
 def train_sft(
     pretrain: str | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.viewer.content import Contents
 
@@ -51,6 +52,7 @@ def view(
         from sweet_rl.viewer.export import export_html
 
         out = Path(flags.export)
+        tracking.writes(out)
         embedded = export_html(contents, out, picture_bytes=picture_bytes)
         print(f"{len(contents)} rows exported to {out} ({out.stat().st_size / 1e6:.1f} MB)")
         if embedded.left_out:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("visualize_design_dialogue_histories", reads=("saved_path",))
 def visualize_design_dialogue_histories(
     saved_path: str,
     temp_path: str | None = None,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("visualize_dialogue_histories", reads=("saved_path",))
 def visualize_dialogue_histories(
     saved_path: str,
     export: str | None = None,

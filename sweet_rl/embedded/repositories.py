@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from sweet_rl import tracking
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.records.files import replace_file
 from sweet_rl.repositories.made import MadeRepository, make_repository, repository_names
@@ -45,12 +46,14 @@ def write_repositories(folder: str | Path, *, num: int, seed: int = 0, overwrite
     if there and not overwrite:
         raise UsageError(f"{str(there[0])!r} exists; pass --overwrite or choose another --output_dir.")
     rows = [row for one in made for row in one.rows()]
+    tracking.writes(folder / REPOSITORIES, folder=True)
     try:
         (folder / REPOSITORIES).mkdir(parents=True, exist_ok=True)
         for one in made:
             _write(one, _place(folder, one))
     except OSError as error:
         raise StorageError(f"Cannot write to {str(folder)!r}: {error}.") from error
+    tracking.writes(folder / TASKS)
     replace_file(folder / TASKS, [json.dumps(rows, indent=1).encode()])
     return len(rows)
 

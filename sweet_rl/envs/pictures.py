@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.records import replace_file
 from sweet_rl.types import Task, digest
 
@@ -55,6 +56,7 @@ class PictureFolder:
     def _save(self, name: str, image: bytes) -> str:
         path = self._folder / name
         if not (path.is_file() and path.read_bytes() == image):
+            tracking.writes(self._folder, folder=True, continues=True)
             replace_file(path, [image])
         return Path(os.path.relpath(path, self._beside)).as_posix()
 

@@ -11,13 +11,13 @@ import asyncio
 import json
 import random
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import aiohttp
 
+from sweet_rl import tracking
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client.limiter import Limiter, limiter_of
 from sweet_rl.openai_client.retry import (
@@ -59,23 +59,10 @@ class ChatReply:
 
 
 @dataclass(slots=True)
-class ClientStats:
-    """What a client has done so far.
+class ClientStats(tracking.Usage):
+    """What a client has done so far; `first_failure` is the first request that was given up."""
 
-    `requests` counts all that were sent, `retries` those that were sent again, by the kind of failure that
-    made it necessary, `failed` those that were given up, likewise, and `first_failure` is the first of them;
-    `service_s` adds up the seconds of the successful ones. Tokens are as servers count; `reasoning_tokens`
-    are those of the completions in which models thought.
-    """
-
-    requests: int = 0
-    retries: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
     first_failure: Failure | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
-    service_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +103,7 @@ class OpenAIClient:
         jitter: random.Random | None = None,
         named_by: str = "",
     ) -> None:
-        self.stats = ClientStats()
+        self.stats = tracking.joining(ClientStats())
         self._endpoints = [_Endpoint(url.rstrip("/")) for url in base_urls]
         self._key = (api_key or "").strip() or "EMPTY"
         if not (self._key.isascii() and self._key.isprintable()):
@@ -173,6 +160,8 @@ class OpenAIClient:
         self, route: str, body: Mapping[str, Json] | None, read: Callable[[dict[str, Json]], T]
     ) -> T:
         payload = None if body is None else json.dumps(body).encode()
+        if body is not None:
+            self.stats.model = str(body.get("model", ""))
         tried: set[_Endpoint] = set()
         spent = self._retry.begin(asyncio.get_running_loop().time())
         async with self._free:
@@ -275,7 +264,9 @@ class OpenAIClient:
                 can_pass=True,
             ) from error
         seconds = time.perf_counter() - started
-        self._count(data, seconds)
+        self.stats.service_s += seconds
+        if payload is not None:
+            self._count(data)
         return result, seconds
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -295,16 +286,17 @@ class OpenAIClient:
         """What a server said, which some begin by repeating the key."""
         return content if self._key == "EMPTY" else content.replace(self._key.encode(), b"[key]")
 
-    def _count(self, data: dict[str, Json], seconds: float) -> None:
-        self.stats.service_s += seconds
+    def _count(self, data: dict[str, Json]) -> None:
+        """Tokens as the server counts them; unknown where it does not say."""
         usage = data.get("usage")
-        if isinstance(usage, dict):
-            prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-            self.stats.prompt_tokens += prompt if isinstance(prompt, int) else 0
-            self.stats.completion_tokens += completion if isinstance(completion, int) else 0
-            details = usage.get("completion_tokens_details")
-            thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
-            self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0
+        told = usage if isinstance(usage, dict) else {}
+        prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+        self.stats.add(
+            prompt if isinstance(prompt, int) else None, completion if isinstance(completion, int) else None
+        )
+        details = told.get("completion_tokens_details")
+        thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
+        self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0
 
     async def _give_up(self, failure: Failure, *, asking: bool) -> None:
         """Count a request that failed for good.

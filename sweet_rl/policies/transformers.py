@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl import tracking
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, model_path, with_system
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
@@ -76,6 +77,7 @@ class TransformersPolicy:
         self._format = chat_format or TokenizerChat(self._tokenizer)
         self._model = _load_model(model, device, dtype)
         self._context = _context_length(self._model.config)
+        self._usage = tracking.meter(self.name, "agent")
         self._batcher = MicroBatcher(self._make_engine(), max_batch=max_batch)
 
     async def act(self, observation: Observation) -> Generation:
@@ -87,7 +89,11 @@ class TransformersPolicy:
         """
         prompt = self._format.render(with_system(self._system_prompt, observation.messages))
         seed = derive_seed(self._seed, observation.seed, observation.turn)
-        return Generation(prompt, self._complete(await self._batcher.submit(self._request(prompt, seed))))
+        request = self._request(prompt, seed)
+        self._usage.requests += 1
+        completion = self._complete(await self._batcher.submit(request))
+        self._usage.add(len(request.prompt_ids), len(completion.token_ids or ()))
+        return Generation(prompt, completion)
 
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
@@ -111,8 +117,12 @@ class TransformersPolicy:
             for prompt, seed in zip(prompts, seeds, strict=True)
             for i in range(n)
         ]
+        self._usage.requests += len(prompts)
         written = await asyncio.gather(*map(self._batcher.submit, requests))
         completions = [self._complete(one) for one in written]
+        for first in range(0, len(requests), n):  # a prompt counts once, as servers count it
+            tokens = sum(len(one.token_ids) for one in written[first : first + n])
+            self._usage.add(len(requests[first].prompt_ids), tokens)
         return [completions[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     async def close(self) -> None:

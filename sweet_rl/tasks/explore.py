@@ -16,6 +16,7 @@ from sweet_rl.repositories import is_allowed
 from sweet_rl.repositories.made import make_repository, repository_names
 from sweet_rl.repositories.quoting import unwrap
 from sweet_rl.tasks.pipeline import written_by
+from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 
 Record = dict[str, Json]
@@ -64,7 +65,9 @@ def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
         DataError: a file is no JSON, or a record lacks what it needs.
     """
     path = Path(path).expanduser()
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = [one for one in sorted(path.glob("*.json")) if not is_record(one)]
     if not files or not all(file.is_file() for file in files):
         raise UsageError(
             f"There are no task records at {str(path)!r}.{written_by(path)} Name a .json file with a list of "

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sweet_rl import tracking
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.repositories import is_allowed
 
@@ -53,6 +54,7 @@ def filter_repositories(source: Path, target: Path, *, strict: bool = False) -> 
     """
     if not source.is_dir():
         raise UsageError(f"There is no folder {str(source)!r}. --repo_dir names a folder of repositories.")
+    tracking.writes(target, folder=True)
     totals = Filtered()
     inside = target.resolve()
     for entry in sorted(source.iterdir()):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from sweet_rl import tracking
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.records import Journal
 from sweet_rl.types import Failure, Json, Message, derive_seed, digest
@@ -95,6 +96,8 @@ class ModelTeacher:
         self._client = client
         self._fields = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
         self._journal = Journal(replies) if replies else None
+        if replies:
+            tracking.writes(replies, continues=True)
         self._free = asyncio.Semaphore(at_once)
         self._kept: dict[str, str] = {}
         for _, row in self._journal.rows if self._journal else ():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import SftTexts
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
@@ -34,6 +35,7 @@ class Texts:
         """
         for name, texts in self.files.items():
             lines = (json.dumps({"text": text}, allow_nan=False) for text in texts)
+            tracking.writes(folder / name)
             replace_file(folder / name, ["\n".join(lines).encode()])
 
     def summary(self, folder: Path) -> list[str]:
@@ -103,6 +105,7 @@ def write_list(path: Path, records: Sequence[Mapping[str, Json]]) -> None:
         StorageError: the disk is full or read-only; the old file is as it was.
     """
     text = json.dumps(list(records), indent=4, ensure_ascii=False, allow_nan=False)
+    tracking.writes(path)
     replace_file(path, [text.encode("utf-8", "surrogatepass"), b"\n"])
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.training import models
@@ -69,6 +70,7 @@ def evaluate(settings: TrainSettings, say: Say) -> None:
         finite({"index": index, **{name: values[i] for name, values in lists.items()}})
         for i, index in enumerate(at)
     ]
+    tracking.writes(settings.output.metrics_path)
     replace_rows(settings.output.metrics_path, rows)
     accuracy = sum(lists["accuracy"]) / len(rows)
     loss = sum(lists["total_loss"]) / len(rows)

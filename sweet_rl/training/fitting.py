@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from transformers import TrainingArguments, set_seed
 
+from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.training import adapters, checkpoints, engines, models
 from sweet_rl.training.arguments import training_arguments
@@ -264,6 +266,12 @@ def fit(
             after_step=checkpoints.step_of(run.resume) if run.resume else 0,
         ),
     )
+    tracking.sets({"resolved": asdict(settings)})
+    tracking.writes(settings.output.save_path, folder=True, continues=run.resume is not None)
+    if settings.output.save_steps > 0:
+        tracking.writes(settings.output.ckpt_path, folder=True, continues=run.resume is not None)
+    if settings.output.metrics_path is not None:
+        tracking.writes(settings.output.metrics_path, continues=run.resume is not None)
     if run.resume:
         run.say(f"going on from {run.resume}")
     with engines.lost_processes_named(settings):

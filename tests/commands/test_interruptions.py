@@ -79,7 +79,7 @@ def test_fifty_kills_lose_and_double_nothing(tmp_path):
     keys = keys_of(output)
     assert len(keys) == len(set(keys)) == 600
     assert [sample for _, sample in keys] == [j for j in range(4) for _ in range(150)]
-    assert os.listdir(tmp_path) == ["out.jsonl"]
+    assert sorted(os.listdir(tmp_path)) == ["out.jsonl", "out.jsonl.run.json"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -161,7 +161,7 @@ class TestFilter:
     def test_pictures_are_kept_where_asked_for(self, tmp_path, renderer):
         source = write(tmp_path / "t.jsonl", [task(1)])
         filter_websites(source, str(tmp_path / "kept.jsonl"), str(tmp_path / "pictures"), quiet=True)
-        (picture,) = (tmp_path / "pictures").iterdir()
+        (picture,) = (tmp_path / "pictures").glob("*.png")
         assert picture.name == read(tmp_path / "kept.report.jsonl")[0]["page"] + ".png"
         assert picture.read_bytes().startswith(b"\x89PNG")
 

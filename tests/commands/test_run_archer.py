@@ -119,7 +119,7 @@ def test_another_configuration_is_refused_with_what_differs(tmp_path):
         "archer_debug", [*options("archer_debug", tmp_path), "save_freq=7"], None
     )  # decides about nothing
     archer.run("archer_debug", [*options("archer_debug", tmp_path), "lm_lr=0.5", "overwrite=true"], None)
-    assert json.loads((tmp_path / "run.json").read_text())["lm_lr"] == 0.5
+    assert json.loads((tmp_path / "settings.json").read_text())["lm_lr"] == 0.5
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):

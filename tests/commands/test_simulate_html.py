@@ -64,14 +64,14 @@ def test_rows_tell_their_pictures(tasks, tmp_path, renderer):
 def test_a_run_cut_off_is_finished_with_the_same_pictures(tasks, tmp_path, renderer):
     whole = tmp_path / "whole.jsonl"
     simulate(tasks, whole, best_of_n=2, batch_size=1)
-    pictures = {path.name: path.read_bytes() for path in (tmp_path / "whole_images").iterdir()}
+    pictures = {path.name: path.read_bytes() for path in (tmp_path / "whole_images").glob("*.png")}
     lines = whole.read_bytes().splitlines(keepends=True)
     whole.write_bytes(b"".join(lines[:2]) + lines[2][:40])
-    for path in list((tmp_path / "whole_images").iterdir())[::2]:
+    for path in list((tmp_path / "whole_images").glob("*.png"))[::2]:
         path.unlink()
     simulate(tasks, whole, best_of_n=2, batch_size=1, to_continue=True)
     assert whole.read_bytes() == b"".join(lines)
-    again = {path.name: path.read_bytes() for path in (tmp_path / "whole_images").iterdir()}
+    again = {path.name: path.read_bytes() for path in (tmp_path / "whole_images").glob("*.png")}
     assert again.items() <= pictures.items()
     with pytest.raises(UsageError, match="viewport was '1366x768', is '800x600'"):
         simulate(tasks, whole, best_of_n=2, to_continue=True, viewport="800x600")

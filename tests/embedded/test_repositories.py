@@ -9,10 +9,12 @@ from sweet_rl.repositories.library import Library
 from sweet_rl.repositories.made import make_repository
 from sweet_rl.tasks import load_tasks
 from sweet_rl.tasks.explore import load_dataset
+from sweet_rl.tracking import is_record
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = [path for path in folder.rglob("*") if path.is_file() and not is_record(path)]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def test_the_same_bytes_and_the_same_repositories_as_in_memory(tmp_path):

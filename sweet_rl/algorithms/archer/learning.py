@@ -121,7 +121,10 @@ class PolicyLearner:
         def prompt_of(text: str) -> str:
             return self.policy.prompt(text).text
 
-        return Player(self.settings.policy_lm, engine, self._format, prompt_of, self.settings.seed)
+        def count(text: str) -> int:
+            return len(self.policy.prompt(text).ids)
+
+        return Player(self.settings.policy_lm, engine, self._format, prompt_of, self.settings.seed, count)
 
     def _asks(self, phase: str, rows: Sequence[Transition]) -> list[Ask]:
         """This process's rows as turns to take; a row's seed does not depend on the number of processes."""

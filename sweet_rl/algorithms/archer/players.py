@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.critic_updates import best_places
@@ -43,6 +44,7 @@ class Player:
         chat_format: how a dialogue becomes the text of an observation.
         prompt_of: the text that the model was given for an observation, which is recorded.
         seed: of all its turns.
+        count: the tokens of an observation as the model is given it; None where nobody can say.
     """
 
     def __init__(
@@ -52,8 +54,10 @@ class Player:
         chat_format: ChatFormat,
         prompt_of: Callable[[str], str],
         seed: int = 0,
+        count: Callable[[str], int] | None = None,
     ) -> None:
         self.name = name
+        self._usage, self._tokens_of = tracking.meter(name, "agent"), count
         self._format, self._prompt_of, self._seed = chat_format, prompt_of, seed
         self._batcher: MicroBatcher[Ask, Utterance] = MicroBatcher(_guarded(engine), max_batch=MAX_TURNS)
 
@@ -65,7 +69,9 @@ class Player:
         """
         text = self._format.render(observation.messages)
         seed = derive_seed(self._seed, observation.seed, observation.turn)
+        self._usage.requests += 1
         said = await self._batcher.submit(Ask(text, seed))
+        self._usage.add(self._tokens_of(text) if self._tokens_of else None, len(said.token_ids) or None)
         reason = FinishReason.STOP if said.finished else FinishReason.LENGTH
         completion = Completion(said.text, said.token_ids, said.logprobs, reason)
         if not said.logprobs:

@@ -2,7 +2,8 @@
 
 | file | holds |
 |---|---|
-| `run.json` | the configuration |
+| `settings.json` | the configuration |
+| `run.json` | the record: what was called when, with what (docs/files.md) |
 | `trajectories.jsonl` | every episode that was played to learn from, in the library's format |
 | `evaluations.jsonl` | every episode that was played to measure |
 | `failures.jsonl` | episodes that failed; a run that is continued at their iteration plays them again |
@@ -23,6 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Place
 from sweet_rl.algorithms.state_files import load_state, save_state
 from sweet_rl.errors import DataError, UsageError
@@ -39,6 +41,13 @@ FREE_KEYS = frozenset(
     }
 )  # fmt: skip
 """Settings that may change when a run is continued: they decide about nothing that was made."""
+
+
+SETTINGS = "settings.json"
+"""The configuration of a run in its folder."""
+
+_ONCE = "run.json"
+"""Its name until version 0.1, which is now the record's."""
 
 
 class RunFolder:
@@ -72,7 +81,8 @@ class RunFolder:
         if overwrite:
             for old in [*checkpoints.complete_checkpoints(path), path / "final"]:
                 shutil.rmtree(old, ignore_errors=True)
-        replace_file(path / "run.json", [json.dumps(dict(config), indent=1).encode() + b"\n"])
+        tracking.writes(path, folder=True, continues=not overwrite)
+        replace_file(path / SETTINGS, [json.dumps(dict(config), indent=1).encode() + b"\n"])
         self._metrics: MetricsLog | None = None
 
     def close(self) -> None:
@@ -104,14 +114,16 @@ class RunFolder:
             self._metrics.append({"step": done, **info})
 
     def _check(self, config: Mapping[str, Json], *, overwrite: bool) -> None:
-        file = self.path / "run.json"
+        file = self.path / SETTINGS
         if overwrite:
             return
+        if not file.exists():
+            file = self.path / _ONCE
         if not file.exists():
             others = sorted(entry.name for entry in self.path.iterdir() if not entry.name.endswith(".lock"))
             if others:
                 raise UsageError(
-                    f"save_path={str(self.path)!r} holds {others[0]!r}, but no run.json of run_archer. "
+                    f"save_path={str(self.path)!r} holds {others[0]!r}, but no {SETTINGS} of run_archer. "
                     "Name an empty or a new folder."
                 )
             return

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.batches import by_new_tokens, neighbours
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
@@ -118,6 +119,7 @@ class Agent:
         self._bare = bare
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
         self._decoder = Decoder(_Plain(model), self._end_ids)
+        self.usage = tracking.meter(str(getattr(model.config, "name_or_path", "")), "agent")
         self.encode = lru_cache(maxsize=_CACHED_TEXTS)(self._encode)
 
     @property
@@ -240,6 +242,7 @@ class Agent:
         """One action for each prompt; it depends on the prompt and its seed."""
         with torch.inference_mode(), dropout(self.model, active=self._dropout):
             sequences = [self.encode(prompt) for prompt in prompts]
+            self.usage.requests += len(prompts)
             found = [
                 _Choosing(list(ids), _draws(seed, self.sampling))
                 for ids, seed in zip(sequences, seeds, strict=True)
@@ -248,6 +251,8 @@ class Agent:
                 going = [one for one in found if not one.over]
                 for batch in self.batches([one.ids for one in going], 4 * self.max_tokens_per_batch):
                     self._choose_next([going[place] for place in batch], number)
+        for ids, one in zip(sequences, found, strict=True):
+            self.usage.add(len(ids), len(one.tokens))
         return [Chosen(self._text(one.tokens), tuple(one.tokens), one.logprob, one.entropy) for one in found]
 
     def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
@@ -284,6 +289,7 @@ class Agent:
             )
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
+        self.usage.requests += len(prompts)
         texts = [""] * len(prompts)
         lengths = [request.prompt_ids + (0,) * sampling.max_new_tokens for request in requests]
         with dropout(self.model, active=self._dropout):
@@ -291,6 +297,7 @@ class Agent:
                 for finished in self._decoder([requests[number] for number in batch]):
                     for place, written in finished:
                         ids = written.token_ids
+                        self.usage.add(len(requests[batch[place]].prompt_ids), len(ids))
                         texts[batch[place]] = self._text(ids[:-1] if written.ended else ids)
         return texts
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.agent import Agent, Sampling, bare_model
 from sweet_rl.algorithms.reflect.experiments import checkpoint_folder
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
@@ -86,14 +87,15 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
     )
     if not settings.strict:
         model = merged(model)
-    return Agent(
-        model,
-        tokenizer,
-        Sampling.of(settings, reflection=True),
-        max_tokens_per_batch=settings.max_tokens_per_batch,
-        dropout=training and settings.strict and not settings.disable_dropout,
-        keeps_writing=settings.strict,
-    )
+    with tracking.role("reflection"):
+        return Agent(
+            model,
+            tokenizer,
+            Sampling.of(settings, reflection=True),
+            max_tokens_per_batch=settings.max_tokens_per_batch,
+            dropout=training and settings.strict and not settings.disable_dropout,
+            keeps_writing=settings.strict,
+        )
 
 
 def load_trained(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect alfworld_gen_sft", reads=("task_file",))
 def alfworld_gen_sft(
     *,
     task_file: str = "data/alfworld/data_reflection.json",

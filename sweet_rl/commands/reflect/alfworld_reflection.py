@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@recorded("reflect alfworld_reflection", reads=("tasks",), prices=True)
 @teacher_stage()
 def alfworld_reflection(
     *,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True)
 @teacher_stage()
 def auto_explore_gpt(
     *,

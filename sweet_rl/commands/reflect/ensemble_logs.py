@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect ensemble_logs")
 def ensemble_logs(*runs: str, output_dir: str = ".", strict: bool = False) -> None:
     """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
 
@@ -23,8 +27,10 @@ def ensemble_logs(*runs: str, output_dir: str = ".", strict: bool = False) -> No
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
     for name in runs:
+        tracking.reads("runs", name)
         folder = Path(name).expanduser()
         logs = merged(folder, strict=strict)
         target = Path(output_dir).expanduser() / f"{folder.resolve().name}.json"
+        tracking.writes(target)
         replace_file(target, [json.dumps(logs).encode()])
         print(f"{len(logs)} iterations are in {target}")

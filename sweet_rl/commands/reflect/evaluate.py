@@ -6,10 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
 
+@recorded(
+    "reflect evaluate",
+    reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
+)
 @reflect_stage(mode="test")
 def evaluate(
     *checkpoints: str,
@@ -41,6 +47,9 @@ def evaluate(
 
     if report is not None and Path(report).exists() and not overwrite:
         raise UsageError(f"--report {report!r} exists; name another file, or pass --overwrite.")
+    for checkpoint in checkpoints:
+        for part in checkpoint.split("+"):
+            tracking.reads("checkpoints", part)
     named = checkpoints or (
         "+".join([flags.load_dir or "base", *([flags.reflect_load_dir or "base"] if flags.reflect else [])]),
     )
@@ -53,6 +62,7 @@ def evaluate(
         measured.append(_measure(name, settings, say, quiet=quiet))
         if report is not None:  # after each: the next may fail, and they take long
             text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
+            tracking.writes(report)
             replace_file(Path(report), [text.encode()])
     if report is not None:
         print(f"The report is in {report}")

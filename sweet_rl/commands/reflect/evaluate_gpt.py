@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@recorded("reflect evaluate_gpt", reads=("tasks",), prices=True)
 @teacher_stage(model="gpt-3.5-turbo")
 def evaluate_gpt(
     *,

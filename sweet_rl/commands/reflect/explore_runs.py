@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
 from sweet_rl.envs.explore.game import ExploreGame
@@ -60,6 +61,8 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         return await play_explore(job.item, new_game(), teacher, seed=own_seed, markov=games.markov)
 
     with JobFile(beside(output, player.name, "journal"), settings, overwrite=overwrite) as jobs:
+        for path in (jobs.path, output):
+            tracking.writes(path, continues=not overwrite)
         make = partial(make_teacher, player, output)
         teach_all(jobs, planned, episode, make=make, at_once=player.concurrency, unit="episode", quiet=quiet)
         print(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect filter_repo", reads=("repo_dir",))
 def filter_repo(
     repo_dir: str,
     *,

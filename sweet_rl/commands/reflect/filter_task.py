@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect filter_task", reads=("task_file", "repo_dir"))
 def filter_task(
     task_file: str,
     *,
@@ -23,11 +26,12 @@ def filter_task(
     from sweet_rl.errors import UsageError
     from sweet_rl.teaching.task_filter import clean_tasks
     from sweet_rl.teaching.texts import read_list, write_list
+    from sweet_rl.tracking import is_record
 
     source = Path(task_file)
     files = [source]
     if source.is_dir():
-        files = sorted(source.glob("*.json"))
+        files = [file for file in sorted(source.glob("*.json")) if not is_record(file)]
         files = [file for file in files if file.name != "data.json"] or files
         if not files:
             raise UsageError(f"There is no .json file in {task_file!r}; gen_task writes such files.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect gen_sft", reads=("task_file", "repo_dir"))
 def gen_sft(
     task_file: str,
     *,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@recorded("reflect gen_task", reads=("repo_dir",), prices=True)
 @teacher_stage()
 def gen_task(
     *,
@@ -52,6 +55,7 @@ def gen_task(
         return await ask_about(job, source, teacher, PIECES.count, seed=seed, strict=strict)
 
     with JobFile(beside(data, flags.name, "journal"), settings, overwrite=overwrite) as jobs:
+        tracking.writes(data.parent, folder=True, continues=not overwrite)
         make = partial(make_teacher, flags, data)
         teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=quiet)
         number = write_questions(data.parent, planned, jobs.results)

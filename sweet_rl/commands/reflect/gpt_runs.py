@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
 from sweet_rl.envs.alfworld import Household, HouseholdGame
@@ -73,6 +74,9 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
     engine = Household() if games.scenario == "alfworld" else None
     try:
         with JobFile(journal, settings, overwrite=overwrite) as jobs:
+            tracking.writes(journal, continues=not overwrite)
+            for file in ("result.txt", "result_episode.txt"):
+                tracking.writes(folder / file, continues=True)
 
             async def episode(job: Job[int], teacher: Teacher) -> Done:
                 task = tasks[Random(job.item).randrange(len(tasks))]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect make_repositories")
 def make_repositories(
     *,
     output_dir: str = "data/auto_explore",

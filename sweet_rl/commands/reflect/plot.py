@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
+
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 
+@recorded("reflect plot")
 def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bool = False) -> None:
     """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
 
@@ -26,6 +30,8 @@ def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bo
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
     if window < 1:
         raise UsageError(f"--window must be at least 1, got {window}.")
+    for name in runs:
+        tracking.reads("runs", name)
     logs = {
         Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), strict=strict)
         for name in runs
@@ -36,6 +42,7 @@ def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bo
         raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
     for suffix in (".pdf", ".png"):
         target = Path(output).expanduser().with_name(Path(output).name + suffix)
+        tracking.writes(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target)
         print(f"The picture is in {target}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, run_until_stopped, say_failures
 from sweet_rl.commands.running import progress
@@ -49,6 +50,8 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
     journal = beside(flags.output, teacher.name, "journal")
     settings = {**teacher.settings(), **flags.settings}
     with JobFile(journal, settings, overwrite=flags.overwrite) as jobs:
+        for path in (journal, flags.output):
+            tracking.writes(path, continues=not flags.overwrite)
         bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)
 
         def show(number: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True)
 @teacher_stage()
 def reflection_negative(
     *,
@@ -62,6 +65,8 @@ def reflection_negative(
         return await teach(job, new_game, teacher, seed=seed, markov=markov, strict=strict)
 
     with JobFile(beside(target, flags.name, "journal"), settings, overwrite=overwrite) as jobs:
+        for path in (jobs.path, target):
+            tracking.writes(path, continues=not overwrite)
         make = partial(make_teacher, flags, target)
         teach_all(jobs, planned, learn, make=make, at_once=flags.concurrency, unit="way", quiet=quiet)
         complete = add_lessons(tasks, planned, jobs.results)

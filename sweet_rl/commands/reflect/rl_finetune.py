@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
 
+@recorded(
+    "reflect rl_finetune",
+    reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
+)
 @reflect_stage(mode="train_RLFT")
 def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: ReflectSettings) -> None:
     """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
@@ -27,6 +33,7 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
         flags: the published ones.
     """
     from contextlib import ExitStack
+    from dataclasses import asdict
 
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.commands.reflect.models import Teller, with_tiny_models
@@ -69,6 +76,8 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
             state = processes.from_main(checkpoints.newest)
             trainer, reflector = _learner(settings, world.labels, say)
         say(f"The run is in {folder}")
+        tracking.sets(asdict(settings))
+        tracking.writes(folder, folder=True, continues=True)
         done = 0 if state is None else int(state["done"])
         if old is not None:
             say(

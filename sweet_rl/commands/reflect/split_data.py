@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect split_data", reads=("task_file",))
 def split_data(
     task_file: str,
     *,

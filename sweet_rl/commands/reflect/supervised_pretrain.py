@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
 
+@recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
 @reflect_stage(mode="train_SPT")
 def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags: ReflectSettings) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
@@ -27,7 +30,7 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
         quiet: no progress bar.
         flags: the published ones.
     """
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
@@ -75,6 +78,8 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
             run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
             done = run.load(folder)
         say(f"The run is in {folder}")
+        tracking.sets(asdict(settings))
+        tracking.writes(folder, folder=True, continues=True)
         if old is not None:
             say(f"It goes on behind update {done}." if done else "It has no checkpoint yet: it begins anew.")
         with (

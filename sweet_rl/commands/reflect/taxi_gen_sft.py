@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 
+
+@recorded("reflect taxi_gen_sft", reads=("task_file",))
 def taxi_gen_sft(
     *,
     task_file: str = "data/taxi/data_reflection.json",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@recorded("reflect taxi_reflection", prices=True)
 @teacher_stage()
 def taxi_reflection(
     *,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.running import progress, until_stopped
 from sweet_rl.commands.servers import client_of
@@ -26,9 +27,10 @@ def make_teacher(flags: TeacherFlags, output: Path) -> Teacher:
     """The teacher; replies of a model are kept beside `output`, so that none is asked for twice."""
     if flags.teacher == "embedded":
         return EmbeddedTeacher()
-    client = client_of(
-        base_url_from("", 0, flags.base_url), flags, named_by=NAMED_BY, max_connections=flags.concurrency
-    )
+    with tracking.role("teacher"):
+        client = client_of(
+            base_url_from("", 0, flags.base_url), flags, named_by=NAMED_BY, max_connections=flags.concurrency
+        )
     replies = beside(output, flags.name, "replies")
     return ModelTeacher(client, flags.model, replies=replies, at_once=flags.concurrency)
 

@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from sweet_rl import cli
+from sweet_rl.runs.finding import survey
 from tests.conftest import ROOT
 
 SMALL = {
@@ -59,4 +60,9 @@ def test_what_is_documented_works_in_order(world, tmp_path, monkeypatch, capfd):
             assert (tmp_path / path).exists(), (stage, said)
             assert path in said.out, (stage, said)
         stages.append(stage)
+    kept = survey(tmp_path)
+    assert kept.unrecorded == []
+    assert {run.content["stage"] for run in kept.runs} == {f"reflect {stage}" for stage in stages}
+    assert {run.status for run in kept.runs} == {"finished"}
+    assert not [stale for stale in kept.stale if "gone" in stale[2]]
     assert {*WITH_MODELS, "plot", "ensemble_logs"} <= set(stages)

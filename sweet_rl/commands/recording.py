@@ -1,0 +1,137 @@
+"""A decorator that makes a stage keep a record of every run, from the command line and from Python alike."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sweet_rl import tracking
+from sweet_rl.errors import SweetRLError
+from sweet_rl.types import Json
+
+Stage = Callable[..., None]
+
+typed_here: ContextVar[bool] = ContextVar("typed_here", default=False)
+"""Whether the stage that begins next was typed on the command line of this process."""
+
+_PRICES = (
+    "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then says "
+    "what it has cost."
+)
+_HAS = "__recorded__"
+
+
+def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> Callable[[Stage], Stage]:
+    """Make a stage's function keep a `run.json` with whatever it tells `sweet_rl.tracking` that it writes.
+
+    Args:
+        name: the stage's, as in `sweet_rl.cli.COMMANDS`.
+        reads: flags that name files, folders, models or tasks that the outputs depend on.
+        prices: give the stage the flag --prices; for those whose models may cost money.
+    """
+
+    def decorate(function: Stage) -> Stage:
+        plain = inspect.signature(function)
+        missing = sorted(set(reads) - set(plain.parameters))
+        if missing:
+            raise TypeError(f"{name} has no flag {missing[0]!r}")
+        signature = _with_prices(plain) if prices else plain
+
+        @functools.wraps(function)
+        def stage(*positional: Any, **named: Any) -> None:
+            was_typed = typed_here.get()
+            typed_here.set(False)
+            given = signature.bind(*positional, **named)
+            explicit = dict(given.arguments)
+            given.apply_defaults()
+            values: dict[str, Any] = dict(given.arguments)
+            table = values.pop("prices", None) if prices else None
+            call = inspect.BoundArguments(plain, values)
+            with _record(name, signature, explicit, dict(given.arguments), table, was_typed=was_typed):
+                for flag in reads:
+                    told = values[flag]
+                    for source in told if isinstance(told, tuple) else (told,):
+                        tracking.reads(flag, source)
+                function(*call.args, **call.kwargs)
+
+        stage.__signature__ = signature  # type: ignore[attr-defined]
+        if prices:
+            stage.__doc__ = f"{inspect.cleandoc(function.__doc__ or '').rstrip()}\n    prices: {_PRICES}"
+        setattr(stage, _HAS, name)
+        return stage
+
+    return decorate
+
+
+class _record:  # noqa: N801 - a context manager
+    """Opens a record around a stage, and closes it with how the stage ended."""
+
+    def __init__(
+        self,
+        name: str,
+        signature: inspect.Signature,
+        explicit: Mapping[str, Any],
+        values: Mapping[str, Any],
+        table: str | None,
+        *,
+        was_typed: bool,
+    ) -> None:
+        from sweet_rl.runs.prices import load_prices
+        from sweet_rl.runs.record import Record
+
+        parent = tracking.current()
+        self._record = Record(
+            name,
+            {flag: _plain(value) for flag, value in values.items()},
+            command=_command(name, signature, explicit),
+            argv=list(sys.argv) if was_typed else None,
+            prices=load_prices(table) if table is not None else None,
+            parent=None if parent is None else parent.id,
+        )
+        self._listening = tracking.listening(self._record)
+
+    def __enter__(self) -> None:
+        self._listening.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listening.__exit__(None, None, None)
+        if error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
+            self._record.close("finished")
+        elif isinstance(error, KeyboardInterrupt):
+            self._record.close("interrupted")
+        elif isinstance(error, SystemExit):
+            self._record.close("failed", f"exit status {error.code}")
+        else:
+            words = str(error) if isinstance(error, SweetRLError) else f"{type(error).__name__}: {error}"
+            self._record.close("failed", words[:2000])
+
+
+def _with_prices(signature: inspect.Signature) -> inspect.Signature:
+    flag = inspect.Parameter("prices", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
+    return signature.replace(parameters=[*signature.parameters.values(), flag])
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _command(name: str, signature: inspect.Signature, explicit: Mapping[str, Any]) -> str:
+    """A command line that calls the stage with these values."""
+    words = ["sweet-rl", *name.split()]
+    for flag, value in explicit.items():
+        if signature.parameters[flag].kind is inspect.Parameter.VAR_POSITIONAL:
+            words += map(str, value)
+        elif value != signature.parameters[flag].default:
+            words += [f"--{flag}", str(value)]
+    return shlex.join(words)

@@ -1,0 +1,156 @@
+"""Where outputs came from: the records below a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweet_rl.errors import UsageError, suggestion
+
+if TYPE_CHECKING:
+    from sweet_rl.runs.finding import Found, Survey
+    from sweet_rl.runs.prices import Price
+
+_SHOWN = 20
+"""So many files without a record are named in the table; --json names all."""
+
+
+def runs(
+    folder: str = ".",
+    run: str | None = None,
+    *,
+    prices: str | None = None,
+    json: bool = False,
+) -> None:
+    """List the runs whose outputs are in a folder: what made each file, when, with what, at what cost.
+
+    Every stage leaves a record with what it writes: run.json in a folder, FILE.run.json beside a file. The
+    table is sorted by date. Below it stand files that are no longer what a run has read or written, and files
+    that no run says it wrote: your own, or made without this library. Nothing is changed.
+
+    Args:
+        folder: where to look, with all folders in it.
+        run: id of one run, or how it begins: show its whole record.
+        prices: TOML or JSON file with dollars per million tokens: what the runs have cost by it.
+        json: print everything as JSON.
+    """
+    import json as encoder
+    from pathlib import Path
+
+    from sweet_rl.runs.finding import survey
+    from sweet_rl.runs.prices import load_prices
+
+    if not Path(folder).is_dir():
+        raise UsageError(f"There is no folder {folder!r}.")
+    table = load_prices(prices) if prices is not None else None
+    found = survey(Path(folder))
+    if run is not None:
+        print(encoder.dumps(_priced(_one(found, run, folder), table), indent=1))
+    elif json:
+        print(encoder.dumps(_as_json(found, table), indent=1))
+    else:
+        print("\n".join(_lines(found, folder, table)))
+
+
+def _one(found: Survey, wanted: str, folder: str) -> Found:
+    ids = [str(one.content["id"]) for one in found.runs]
+    fitting = [one for one in found.runs if str(one.content["id"]).startswith(wanted)]
+    if not fitting:
+        raise UsageError(f"No run in {folder!r} begins with {wanted!r}{suggestion(wanted, ids)}.")
+    if len(fitting) > 1:
+        raise UsageError(
+            f"{wanted!r} begins {len(fitting)} runs: {', '.join(i for i in ids if i.startswith(wanted))}."
+        )
+    return fitting[0]
+
+
+def _priced(found: Found, prices: Mapping[str, Price] | None) -> dict[str, Any]:
+    from sweet_rl.runs.prices import cost_of
+
+    content = dict(found.content) | {"status": found.status}
+    return content | ({"cost": cost_of(content["usage"], prices)} if prices is not None else {})
+
+
+def _as_json(found: Survey, prices: Mapping[str, Price] | None) -> dict[str, Any]:
+    return {
+        "runs": [_priced(one, prices) | {"record": str(one.place)} for one in found.runs],
+        "changed": [
+            {"id": one.content["id"], "source": source, "state": state} for one, source, state in found.stale
+        ],
+        "without_record": [str(path) for path in found.unrecorded],
+    }
+
+
+def _lines(found: Survey, folder: str, prices: Mapping[str, Price] | None) -> list[str]:
+    lines = _table([_cells(_priced(one, prices)) for one in found.runs]) if found.runs else []
+    lines = lines or [f"No run has left a record in {folder}."]
+    if found.stale:
+        lines += ["", "Not what was read or written:"]
+        lines += [f"  {one.content['id']}  {source}  {state}" for one, source, state in found.stale]
+    if found.unrecorded:
+        lines += ["", "Files that no run says it wrote:"]
+        lines += [f"  {path}" for path in found.unrecorded[:_SHOWN]]
+        if len(found.unrecorded) > _SHOWN:
+            lines.append(f"  ... and {len(found.unrecorded) - _SHOWN} more (--json names them)")
+    return lines
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    head = (
+        "id",
+        "stage",
+        "status",
+        "started",
+        "wall",
+        "output",
+        "models",
+        "seed",
+        "tokens in",
+        "out",
+        "cost",
+    )
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def _cells(content: Mapping[str, Any]) -> list[str]:
+    used = [(model, row) for models in content["usage"].values() for model, row in models.items()]
+    outputs = [str(output["path"]) for output in content.get("outputs") or []]
+    seeds = content.get("seeds") or {}
+    return [
+        str(content["id"]),
+        str(content["stage"]),
+        str(content["status"]),
+        str(content.get("started"))[:16].replace("T", " "),
+        _duration(float(content.get("wall_s") or 0.0)),
+        (outputs[0] if outputs else "-") + (f" +{len(outputs) - 1}" if len(outputs) > 1 else ""),
+        ", ".join(dict.fromkeys(model or "?" for model, _ in used)) or "-",
+        ", ".join(map(str, seeds.values())) or "-",
+        _tokens([row for _, row in used], "prompt_tokens"),
+        _tokens([row for _, row in used], "completion_tokens"),
+        _dollars(content.get("cost")),
+    ]
+
+
+def _tokens(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """The sum; with a sign where it is more than what is known."""
+    known = sum(row[name] or 0 for row in rows)
+    if any(row[name] is None or row["replies_without_usage"] for row in rows):
+        return f">{known:,}" if known else "unknown"
+    return f"{known:,}" if rows else "-"
+
+
+def _dollars(cost: Mapping[str, Any] | None) -> str:
+    if cost is None:
+        return "-"
+    return "unknown" if cost["usd"] is None else f"${cost['usd']:.4f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -1,0 +1,16 @@
+"""Runs on disk: which episodes a file holds and how it is continued, and the record of where it came from.
+
+`continuing` is for stages that append episodes; `record` keeps a `run.json` with every output, and `finding`
+looks records up. `digests`, `facts`, `totals` and `prices` are what a record says.
+"""
+
+from sweet_rl.runs.continuing import (
+    HOW_TO_MIX,
+    Run,
+    check_settings,
+    finish,
+    open_journal,
+    plan,
+)
+
+__all__ = ["HOW_TO_MIX", "Run", "check_settings", "finish", "open_journal", "plan"]

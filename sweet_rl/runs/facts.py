@@ -1,0 +1,92 @@
+"""What a run ran on: versions, the library's commit, the machine. Nothing heavy is imported for it.
+
+No host name, no user name and no environment is among them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import sweet_rl
+from sweet_rl.types import Json
+
+_PACKAGES: Final = (
+    "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "deepspeed", "bitsandbytes",
+    "vllm", "ray", "datasets", "huggingface_hub", "hydra-core", "aiohttp", "numpy", "pillow", "jericho",
+    "textworld", "alfworld",
+)  # fmt: skip
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Of the library, of Python, and of what is installed of the packages that decide about numbers."""
+    found = {"sweet_rl": sweet_rl.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.cache
+def library() -> dict[str, Json]:
+    """`commit` and `changed` (whether tracked files differ from it), where the library is a git checkout."""
+    package = Path(sweet_rl.__file__).parent
+    if not _git(package, "ls-files", "__init__.py"):  # installed, or in somebody else's repository
+        return {}
+    return {
+        "commit": _git(package, "rev-parse", "HEAD"),
+        "changed": bool(_git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")),
+    }
+
+
+@functools.cache
+def machine() -> dict[str, Json]:
+    """Kernel, processor, cores that we may use, and memory."""
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+    }
+
+
+def gpus() -> list[str]:
+    """Names of the GPUs that torch has in use; none where it is not loaded."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return []
+    return [str(cuda.get_device_name(place)) for place in range(cuda.device_count())]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed words
+            ["git", "-C", str(folder), *words],  # noqa: S607 - whichever git there is
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

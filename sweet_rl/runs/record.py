@@ -1,0 +1,321 @@
+"""The record of one stage's run: `run.json` in a folder that it writes, `FILE.run.json` beside a file.
+
+Each output has the whole record, so that it can be moved with it. It is written when the output is begun, now
+and then, and at the end; a run that was killed leaves one that says "running".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from glob import escape
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from sweet_rl.errors import StorageError
+from sweet_rl.records import replace_file
+from sweet_rl.runs import facts
+from sweet_rl.runs.digests import digest_of, of_open_file
+from sweet_rl.runs.prices import Price, cost_of
+from sweet_rl.runs.totals import added, summed
+from sweet_rl.tracking import RECORD, Usage
+from sweet_rl.types import Json
+
+FORMAT: Final = 1
+
+_EVERY_S: Final = 15.0
+_PER_SESSION: Final = ("stage", "settings", "seeds", "inputs", "versions", "library", "machine")
+"""What a session that was continued says for itself where the last one differs."""
+
+_SECRET_NAMES: Final = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
+_SECRET_PLACES: Final = (
+    (re.compile(r"(://)[^/@\s\"']+@"), r"\1[secret]@"),
+    (re.compile(r"(--?(?:api[-_]key|token|password)[ =]+)[^\s\"'\\]+", re.IGNORECASE), r"\1[secret]"),
+)
+
+
+def place_of(path: Path, *, folder: bool) -> Path:
+    """Where the record of an output is."""
+    return path / RECORD if folder else path.with_name(f"{path.name}.{RECORD}")
+
+
+def read_record(place: Path) -> dict[str, Json] | None:
+    """The record that lies there; None where there is none that can be read."""
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return (
+        found if isinstance(found, dict) and {"id", "stage", "status", "sessions"} <= found.keys() else None
+    )
+
+
+def maker_of(path: Path) -> dict[str, Json] | None:
+    """The record of what lies there: its own, or that of the folder around it."""
+    for place in (place_of(path, folder=path.is_dir()), *(above / RECORD for above in path.parents[:3])):
+        found = read_record(place)
+        if found is not None:
+            return found
+    return None
+
+
+def now() -> str:
+    """The date and the time, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Record:
+    """What is known of a run so far; a listener of `sweet_rl.tracking`.
+
+    Args:
+        stage: its name.
+        settings: all flags with their values.
+        command: that would do the same.
+        argv: what was typed; None where the stage was called from Python.
+        prices: dollars of tokens, by model.
+        parent: id of the run that this one is a part of.
+    """
+
+    def __init__(
+        self,
+        stage: str,
+        settings: Mapping[str, Json],
+        *,
+        command: str,
+        argv: list[str] | None = None,
+        prices: Mapping[str, Price] | None = None,
+        parent: str | None = None,
+    ) -> None:
+        self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        self.stage, self.settings = stage, dict(settings)
+        self._prices, self._parent = prices, parent
+        self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
+        if argv is not None:
+            self._session["argv"] = argv
+        self._begun = time.monotonic()
+        self._usage: list[Usage] = []
+        self._inputs: list[dict[str, Json]] = []
+        self._unread: list[tuple[dict[str, Json], Path, BufferedReader | None]] = []
+        self._outputs: dict[Path, dict[str, Json]] = {}
+        self._places: dict[Path, Path] = {}
+        self._earlier: list[dict[str, Json]] = []
+        self._about: dict[str, Json] = {}
+        self._writes_here = os.environ.get("RANK", "0") in {"", "0"}  # one process of a launcher
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._keeper: threading.Thread | None = None
+
+    def uses(self, usage: Usage) -> None:
+        """A model has been opened."""
+        self._usage.append(usage)
+
+    def sets(self, settings: Mapping[str, object]) -> None:
+        """Settings beside the flags."""
+        with self._lock:
+            self.settings |= settings
+
+    def reads(self, flag: str, source: str) -> None:
+        """Note an input as it is now; digests are taken beside the work."""
+        for name in [source] if Path(source).expanduser().exists() else source.split(","):
+            path = Path(name.strip()).expanduser()
+            entry: dict[str, Json] = {"flag": flag, "source": name.strip()}
+            if not path.exists() and not re.search("[:/]", name):  # a word that the settings tell as well
+                continue
+            if any(known["source"] == entry["source"] and known["flag"] == flag for known in self._inputs):
+                continue
+            self._inputs.append(entry)
+            with suppress(OSError):
+                if path.is_dir():
+                    self._unread.append((entry, path, None))
+                elif path.is_file():  # opened now: what replaces it later is another file
+                    self._unread.append((entry, path, path.open("rb")))
+                if revision := _revision(name.strip()):
+                    entry["revision"] = revision
+                maker = maker_of(path)
+                if maker is not None:
+                    entry["made_by"] = maker["id"]
+
+    def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
+        """An output is begun: the record stands beside it from now on."""
+        place = place_of(path, folder=folder)
+        with self._lock:
+            if path in self._places or any(path.is_relative_to(own) for own in self._places if own.is_dir()):
+                return
+            old = read_record(place)
+            if continues and old is not None:
+                self._go_on(old)
+            elif continues and path.is_file() and path.stat().st_size:
+                self._about["begun_without_record"] = True
+            elif old is not None and old["id"] != self.id:
+                self._about["replaces"] = old["id"]
+            if folder:
+                path.mkdir(parents=True, exist_ok=True)
+            for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
+                torn.unlink(missing_ok=True)
+            self._places[path] = place
+            self._outputs[path] = {"path": str(path)}
+            self._save()
+            if self._keeper is None and self._writes_here:
+                self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
+                self._keeper.start()
+
+    def changes(self, path: Path) -> None:
+        """A file is changed in place."""
+        with self._lock:
+            self._outputs.setdefault(path, {"path": str(path), "changed_in_place": True})
+
+    def close(self, status: str, error: str | None = None) -> None:
+        """The run is over.
+
+        Args:
+            status: finished, interrupted or failed.
+            error: why.
+
+        Raises:
+            StorageError: a finished run's record cannot be written.
+        """
+        self._ended.set()
+        if self._keeper is not None and status == "finished":
+            self._keeper.join()
+        if status == "finished" and self._places and self._writes_here:
+            self._digest_inputs()
+        self._close_inputs()
+        if not self._places or not self._writes_here:
+            return
+        with self._lock:
+            self._session |= {"finished": now(), "status": status} | ({"error": error} if error else {})
+            for path, place in list(self._places.items()):
+                if not path.exists():  # nothing came of it
+                    del self._places[path], self._outputs[path]
+                    with suppress(OSError):
+                        place.unlink()
+            for path, entry in self._outputs.items():
+                with suppress(OSError):
+                    entry.update(digest_of(path))
+            try:
+                self._save()
+            except StorageError:
+                if status == "finished":
+                    raise
+
+    def _go_on(self, old: dict[str, Json]) -> None:
+        """This session continues an earlier run."""
+        if old["id"] == self.id:
+            return
+        self.id = old["id"]
+        self._about |= {
+            name: old[name] for name in ("replaces", "parent", "begun_without_record") if name in old
+        }
+        self._about["started"] = old.get("started")
+        *before, last = old["sessions"] or [{}]
+        if last.get("status") == "running":
+            last |= {"status": "interrupted", "noticed": now()}
+        mine = self._now()
+        last |= {name: old[name] for name in _PER_SESSION if name in old and old[name] != mine.get(name)}
+        self._earlier = [*before, last]
+
+    def _keep(self) -> None:
+        """In a thread: digests as soon as they can be had, then what has been counted, now and then."""
+        self._digest_inputs()
+        wait_s = 0.0
+        while not self._ended.wait(wait_s):
+            wait_s = _EVERY_S
+            with suppress(StorageError), self._lock:
+                if not self._ended.is_set():
+                    self._save()
+
+    def _digest_inputs(self) -> None:
+        while True:
+            try:
+                entry, path, file = self._unread.pop(0)
+            except IndexError:
+                return
+            with suppress(OSError):
+                found = digest_of(path) if file is None else of_open_file(file, path.suffix)
+                with self._lock:
+                    entry.update(found)
+
+    def _close_inputs(self) -> None:
+        while self._unread:
+            file = self._unread.pop()[2]
+            if file is not None:
+                file.close()
+
+    def _now(self) -> dict[str, Json]:
+        """What a record says of its last session beside `sessions`."""
+        seeds = {name: value for name, value in self.settings.items() if name in {"seed", "seeds"}}
+        gpus = facts.gpus()
+        return {
+            "stage": self.stage,
+            "settings": self.settings,
+            "seeds": seeds,
+            "inputs": self._inputs,
+            "versions": facts.versions(),
+            "library": facts.library(),
+            "machine": facts.machine() | ({"gpus": gpus} if gpus else {}),
+        }
+
+    def _content(self) -> dict[str, Json]:
+        session: dict[str, Json] = {"status": "running"} | self._session
+        session["wall_s"] = round(time.monotonic() - self._begun, 2)
+        session["usage"] = summed(self._usage)
+        sessions = [*self._earlier, session]
+        usage = added([one.get("usage") or {} for one in sessions])
+        content: dict[str, Json] = {
+            "format": FORMAT,
+            "id": self.id,
+            "stage": self.stage,
+            "status": session["status"],
+            "started": self._about.get("started") or session["started"],
+            "updated": now(),
+            "finished": session.get("finished"),
+            "wall_s": round(sum(one.get("wall_s") or 0.0 for one in sessions), 2),
+            "command": session["command"],
+            "outputs": sorted(self._outputs.values(), key=lambda entry: "changed_in_place" in entry),
+            "usage": usage,
+        }
+        if self._prices is not None:
+            content["cost"] = cost_of(usage, self._prices)
+        if self._parent is not None:
+            content["parent"] = self._parent
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            content["processes"] = int(os.environ["WORLD_SIZE"])
+        content |= self._about | self._now()
+        if "error" in session:
+            content["error"] = session["error"]
+        return content | {"folder": str(Path.cwd()), "sessions": sessions}
+
+    def _save(self) -> None:
+        if not self._writes_here:
+            return
+        text = without_secrets(json.dumps(self._content(), indent=1, default=str, ensure_ascii=False))
+        for path, place in self._places.items():
+            if place.name != RECORD or path.is_dir():  # a folder that was taken away stays away
+                replace_file(place, [text.encode("utf-8", "surrogateescape"), b"\n"])
+
+
+def _revision(name: str) -> str | None:
+    """The commit of a model of the hub that is in the cache; None for anything else."""
+    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
+    with suppress(OSError, ValueError):
+        return (cache / f"models--{name.replace('/', '--')}" / "refs" / "main").read_text("utf-8").strip()
+    return None
+
+
+def without_secrets(text: str) -> str:
+    """The text without passwords in URLs and the values of variables that are named like keys."""
+    for name, value in os.environ.items():
+        if _SECRET_NAMES.search(name) and len(value) >= 8:
+            text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], "[secret]")
+    for pattern, shown in _SECRET_PLACES:
+        text = pattern.sub(shown, text)
+    return text

@@ -1,0 +1,172 @@
+"""What a stage tells of itself while it runs: files that it writes, models that it asks, tokens.
+
+Any room may tell; what becomes of it is the business of whoever listens (`sweet_rl.runs` does, for every
+stage). Where nobody listens, nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+
+@dataclass(slots=True)
+class Usage:
+    """What one model has done so far.
+
+    `requests` counts all that were sent, `retries` those that were sent again, by the kind of failure that
+    made it necessary, `failed` those that were given up, likewise. Tokens are as the tokenizer counts them,
+    or as the server does; `uncounted` replies came without their numbers, and `reasoning_tokens` are those of
+    the completions in which models thought. `service_s` adds up the seconds of successful requests.
+    """
+
+    role: str = "model"
+    model: str = ""
+    requests: int = 0
+    retries: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    replies: int = 0
+    uncounted: int = 0
+    service_s: float = 0.0
+
+    def add(self, prompt_tokens: int | None, completion_tokens: int | None) -> None:
+        """Count a reply; None where its number of tokens is unknown."""
+        self.replies += 1
+        self.uncounted += prompt_tokens is None or completion_tokens is None
+        self.prompt_tokens += prompt_tokens or 0
+        self.completion_tokens += completion_tokens or 0
+
+
+RECORD: Final = "run.json"
+"""The name of a run's record in a folder, and the end of its name beside a file."""
+
+Counts = TypeVar("Counts", bound=Usage)
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    id: str
+    """Of the run."""
+
+    def uses(self, usage: Usage) -> None:
+        """A model has been opened, and counts there."""
+        ...
+
+    def sets(self, settings: Mapping[str, object]) -> None:
+        """See `sets`."""
+        ...
+
+    def reads(self, flag: str, source: str) -> None:
+        """See `reads`."""
+        ...
+
+    def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
+        """See `writes`."""
+        ...
+
+    def changes(self, path: Path) -> None:
+        """See `changes`."""
+        ...
+
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_role: ContextVar[str | None] = ContextVar("role", default=None)
+
+
+def is_record(path: Path) -> bool:
+    """Whether the name is that of a run's record."""
+    return path.name == RECORD or path.name.endswith(f".{RECORD}")
+
+
+def writes(path: str | Path, *, folder: bool = False, continues: bool = False) -> None:
+    """This file (or folder, with all that is in it) is the run's. To be said when it is certain, not before.
+
+    Args:
+        path: where it is or will be.
+        folder: whether it is one.
+        continues: the run goes on with what an earlier one has left there.
+    """
+    if (listener := _listener.get()) is not None:
+        listener.writes(Path(path), folder=folder, continues=continues)
+
+
+def changes(path: str | Path) -> None:
+    """This file of another run is changed where it is."""
+    if (listener := _listener.get()) is not None:
+        listener.changes(Path(path))
+
+
+def sets(settings: Mapping[str, object]) -> None:
+    """Settings that the stage found elsewhere than in its flags: in a file, in an earlier run."""
+    if (listener := _listener.get()) is not None:
+        listener.sets(settings)
+
+
+def reads(flag: str, source: str | Path | None) -> None:
+    """What is made depends on this file, folder, model or source of tasks.
+
+    Args:
+        flag: where it was named.
+        source: a path, or a name; None for nothing.
+    """
+    if (listener := _listener.get()) is not None and source is not None and str(source):
+        listener.reads(flag, str(source))
+
+
+def run_id() -> str | None:
+    """Of the run whose outputs have been told; None where nobody listens."""
+    listener = _listener.get()
+    return None if listener is None else listener.id
+
+
+def meter(model: str = "", usually: str = "model") -> Usage:
+    """A new `Usage`, of a model in the role of the moment.
+
+    Args:
+        model: its name, where it is known already.
+        usually: its role where nobody says another one.
+    """
+    return joining(Usage(usually, model))
+
+
+def joining(usage: Counts) -> Counts:
+    """The same counters, in the role of the moment; who listens reads them from now on."""
+    usage.role = _role.get() or usage.role
+    if (listener := _listener.get()) is not None:
+        listener.uses(usage)
+    return usage
+
+
+@contextmanager
+def role(name: str) -> Iterator[None]:
+    """Models that are opened in the block play this part: agent, user, reflection, teacher, judge, critic."""
+    token = _role.set(name)
+    try:
+        yield
+    finally:
+        _role.reset(token)
+
+
+def current() -> Listener | None:
+    """Who is told now."""
+    return _listener.get()
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """It is told what the block does, and what that calls and awaits."""
+    token, role_token = _listener.set(listener), _role.set(None)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+        _role.reset(role_token)

@@ -1,0 +1,205 @@
+"""Every stage that writes leaves a record with all that it writes: each one is run, as small as it gets."""
+
+import inspect
+import json
+
+import pytest
+
+from sweet_rl.cli import COMMANDS, load
+from sweet_rl.errors import UsageError
+from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.finding import survey
+from tests.conftest import ROOT
+from tests.pages.fake_renderer import FakeRenderer
+
+WRITES_NOTHING = {"runs", "serve_shop", "serve_simulator"}
+TRAINING = {
+    "train_batch_size": 4,
+    "micro_train_batch_size": 2,
+    "max_len": 1024,
+    "eval_fraction": 0.0,
+    "quiet": True,
+    "device": "cpu",
+}
+ONLINE = [
+    *("policy_lm=tiny", "critic_lm=tiny", "rollout_size=2", "eval_size=1", "iterations=1", "warmup_iter=1"),
+    *("epochs=1", "actor_epochs=1", "batch_size=2", "max_new_tokens=4", "max_steps=2", "use_wandb=false"),
+    *("quiet=true", "max_context=96", "dtype=float32", "save_path=online"),
+]
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path, monkeypatch):
+    from sweet_rl.commands import playing, worlds
+
+    monkeypatch.chdir(tmp_path)
+    fake = FakeRenderer()
+    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings=None: fake)
+    monkeypatch.setattr("sweet_rl.commands.rendering.make_renderer", lambda flags: fake)
+    monkeypatch.setattr(worlds, "make_renderer", lambda flags: fake)
+    monkeypatch.setattr(playing, "_read_line", lambda prompt, typed: "Is it a dog?")
+
+
+class Kept:
+    """Runs stages, and looks at what is new on the disk after each."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.known = set()
+        self.stages = []
+
+    def __call__(self, stage, *words, fails=None, **flags):
+        before = {entry: state(entry) for entry in self.folder.rglob("*") if entry.is_file()}
+        if fails is None:
+            load(stage)(*words, **flags)
+        else:
+            with pytest.raises(fails):
+                load(stage)(*words, **flags)
+        found = survey(self.folder)
+        changed = [
+            path for path in self.folder.rglob("*") if path.is_file() and before.get(path) != state(path)
+        ]
+        new = [run.content for run in found.runs if run.content["id"] not in self.known]
+        self.known |= {run["id"] for run in new}
+        self.stages.append(stage)
+        own = [run for run in new if run["stage"] == stage]
+        assert len(own) == 1, stage
+        self.check(own[0], stage, flags, "finished" if fails is None else "failed", changed)
+        return own[0]
+
+    def check(self, record, stage, flags, status, changed):
+        assert record["status"] == status
+        assert [session["status"] for session in record["sessions"]] == [status]
+        flagged = set(inspect.signature(load(stage)).parameters)
+        assert flagged <= set(record["settings"])
+        assert record["command"].startswith(f"sweet-rl {stage} ")
+        assert all(
+            f"--{name} " in record["command"]
+            for name, parameter in inspect.signature(load(stage)).parameters.items()
+            if name in flags and flags[name] != parameter.default
+        )
+        assert {"sweet_rl", "python", "torch", "transformers"} <= record["versions"].keys()
+        assert {"system", "processor", "cores", "memory_gib"} <= record["machine"].keys()
+        assert record["wall_s"] >= 0
+        assert record["finished"] >= record["started"]
+        outputs = {self.folder / entry["path"]: entry for entry in record["outputs"]}
+        for path, entry in outputs.items():
+            assert entry["sha256"] == digest_of(path)["sha256"]
+        written = [
+            path for path in changed if path.suffix not in {".log", ".lock"} and "run.json" not in path.name
+        ]
+        for path in written:
+            assert {path, *path.parents} & outputs.keys(), f"{stage} does not say that it wrote {path}"
+        if status == "finished":
+            assert outputs
+
+
+def state(path):
+    facts = path.stat()
+    return facts.st_mtime_ns, facts.st_size
+
+
+def test_every_stage_is_recorded_or_writes_nothing():
+    for name in COMMANDS:
+        kept = getattr(load(name), "__recorded__", None)
+        assert kept == (None if name in WRITES_NOTHING else name)
+
+
+def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
+    kept = Kept(tmp_path)
+    kept("generate_tasks", "tasks.jsonl", num_tasks=4)
+    played = kept(
+        "simulate_interactions", "tasks.jsonl", "runs/a.jsonl", agent_model="embedded", env_model="scripted",
+        best_of_n=2, max_tokens=40, device="cpu", quiet=True, seed=3,
+    )  # fmt: skip
+    rows = [json.loads(line) for line in (tmp_path / "runs/a.jsonl").read_text().splitlines()]
+    assert {row["provenance"]["run"] for row in rows} == {played["id"]}
+    turns = [turn for row in rows for turn in row["dialogue_history"] if turn["role"] == "assistant"]
+    (model,) = played["usage"]["agent"].values()
+    assert model["requests"] == model["replies"] == len(turns)
+    assert model["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
+    assert model["prompt_tokens"] > model["completion_tokens"]
+    assert played["seeds"] == {"seed": 3}
+    (tasks,) = [entry for entry in played["inputs"] if entry["flag"] == "input_path"]
+    made = json.loads((tmp_path / "tasks.jsonl.run.json").read_text())
+    assert (tasks["made_by"], tasks["sha256"]) == (made["id"], made["outputs"][0]["sha256"])
+    graded = kept(
+        "evaluate_code", "runs/a.jsonl", k=2, preference_path="pairs.jsonl",
+        ground_truth_preference_path="gt.jsonl", workers=1, quiet=True,
+    )  # fmt: skip
+    assert [entry["path"] for entry in graded["outputs"] if "changed_in_place" in entry] == ["runs/a.jsonl"]
+
+    kept("simulate_interactions", "twenty-questions:ten", "g.jsonl", task_type="twenty_questions", num_tasks=4,
+         best_of_n=2, skill=0.3, quiet=True)  # fmt: skip
+    kept("evaluate_games", "g.jsonl", k=2, preference_path="gp.jsonl")
+    kept("play", "twenty_questions", tasks="twenty-questions", task=11, record="mine.jsonl")
+    kept("visualize_dialogue_histories", "runs/a.jsonl", export="a.html")
+
+    agent = str(ROOT / "sweet_rl/embedded/agent")
+    trained = kept("train_sft", agent, "runs/a.jsonl", save_path="sft", lora_rank=2, save_steps=1,
+                   ckpt_path="steps", **TRAINING)  # fmt: skip
+    assert trained["settings"]["resolved"]["optimizer"]["adam_betas"] == [0.9, 0.95]
+    assert {entry["flag"] for entry in trained["inputs"] if "sha256" in entry} == {"pretrain", "dataset"}
+    step = next((tmp_path / "steps").glob("checkpoint-*"))
+    kept("merge_adapters", str(step), "merged")
+    kept("sample_best_of_n", "runs/a.jsonl", "s.jsonl", "sft", best_of_n=4, max_tokens=8, device="cpu",
+         quiet=True)  # fmt: skip
+    ranked = kept("rank_best_of_n", "s.jsonl", "r.jsonl", agent, device="cpu", quiet=True)
+    assert ranked["status"] == "finished"
+    kept("generate_random_pairs_from_ranks", "r.jsonl", "steps.jsonl", num_pairs=2)
+    kept("train_dpo", agent, "steps.jsonl", save_path="dpo", reference_cache="none", **TRAINING)
+    kept("train_dpo", agent, "steps.jsonl", eval_only=True, metrics_path="numbers.jsonl", reference_cache="none",
+         **TRAINING)  # fmt: skip
+    kept("train_reward_model", agent, "steps.jsonl", save_path="critic", **TRAINING)
+    kept("export_pairs", "steps.jsonl", "trl.jsonl", tokenizer=agent)
+    kept("run_archer", *ONLINE, config_name="archer_20q")
+    assert survey(tmp_path).unrecorded == []
+    assert survey(tmp_path).stale == []
+
+
+def test_the_stages_for_pages(tmp_path):
+    kept = Kept(tmp_path)
+    (tmp_path / "web").mkdir()
+    rows = [{"llm_generated_idea": f"Idea {n}.", "text": f"<html><p>Page {n}</p></html>"} for n in range(4)]
+    (tmp_path / "web/w.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kept("prepare_websight", "tasks", "web/w.jsonl", num_rows=4, num_train=3, quiet=True)
+    kept("filter_websites", "tasks/train.jsonl", "kept.jsonl", "pictures", quiet=True)
+    html = {
+        "task_type": "html",
+        "env_model": "scripted",
+        "quiet": True,
+        "render_cache": "none",
+        "max_steps": 3,
+    }
+    kept("simulate_interactions", "kept.jsonl", "a.jsonl", best_of_n=2, **html)
+    kept("simulate_interactions", "kept.jsonl", "b.jsonl", agent_model="blank", best_of_n=2, **html)
+    kept("evaluate_html", "a.jsonl", k=2, preference_path="p.jsonl", margin=0.001, render_cache="none",
+         quiet=True)  # fmt: skip
+    kept("evaluate_html", "b.jsonl", k=2, render_cache="none", quiet=True)
+    kept("judge_html", "a.jsonl", "b.jsonl", judge="metrics")
+    kept("picture_pairs", "p.jsonl", "a.jsonl", "shown.jsonl", render_cache="none")
+    kept("visualize_design_dialogue_histories", "a.jsonl", export="a.html", render_cache="none")
+    with (tmp_path / "kept.jsonl").open("a") as file:
+        file.write("\n")
+    found = survey(tmp_path)
+    assert [path.name for path in found.unrecorded] == ["w.jsonl"]
+    assert [(run.content["stage"], source, how) for run, source, how in found.stale] == [
+        ("filter_websites", "kept.jsonl", "output changed"),
+        ("simulate_interactions", "kept.jsonl", "input changed"),
+        ("simulate_interactions", "kept.jsonl", "input changed"),
+    ]
+
+
+def test_demos_and_what_takes_long_begin_their_record(tmp_path, monkeypatch):
+    kept = Kept(tmp_path)
+
+    def stop(*_, **__):
+        raise UsageError("that is all")
+
+    monkeypatch.setattr("sweet_rl.commands.study.run_study", stop)
+    monkeypatch.setattr("sweet_rl.commands.study.run_rounds", stop)
+    kept("demo", "demo", page_tasks=0, fails=UsageError)
+    kept("demo_archer", "archer", fails=UsageError)
+    assert kept("demo_reflect", "reflect", fails=UsageError)["error"] == "that is all"
+    monkeypatch.setattr("sweet_rl.embedded.warm_start.make_agent", stop)
+    kept("make_embedded_agent", "agent", fails=UsageError)

@@ -1,0 +1,277 @@
+"""What a record says of a run: also of one that was killed, continued, overwritten, or asked servers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet_rl import tracking
+from sweet_rl.commands.recording import recorded
+from sweet_rl.errors import StorageError, UsageError
+from sweet_rl.runs import record as records
+from sweet_rl.runs.digests import digest_of, unchanged
+from sweet_rl.runs.prices import Price, cost_of, load_prices
+from sweet_rl.tracking import Usage
+
+
+@recorded("write", reads=("source",), prices=True)
+def write(
+    output: str,
+    *,
+    source: str | None = None,
+    seed: int = 0,
+    to_continue: bool = False,
+    api_key_var: str = "SOME_KEY",
+    tokens: int = 0,
+    error: str | None = None,
+) -> None:
+    """Write a file.
+
+    Args:
+        output: the file.
+    """
+    tracking.writes(output, continues=to_continue)
+    if tokens:
+        with tracking.role("user"):
+            usage = tracking.meter("gpt")
+        usage.requests += 1
+        usage.add(tokens, 1)
+    if error:
+        raise {"UsageError": UsageError, "KeyboardInterrupt": KeyboardInterrupt}[error](
+            os.environ.get(api_key_var)
+        )
+    with Path(output).open("a") as file:
+        file.write("x\n")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "out.jsonl.run.json"
+
+
+def content(place):
+    return json.loads(place.read_text())
+
+
+def test_a_continued_run_keeps_its_id_and_sums_up(place):
+    write("out.jsonl", tokens=100)
+    first = content(place)
+    write("out.jsonl", to_continue=True, tokens=20, seed=0)
+    write("out.jsonl", to_continue=True, tokens=3, seed=5)
+    last = content(place)
+    assert last["id"] == first["id"]
+    assert last["started"] == first["started"]
+    assert last["usage"]["user"]["gpt"]["prompt_tokens"] == 123
+    assert last["usage"]["user"]["gpt"]["requests"] == 3
+    assert [one["usage"]["user"]["gpt"]["prompt_tokens"] for one in last["sessions"]] == [100, 20, 3]
+    assert last["wall_s"] == pytest.approx(sum(one["wall_s"] for one in last["sessions"]), abs=0.02)
+    assert "settings" in last["sessions"][1]  # it had another seed than the last one
+    assert last["seeds"] == {"seed": 5}
+    assert last["sessions"][1]["seeds"] == {"seed": 0}
+    assert "versions" not in last["sessions"][1]
+
+
+def test_what_is_overwritten_is_named(place):
+    write("out.jsonl")
+    first = content(place)
+    write("out.jsonl")
+    second = content(place)
+    assert second["id"] != first["id"]
+    assert second["replaces"] == first["id"]
+    assert len(second["sessions"]) == 1
+
+
+def test_a_file_without_a_record_is_continued_with_that_said(place, tmp_path):
+    (tmp_path / "out.jsonl").write_text("old\n")
+    write("out.jsonl", to_continue=True)
+    assert content(place)["begun_without_record"] is True
+
+
+def test_failures_and_interruptions_are_told(place, tmp_path, monkeypatch):
+    (tmp_path / "out.jsonl").write_text("")
+    monkeypatch.setenv("SOME_KEY", "sk-very-secret")
+    with pytest.raises(UsageError):
+        write("out.jsonl", error="UsageError", tokens=5)
+    found = content(place)
+    assert (found["status"], found["error"]) == ("failed", "[secret]")
+    assert "sk-very" not in place.read_text()
+    assert found["settings"]["api_key_var"] == "SOME_KEY"
+    with pytest.raises(KeyboardInterrupt):
+        write("out.jsonl", error="KeyboardInterrupt", to_continue=True)
+    write("out.jsonl", to_continue=True)
+    assert [one["status"] for one in content(place)["sessions"]] == ["failed", "interrupted", "finished"]
+
+
+def test_where_nothing_came_of_a_run_nothing_is_left(place, tmp_path):
+    with pytest.raises(UsageError):
+        write("out.jsonl", error="UsageError")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_secrets_in_commands_are_left_out(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", 'quo"ted-secret')
+    text = json.dumps({"a": 'quo"ted-secret', "b": "https://me:word@host/v1", "c": "--api-key abc --x 1"})
+    assert json.loads(records.without_secrets(text)) == {
+        "a": "[secret]",
+        "b": "https://[secret]@host/v1",
+        "c": "--api-key [secret] --x 1",
+    }
+
+
+def test_only_the_first_process_of_a_launcher_writes(place, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    write("out.jsonl")
+    assert not place.exists()
+    monkeypatch.setenv("RANK", "0")
+    write("out.jsonl")
+    assert content(place)["processes"] == 2
+
+
+def test_inputs_are_as_they_were_read_even_if_they_are_replaced(place, tmp_path):
+    (tmp_path / "in.jsonl").write_text("before\n")
+    before = digest_of(tmp_path / "in.jsonl")["sha256"]
+
+    @recorded("replace", reads=("source",))
+    def replace(source: str) -> None:
+        (tmp_path / "new").write_text("after\n")
+        (tmp_path / "new").replace(tmp_path / "in.jsonl")
+        tracking.writes("out.jsonl")
+        (tmp_path / "out.jsonl").write_text("x")
+
+    replace("in.jsonl")
+    (entry,) = content(place)["inputs"]
+    assert entry["sha256"] == before
+    assert unchanged(tmp_path / "in.jsonl", entry) is False
+
+
+def test_a_stage_in_a_stage_names_it(place, tmp_path):
+    @recorded("outer")
+    def outer() -> None:
+        tracking.writes("folder", folder=True)
+        write("out.jsonl")
+
+    outer()
+    assert content(place)["parent"] == content(tmp_path / "folder/run.json")["id"]
+
+
+def test_a_record_that_cannot_be_written_fails_the_stage(place, monkeypatch):
+    def full(*_):
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(records, "replace_file", full)
+    with pytest.raises(StorageError, match="full"):
+        write("out.jsonl")
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {root!r})
+from sweet_rl import tracking
+from sweet_rl.runs import record
+record._EVERY_S = 0.05
+from sweet_rl.commands.recording import recorded
+
+@recorded("write")
+def write(output: str) -> None:
+    tracking.writes(output)
+    open(output, "w").write("x")
+    usage = tracking.meter("gpt", "agent")
+    usage.requests += 1
+    usage.add(7, 1)
+    print("there", flush=True)
+    time.sleep(60)
+
+write("out.jsonl")
+"""
+
+
+def test_a_killed_run_says_running_and_the_next_session_says_so(place, tmp_path):
+    from tests.conftest import ROOT
+
+    child = subprocess.Popen([sys.executable, "-c", KILLED.format(root=str(ROOT))], stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"there\n"
+    deadline = time.monotonic() + 30
+    while not (place.exists() and content(place)["usage"]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    killed = content(place)
+    assert killed["status"] == "running"
+    assert killed["usage"]["agent"]["gpt"]["prompt_tokens"] == 7
+    write("out.jsonl", to_continue=True, tokens=2)
+    found = content(place)
+    assert found["id"] == killed["id"]
+    assert [one["status"] for one in found["sessions"]] == ["interrupted", "finished"]
+    assert "noticed" in found["sessions"][0]
+    assert found["usage"]["agent"]["gpt"]["prompt_tokens"] == 7
+
+
+def test_large_weights_are_sampled_and_a_training_is_seen(tmp_path):
+    path = tmp_path / "model.safetensors"
+    with path.open("wb") as file:
+        file.truncate(80 << 20)
+    before = digest_of(path)
+    assert before["sampled"] is True
+    with path.open("r+b") as file:  # every tensor moves a little
+        for offset in range(0, 80 << 20, 32 << 10):
+            file.seek(offset)
+            file.write(b"1")
+    assert digest_of(path)["sha256"] != before["sha256"]
+    os.utime(path, (before["mtime"], before["mtime"]))
+    assert unchanged(tmp_path, digest_of(tmp_path)) is True
+    assert unchanged(tmp_path / "gone", before) is None
+
+
+def test_tokens_that_a_server_does_not_tell_are_unknown():
+    from sweet_rl.runs.totals import added, summed
+
+    silent, half, untouched = Usage("agent", "a"), Usage("user", "b"), Usage("user", "c")
+    for usage, replies in ((silent, [(None, None)]), (half, [(5, 2), (None, None)])):
+        for reply in replies:
+            usage.requests += 1
+            usage.add(*reply)
+    found = summed([silent, half, untouched])
+    assert found["agent"]["a"]["prompt_tokens"] is None
+    assert found["user"] == {
+        "b": {
+            "requests": 2, "retries": 0, "failed_requests": 0, "replies": 2, "replies_without_usage": 1,
+            "prompt_tokens": 5, "completion_tokens": 2, "reasoning_tokens": 0,
+        }
+    }  # fmt: skip
+    prices = {"a": Price(1, 1), "b": Price(1, 1)}
+    cost = cost_of(found, prices)
+    assert cost["usd"] is cost["agent_usd"] is cost["user_usd"] is None
+    assert cost["unknown"] == ["the tokens of 'a' (agent)", "the tokens of 'b' (user)"]
+    assert added([found, found])["agent"]["a"]["prompt_tokens"] is None
+
+
+def test_money(place, tmp_path):
+    (tmp_path / "p.toml").write_text("[gpt]\ninput = 2.5\noutput = 10\n")
+    (tmp_path / "p.json").write_text('{"other": {"input": 1, "output": 1}}')
+    write("out.jsonl", tokens=1000, prices="p.toml")
+    assert content(place)["cost"] == {"usd": 0.00251, "user_usd": 0.00251}
+    write("out.jsonl", tokens=1000, prices="p.json")
+    assert content(place)["cost"] == {"usd": None, "user_usd": None, "unknown": ["the price of 'gpt' (user)"]}
+    write("out.jsonl", tokens=1000)
+    assert "cost" not in content(place)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = ", "gpt = 3", "[gpt]\ninput = 1", "[gpt]\ninput = 1\noutput = true", "[gpt]\ninput=-1\noutput=0"],
+)
+def test_a_broken_table_of_prices_is_refused_before_the_stage_runs(place, tmp_path, text):
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"--prices 'p.toml'.*A table of prices is"):
+        write("out.jsonl", prices="p.toml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_prices("none.toml")
+    assert not (tmp_path / "out.jsonl").exists()
