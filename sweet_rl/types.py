@@ -240,6 +240,11 @@ class Trajectory:
         return self.task.task_id, self.sample_index
 
     @property
+    def cannot_be_graded(self) -> bool:
+        """Whether it was graded and found to have no grade, since its task allows none."""
+        return self.reward is None and isinstance(self.extra.get("grades"), Mapping)
+
+    @property
     def last_turn(self) -> AgentTurn | None:
         """The turn that ended the episode: its `input` + `output` is the whole dialogue.
 

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs, write_report
 from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.commands.running import progress
-from sweet_rl.grading.code import CodeGrader, Grades, constant_floor
+from sweet_rl.grading.code import WAYS, CodeGrader, Grades, constant_floor
+from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.report import Report, summarise
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
@@ -46,7 +47,9 @@ def run(
     print(report.to_text(saved_path))
     write_report(saved_path, report_path, {"grading": grading} | report.to_json())
     usable = usable_in_pairs(file.trajectories)
-    pairs = trajectory_pairs([float(row["reward"]) for row in file.rows], file.groups, usable)
+    rewards = [row["reward"] for row in file.rows]
+    in_pairs = [able and reward is not None for able, reward in zip(usable, rewards, strict=True)]
+    pairs = trajectory_pairs([float(reward or 0.0) for reward in rewards], file.groups, in_pairs)
     write_pairs(
         pair_paths,
         pairs,
@@ -62,12 +65,12 @@ def _grade(
     """Fill in rewards where they are missing."""
     missing = []
     for index, row in enumerate(file.rows):
-        known = (row.get("grades") or {}).get(grading)
-        if reevaluate or (row.get("reward") is None and known is None):
+        known = row.get("grades") or {}
+        if reevaluate or (row.get("reward") is None and grading not in known):
             missing.append(index)
-        elif known is not None and row.get("reward") != known:  # graded before, the other way
-            file.update(index, {"reward": known})
-    graded = grader.grade_both(file.trajectories[index] for index in missing)
+        elif grading in known and row.get("reward") != _reward(known, grading):  # graded before, another way
+            file.update(index, {"reward": _reward(known, grading)})
+    graded = grader.grade_all(file.trajectories[index] for index in missing)
     with progress(len(missing), 0, unit="answer", quiet=quiet or not missing) as bar:
         for index, grades in zip(missing, graded, strict=True):
             file.update(index, graded_fields(grades, grading))
@@ -76,10 +79,10 @@ def _grade(
 
 def graded_fields(grades: Grades, grading: str) -> dict[str, Json]:
     """The fields that grading adds to a row."""
-    both = {"fixed": grades.fixed.value, "published": grades.published.value}
+    values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
     fields: dict[str, Json] = {
-        "reward": both[grading] or 0.0,
-        "grades": both,
+        "reward": _reward(values, grading),
+        "grades": values,
         "test_results": [
             {name: value for name, value in asdict(test).items() if value not in {None, ""}}
             for test in grades.fixed.tests
@@ -90,6 +93,11 @@ def graded_fields(grades: Grades, grading: str) -> dict[str, Json]:
     if details:
         fields["grading_details"] = details
     return fields
+
+
+def _reward(grades: Mapping[str, float | None], grading: str) -> float | None:
+    """None where the task allows no grade; 0 where the answer would have ended the published evaluation."""
+    return 0.0 if grading == "published" and grades[grading] is None else grades[grading]
 
 
 def _report(
@@ -104,23 +112,30 @@ def _report(
     columns = {"reward": summarise([row["reward"] for row in rows], groups)}
     if all("grades" in row for row in rows):
         columns = {
-            way: summarise([row["grades"].get(way) for row in rows], groups) for way in ("fixed", "published")
+            way: summarise([row["grades"][way] for row in rows], groups, none_is_zero=way == "published")
+            for way in WAYS
+            if all(way in row["grades"] for row in rows)  # a file of an earlier version has no lenient ones
         }
     tasks = [trajectories[group[0]].task for group in groups]
     outputs = grader.reference_outputs(tasks)
-    floor = [constant_floor(outputs[task.task_id]) for task in tasks]
+    reasons = {task.task_id: why_not_gradable(task, outputs[task.task_id]) for task in tasks}
+    floor = [None if reasons[task.task_id] else constant_floor(outputs[task.task_id]) for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    return Report(len(rows), len(groups), k, columns, _counts(rows), protection)
+    not_gradable = {task_id: why for task_id, why in reasons.items() if why}
+    return Report(len(rows), len(groups), k, columns, _counts(rows), protection, not_gradable)
 
 
 def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
     """How many rows have what a reader of the table should know."""
-    details = [row.get("grading_details") or {} for row in rows]
+    grades = [row.get("grades") or {} for row in rows]
     outcomes = [{test["outcome"] for test in row.get("test_results") or []} for row in rows]
     return {
         "rows with a stored reward of unknown grading": sum("grades" not in row for row in rows),
         "answers that only the word filter or a fence rule set to zero: without it they pass every test": sum(
-            detail.get("lenient") == 1 for detail in details
+            grade.get("fixed") == 0 and grade.get("lenient") == 1 for grade in grades
+        ),
+        "answers to tasks that cannot be graded": sum(
+            "fixed" in grade and grade["fixed"] is None for grade in grades
         ),
         "answers with a test that ran out of time": sum("timeout" in seen for seen in outcomes),
         "answers that would have ended the published evaluation": sum(

@@ -30,11 +30,12 @@ def evaluate_code(
     """Grade Backend trajectories by their hidden tests; print the table; write preference pairs.
 
     Every answer runs in a sandbox: a process of its own without network, files or environment. Rows that have
-    a reward are not graded again. Each graded row gets `reward` (the share of tests passed), `grades` (both
-    ways of grading) and `test_results`; the file is replaced at once or not at all.
+    a reward are not graded again. Each graded row gets `reward` (the share of tests passed; null where the task
+    cannot be graded), `grades` (all ways of grading) and `test_results`; the file is replaced at once or not at all.
 
-    The table shows tests passed and success (all tests) with 95 % confidence intervals, in both ways of
-    grading, beside what the best constant answer would score. The same goes into a JSON report.
+    The table shows tests passed and success (all tests) with 95 % confidence intervals, in each way of
+    grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would
+    take for the code; the difference is format. The same goes into a JSON report.
 
     Args:
         saved_path: trajectory file of simulate_interactions.py, or a published one.

@@ -29,7 +29,7 @@ from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.pages.service import RenderService
 from sweet_rl.tracking import Usage
-from sweet_rl.types import Completion, Failure, Task, Trajectory
+from sweet_rl.types import AgentTurn, Completion, Failure, Task, Trajectory
 
 _ANSWERS = 64
 """Answers that a worker grades together, at most: enough to keep its sandbox busy, few to do again."""
@@ -199,8 +199,8 @@ class GradingPart:
         self.facts = self._grader.protection
 
     async def grade(self, trajectories: Sequence[Trajectory]) -> list[Grades]:
-        """See `CodeGrader.grade_both`."""
-        return await asyncio.to_thread(lambda: list(self._grader.grade_both(trajectories)))
+        """See `CodeGrader.grade_all`."""
+        return await asyncio.to_thread(lambda: list(self._grader.grade_all(trajectories)))
 
     async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, list[ReferenceValue]]:
         """See `CodeGrader.reference_outputs`."""
@@ -223,10 +223,12 @@ class RayGrader:
         """The layers that are active, for people; of machines that differ, all that there are."""
         return " / ".join(sorted(set(self._runner.run(self._workers.facts()))))
 
-    def grade_both(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
+    def grade_all(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
         """Both scores for each trajectory, in order."""
         # an answer and its tests are all that is graded; dialogues are long
-        bare = [replace(one, dialogue_history=(), provenance={}, extra={}) for one in trajectories]
+        bare = [
+            replace(one, dialogue_history=_last_words(one), provenance={}, extra={}) for one in trajectories
+        ]
         for grades in self._in_order("grade", bare):
             yield from grades
 
@@ -255,6 +257,12 @@ class RayGrader:
                 yield self._runner.run(_result(begun.popleft()))
         while begun:
             yield self._runner.run(_result(begun.popleft()))
+
+
+def _last_words(trajectory: Trajectory) -> tuple[AgentTurn, ...]:
+    """What the agent said last, without the prompt."""
+    last = trajectory.last_turn
+    return (AgentTurn("assistant", last.content),) if last is not None else ()
 
 
 async def _result(task: asyncio.Task[Any]) -> Any:

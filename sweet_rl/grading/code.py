@@ -1,24 +1,32 @@
 """Answers to grades: the share of hidden tests whose value equals the reference's (spec §4.1, §11.2).
 
-Two ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared in
-our process. `published`: as the original does it, defects included, to compare with its numbers. Both run in
-the sandbox only.
+Three ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared
+in our process. `lenient`: the same for what a person would take for the code; never less than `fixed`.
+`published`: as the original does it, defects included, to compare with its numbers. All in the sandbox only.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import itertools
-import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_code
-from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
-from sweet_rl.grading.sandbox.guest.literal import CUT
+from sweet_rl.grading.hidden_tests import (
+    entry_point,
+    finished,
+    fixed_program,
+    has_value,
+    published_program,
+    shows_too_much,
+    why_not_gradable,
+)
+from sweet_rl.grading.sandbox import Job, Outcome, Sandbox, TestValue
+from sweet_rl.grading.sandbox.guest.literal import CUT, literal
+from sweet_rl.grading.sandbox.guest.wire import unpack
 from sweet_rl.types import Json, Score, Task, TestResult, Trajectory
 
 ReferenceValue = TestValue
@@ -29,18 +37,18 @@ _Key = tuple[str, tuple[str, ...]]
 _WINDOW = 256  # answers before which their references are run
 _BATCH = 16  # references that share a child: they come from the task file, and what they say fits its socket
 _SHOWN = 300  # characters of a value in a row
-_NONE = b"N"
-_DEFINITION = re.compile(
-    r"^(?:async +)?def +(\w+)", re.MULTILINE
-)  # a parser would take a third of our own time
+
+Way = Literal["fixed", "published", "lenient"]
+WAYS: tuple[Way, ...] = ("fixed", "published", "lenient")
 
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """Both grades of one trajectory."""
+    """All grades of one trajectory."""
 
     fixed: Score
     published: Score
+    lenient: Score
 
 
 class CodeGrader:
@@ -51,9 +59,9 @@ class CodeGrader:
         grading: which grade `grade` yields.
     """
 
-    def __init__(self, sandbox: Sandbox, *, grading: Literal["fixed", "published"] = "fixed") -> None:
+    def __init__(self, sandbox: Sandbox, *, grading: Way = "fixed") -> None:
         self._sandbox = sandbox
-        self._grading = grading
+        self._grading: Way = grading
         self._references: dict[_Key, list[ReferenceValue]] = {}
 
     @property
@@ -66,10 +74,10 @@ class CodeGrader:
         for grades in self._grade(trajectories, {self._grading}):
             yield grades[self._grading]
 
-    def grade_both(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
-        """Both scores for each trajectory, in order."""
-        for grades in self._grade(trajectories, {"fixed", "published"}):
-            yield Grades(grades["fixed"], grades["published"])
+    def grade_all(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
+        """All scores for each trajectory, in order."""
+        for grades in self._grade(trajectories, set(WAYS)):
+            yield Grades(*(grades[way] for way in WAYS))
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
         """What the reference functions give for their tests, by `task_id`; each function run once."""
@@ -88,7 +96,8 @@ class CodeGrader:
     def _learn(self, batch: Sequence[Task], values: Iterable[ReferenceValue]) -> None:
         remaining = iter(values)
         for task in batch:
-            self._references[_key(task)] = list(itertools.islice(remaining, len(task.test_cases)))
+            inside = list(itertools.islice(remaining, len(task.test_cases)))
+            self._references[_key(task)] = finished(task, inside, self._sandbox)
 
     def _grade(self, trajectories: Iterable[Trajectory], ways: Collection[str]) -> Iterator[dict[str, Score]]:
         """Grades by way, in order, while later answers are running; one stream of jobs for all workers."""
@@ -110,7 +119,7 @@ class CodeGrader:
         """What is to be run, references first; says in `begun` whose the results will be."""
         asked: set[_Key] = set()
         for window in _windows(trajectories):
-            tasks = [t.task for t in window if _key(t.task) not in asked] if "fixed" in ways else []
+            tasks = [t.task for t in window if _key(t.task) not in asked] if ways != {"published"} else []
             asked.update(map(_key, tasks))
             for batch in self._unknown(tasks):
                 begun.append(batch)
@@ -127,21 +136,28 @@ class CodeGrader:
             begun.popleft()
 
     def _scores(self, answer: _Answer) -> dict[str, Score]:
-        trajectory, task = answer.trajectory, answer.trajectory.task
+        trajectory = answer.trajectory
         values = dict(zip(answer.jobs, answer.results, strict=True))
         scores: dict[str, Score] = {}
-        if "fixed" in answer.ways:
-            reference = self._references[_key(task)]
-            score = _score(task, reference, values.get("fixed"))
-            details: dict[str, Json] = {}
-            if word := forbidden_word(trajectory.answer or ""):
-                details["filtered_by"] = word
-            if score.value == 0 and "lenient" in values:
-                details["lenient"] = _score(task, reference, values["lenient"]).value
-            scores["fixed"] = Score(score.value, score.tests, _why_nothing(trajectory), details)
+        if answer.ways != {"published"}:
+            fixed, lenient = (self._fixed_score(trajectory, values.get(way)) for way in ("fixed", "lenient"))
+            better = (lenient.value or 0) > (fixed.value or 0)
+            scores = {"fixed": fixed, "lenient": lenient if better else fixed}
         if "published" in answer.ways:
             scores["published"] = _published_score(trajectory, values.get("published"))
         return scores
+
+    def _fixed_score(self, trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:
+        task, reference = trajectory.task, self._references[_key(trajectory.task)]
+        if values is not None:
+            values = finished(task, values, self._sandbox)
+        tests = _tests(task, reference, values)
+        if why := why_not_gradable(task, reference):
+            return Score(None, tests, f"cannot be graded: {why}")
+        word = forbidden_word(trajectory.answer or "")
+        details: dict[str, Json] = {"filtered_by": word} if word else {}
+        passed = sum(test.outcome == "passed" for test in tests)
+        return Score(passed / len(tests) if tests else 0.0, tests, _why_nothing(trajectory), details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +175,20 @@ class _Answer:
         task, answer = trajectory.task, trajectory.answer
         code = strict_code(answer)
         jobs: dict[str, Job] = {}
-        if "fixed" in ways:
+        if ways != {"published"} and not shows_too_much(task):
             if code is not None:
-                jobs["fixed"] = Job("fixed", [_program(task, code)])
-            # what the word filter or a fence rule sets to zero is read again, leniently, to be counted
-            if answer and _reads_otherwise(answer, code):
-                jobs["lenient"] = Job("fixed", [_program(task, lenient_code(answer))])
+                jobs["fixed"] = Job("fixed", [fixed_program(task, code)])
+            # what the word filter or a fence rule spoils is read again, leniently
+            read = lenient_code(trajectory, entry_point(task)) if "lenient" in ways else None
+            if read is not None and read.strip() != (code or "").strip():
+                jobs["lenient"] = Job("fixed", [fixed_program(task, read)])
         if "published" in ways and code is not None and task.test_cases:
-            jobs["published"] = Job("published", [_program(task, code, reference=task.ground_truth)])
+            jobs["published"] = Job("published", [published_program(task, code)])
         return cls(trajectory, ways, jobs)
 
 
 def _reference_job(batch: Iterable[Task]) -> Job:
-    return Job("fixed", [_program(task, task.ground_truth) for task in batch])
+    return Job("fixed", [fixed_program(task, task.ground_truth) for task in batch])
 
 
 def _key(task: Task) -> _Key:
@@ -198,8 +215,8 @@ def constant_answer(task: Task, outputs: Sequence[ReferenceValue]) -> str:
     no output can be written as an expression.
     """
     text = "None"
-    for fingerprint, _ in _frequencies(outputs).most_common():
-        candidate = next(value.text for value in outputs if value.fingerprint == fingerprint)
+    for key, _ in _frequencies(outputs).most_common():
+        candidate = next(_text(value) for value in outputs if _what_to_return(value) == key)
         if _is_expression(candidate):
             text = candidate
             break
@@ -211,19 +228,21 @@ def constant_floor(outputs: Sequence[ReferenceValue]) -> float:
     return max(_frequencies(outputs).values(), default=0) / len(outputs) if outputs else 0.0
 
 
-def entry_point(task: Task) -> str:
-    """The name that the tests call: the last function that the reference defines."""
-    names = _names(task.ground_truth)
-    called = [name for name in names if any(name + "(" in test for test in task.test_cases.values())]
-    return (called or names or ["answer"])[-1]
-
-
 def _frequencies(outputs: Sequence[ReferenceValue]) -> Counter[bytes]:
-    return Counter(
-        value.fingerprint
-        for value in outputs
-        if value.outcome is Outcome.VALUE and value.fingerprint != _NONE
-    )
+    return Counter(_what_to_return(value) for value in outputs if has_value(value))
+
+
+def _what_to_return(value: ReferenceValue) -> bytes:
+    """What an answer has to give for this value, as something that can be counted."""
+    return value.inside.encode() or value.fingerprint
+
+
+def _text(value: ReferenceValue) -> str:
+    """An expression for it; of what a test compares itself, where that is one call."""
+    if not value.inside:
+        return value.text
+    pieces = unpack(value.inside)
+    return literal(pieces[0]) if len(pieces) == 1 else CUT
 
 
 def _is_expression(text: str) -> bool:
@@ -234,32 +253,20 @@ def _is_expression(text: str) -> bool:
     return not text.endswith(CUT)
 
 
-def _program(task: Task, source: str, reference: str = "") -> Program:
-    own = [name for name in _names(task.ground_truth) if hasattr(builtins, name)]
-    return Program(source, list(task.test_cases.values()), own, reference)
-
-
-def _names(source: str) -> list[str]:
-    """Names of the functions that a piece of code defines at its top level."""
-    return _DEFINITION.findall(source)
-
-
-def _score(task: Task, reference: Sequence[ReferenceValue], values: Sequence[TestValue] | None) -> Score:
+def _tests(
+    task: Task, reference: Sequence[ReferenceValue], values: Sequence[TestValue] | None
+) -> tuple[TestResult, ...]:
     """Compare test by test. A reference that has no value, or None, credits nobody."""
-    tests = []
-    for index, (name, expression) in enumerate(task.test_cases.items()):
-        wanted = reference[index]
-        got = values[index] if values is not None else None
-        tests.append(_compare(name, expression, wanted, got))
-    passed = sum(test.outcome == "passed" for test in tests)
-    return Score(passed / len(tests) if tests else 0.0, tuple(tests))
+    found = values if values is not None else [None] * len(reference)
+    tests = zip(task.test_cases.items(), reference, found, strict=True)
+    return tuple(_compare(name, expression, wanted, got) for (name, expression), wanted, got in tests)
 
 
 def _compare(name: str, expression: str, wanted: ReferenceValue, got: TestValue | None) -> TestResult:
     expected = _shorten(wanted.text)
     if got is None:
         return TestResult(name, expression, "failed", expected, detail="not run")
-    if wanted.outcome is not Outcome.VALUE or wanted.fingerprint == _NONE:
+    if not has_value(wanted):
         shown = _shorten(got.text) if got.outcome is Outcome.VALUE else None
         return TestResult(name, expression, "reference_none", expected, shown)
     if got.outcome is not Outcome.VALUE:
@@ -279,11 +286,6 @@ def _published_score(trajectory: Trajectory, values: Sequence[TestValue] | None)
     if ended is not None:
         return Score(None, note=f"would have ended the published run ({ended.text or 'crash'})")
     return Score(sum(value.outcome is Outcome.PASSED for value in values) / len(values))
-
-
-def _reads_otherwise(answer: str, code: str | None) -> bool:
-    """Whether the lenient reading gives other code than the published rules (None: the word filter)."""
-    return code is None or lenient_code(answer) != code.strip("\n")
 
 
 def _why_nothing(trajectory: Trajectory) -> str:

@@ -1,6 +1,7 @@
 """From an answer's text to the code in it: the word filter, the fences (spec §4.1), and a lenient reading.
 
-The lenient reading is never a grade. It tells how many answers fail by the published rules alone.
+The lenient reading tells how much of a score is a matter of format. It only ever looks for a definition of
+the function that the tests call; what it reads runs as any answer does.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import re
 import textwrap
 from typing import Final
+
+from sweet_rl.types import ANSWER_MARKER, NO_ANSWER, Trajectory
 
 FORBIDDEN: Final = (
     "import os",
@@ -24,7 +27,17 @@ FORBIDDEN: Final = (
 
 _FENCE: Final = "```"
 _PYTHON_FENCE: Final = "```python"
-_FENCED_BLOCK: Final = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCED_BLOCK: Final = re.compile(r"^[ \t]*(```|~~~)[^\n`]*\n(.*?)(?:^[ \t]*\1|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE_LINE: Final = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
+_CODE_LINE: Final = re.compile(
+    r"\s|$|[@#\])}\"']|(?:async +)?def |(?:class|import|from|assert|del|raise|global) "
+    r"|(?:if|for|while|with|else|try|finally|except|elif)\b.*:\s*(?:#.*)?$"
+    r"|[\w.\[\]'\"]+(?:, *[\w.\[\]'\"]+)* *(?::[^=]+)?[-+*/|&%]*=|[\w.]+\("
+)
+"""How a line of code looks; prose seldom does."""
+
+_LOOKED_AT: Final = 200_000
+"""Characters of an answer that are read leniently; a longer one is read by the published rules alone."""
 
 
 def forbidden_word(answer: str) -> str | None:
@@ -41,12 +54,37 @@ def published_code(answer: str) -> str:
     return answer
 
 
-def lenient_code(answer: str) -> str:
-    """What a person would take for the code: the longest fenced block with any tag, dedented."""
-    blocks = _FENCED_BLOCK.findall(answer)
-    code = max(blocks, key=len) if blocks else answer
-    code = code.strip("\n")
-    first, newline, rest = code.partition("\n")
-    if first[:1] in {" ", "\t"} and not rest[:1].isspace():
-        code = first.lstrip() + newline + rest  # only the first line is shifted: it stood beside the marker
-    return textwrap.dedent(code)
+def lenient_code(trajectory: Trajectory, name: str) -> str | None:
+    """What a person would take for the code that defines `name`; None where there is none to be seen.
+
+    The last fenced block with any tag that defines it, else the lines of the text that look like code around
+    such a definition; in the answer, else in what its last turn says before the answer is announced.
+    """
+    answer, turn = trajectory.answer, trajectory.last_turn
+    if answer is None or answer == NO_ANSWER:
+        return None
+    texts = [answer] if turn is None else [answer, turn.content.split(ANSWER_MARKER)[0]]
+    texts = [text.replace("\r\n", "\n").replace("\u00a0", " ").lstrip("\ufeff") for text in texts]
+    definition = re.compile(
+        rf"^[ \t]*(?:(?:async +)?def|class) +{re.escape(name)}\b|^[ \t]*{re.escape(name)} *=", re.MULTILINE
+    )
+    for text in texts:
+        if len(text) > _LOOKED_AT:
+            continue
+        blocks = [block for _, block in _FENCED_BLOCK.findall(text) if definition.search(block)]
+        if blocks:
+            return _aligned(blocks[-1])
+        if definition.search(text):
+            return _code_lines(_aligned(_FENCE_LINE.sub("", text)))
+    return None
+
+
+def _aligned(code: str) -> str:
+    """Moved to the left margin; also where only the first line, beside the marker, is shifted."""
+    code = textwrap.dedent(code.strip("\n"))
+    return code.lstrip(" \t") if code[:1] in {" ", "\t"} else code
+
+
+def _code_lines(text: str) -> str:
+    """The text without the prose before and behind the code in it."""
+    return "\n".join(line for line in text.split("\n") if _CODE_LINE.match(line))

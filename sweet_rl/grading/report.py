@@ -14,6 +14,8 @@ from sweet_rl.types import Json
 _Z = 1.959964
 """97.5th percentile of the normal distribution."""
 
+_SHOWN_REASONS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -48,6 +50,8 @@ class Report:
     columns: Mapping[str, Column]
     counts: Mapping[str, int] = field(default_factory=dict)
     protection: str = ""
+    not_gradable: Mapping[str, str] = field(default_factory=dict)
+    """Why, by `task_id`, no answer to a task can be graded."""
 
     def to_json(self) -> dict[str, Json]:
         """All numbers, fractions in [0, 1]."""
@@ -69,19 +73,29 @@ class Report:
             cells = "".join(f"{getattr(column, attribute)!s:>24}" for column in self.columns.values())
             lines.append(f"{label:<{width}}{cells}")
         lines += ["", *(f"{count:>6}  {label}" for label, count in self.counts.items() if count)]
+        if self.not_gradable:
+            lines.append(f"{len(self.not_gradable):>6}  tasks that cannot be graded, in no mean:")
+            shown = list(self.not_gradable.items())[:_SHOWN_REASONS]
+            lines += [f"{'':8}{task}: {why}" for task, why in shown]
+            lines += [f"{'':8}..."] * (len(self.not_gradable) > len(shown))
         if self.protection:
             lines.append(f"Answers ran under: {self.protection}.")
         return "\n".join(lines)
 
 
-def summarise(values: Sequence[float | None], groups: Sequence[Sequence[int]]) -> Column:
+def summarise(
+    values: Sequence[float | None], groups: Sequence[Sequence[int]], *, none_is_zero: bool = False
+) -> Column:
     """Fold one grade for each row into a column.
 
     Args:
-        values: grades in [0, 1]; None (no grade) counts as 0 and is reported.
+        values: grades in [0, 1]; None (no grade) is in no mean and is reported.
         groups: row indices of each task's repeats. Intervals treat tasks, not rows, as independent.
+        none_is_zero: None is an answer's fault and counts as 0, and is reported all the same.
     """
-    by_task = [[values[row] or 0.0 for row in group] for group in groups]
+    known = [0.0 if value is None and none_is_zero else value for value in values]
+    graded = [[value for row in group if (value := known[row]) is not None] for group in groups]
+    by_task = [task for task in graded if task]
     best = [max(task) for task in by_task]
     return Column(
         tests_passed=mean_interval([_mean(task) for task in by_task]),

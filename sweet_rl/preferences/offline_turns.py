@@ -76,6 +76,8 @@ def offline_turns(
 ) -> list[OfflineTurn]:
     """Every agent turn of the chosen trajectories that has its prompt, in file order.
 
+    Those whose tasks cannot be graded are passed over.
+
     Args:
         rows: numbered rows of a trajectory file, graded.
         fraction: see `choose_trajectories`.
@@ -98,6 +100,8 @@ def offline_turns(
         if trajectory.key in lines:
             raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
         lines[trajectory.key] = line
+        if trajectory.cannot_be_graded:
+            continue
         turns += _turns(trajectory, path, line)
     if not turns:
         raise UsageError(

@@ -41,6 +41,7 @@ class SelectionReport:
 
     rows: int = 0
     unfinished: int = 0
+    not_gradable: int = 0
     below: int = 0
     not_best: int = 0
 
@@ -49,6 +50,7 @@ class SelectionReport:
         of = f"of {self.rows:,} dialogues"
         said = {
             f"{self.unfinished:,} {of} left out: they do not end with an agent turn": self.unfinished,
+            f"{self.not_gradable:,} {of} left out: their tasks cannot be graded": self.not_gradable,
             f"{self.below:,} {of} left out: reward below --min_reward {selection.min_reward}": self.below,
             f"{self.not_best:,} {of} left out: not the best of their task": self.not_best,
         }
@@ -95,6 +97,10 @@ def _dialogues(
         if trajectory.last_turn is not None
     ]
     report.unfinished += len(rows) - len(finished)
+    if selection.min_reward is not None or selection.best_of_task:
+        gradable = [item for item in finished if not item[1].cannot_be_graded]
+        report.not_gradable += len(finished) - len(gradable)
+        finished = gradable
     if selection.min_reward is not None:
         good = [item for item in finished if _reward(item, path) >= selection.min_reward]
         report.below += len(finished) - len(good)

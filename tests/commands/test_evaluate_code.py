@@ -92,7 +92,7 @@ def test_missing_rewards_only(write):
     assert evaluate(path).returncode == 0
     first, second = rows_of(path)
     assert (first["reward"], "grades" in first) == (0.25, False)
-    assert (second["reward"], second["grades"]) == (0.5, {"fixed": 0.5, "published": 0.5})
+    assert (second["reward"], second["grades"]) == (0.5, {"fixed": 0.5, "published": 0.5, "lenient": 0.5})
     assert second["theirs"] == {"kept": True}
     assert [test["outcome"] for test in second["test_results"]] == ["passed", "failed"]
     assert (second["test_results"][1]["expected"], second["test_results"][1]["got"]) == ("4", "2")
@@ -108,7 +108,7 @@ def test_the_other_grade_is_at_hand(write):
     assert rows_of(path)[0]["reward"] == 1.0
     assert evaluate(path, "--grading", "published").returncode == 0
     (row,) = rows_of(path)
-    assert (row["reward"], row["grades"]) == (0.0, {"fixed": 1.0, "published": 0.0})
+    assert (row["reward"], row["grades"]) == (0.0, {"fixed": 1.0, "published": 0.0, "lenient": 1.0})
 
 
 def test_the_table_tells_what_a_reader_should_know(write):
@@ -132,6 +132,49 @@ def test_the_table_tells_what_a_reader_should_know(write):
     assert report["columns"]["fixed"]["success"]["mean"] == 0.25
     assert report["columns"]["constant answer"]["tests_passed"]["mean"] == 0.5
     assert report["columns"]["published"]["not_graded"] == 1
+
+
+def test_how_much_of_a_score_is_format(write):
+    path = write([make_row(RIGHT), make_row(f"```py\n{RIGHT}\n```", task="u"), make_row(WRONG, task="v")])
+    done = evaluate(path)
+    assert done.returncode == 0, done.stderr
+    assert [row["grades"]["lenient"] for row in rows_of(path)] == [1, 1, 0]
+    columns = json.loads(path.with_suffix(".report.json").read_text())["columns"]
+    assert list(columns) == ["fixed", "published", "lenient", "constant answer"]
+    means = [column["success"]["mean"] for column in columns.values()]
+    assert means == pytest.approx([1 / 3, 1 / 3, 2 / 3, 0])
+    rows = rows_of(path)
+    for row in rows:  # as an earlier version has written it
+        del row["grades"]["lenient"]
+    again = evaluate(write(rows))
+    assert again.returncode == 0, again.stderr
+    assert "lenient" not in again.stdout
+
+
+def test_a_task_that_cannot_be_graded_is_in_no_mean_and_in_no_pair(write, tmp_path):
+    broken = make_row("def f(x): return 7", task="u", expressions=("f(1) == 1", "f(2) == 4"))
+    path, pairs = write([make_row(RIGHT), broken]), tmp_path / "pairs.jsonl"
+    done = evaluate(path, "--preference_path", pairs)
+    assert done.returncode == 0, done.stderr
+    first, second = rows_of(path)
+    assert (first["reward"], second["reward"]) == (1.0, None)
+    assert second["grades"] == {"fixed": None, "published": 0.5, "lenient": None}
+    assert second["grading_details"]["fixed_note"].startswith("cannot be graded: its reference fails 1 of 2")
+    assert "1  answers to tasks that cannot be graded" in done.stdout
+    assert "1  tasks that cannot be graded, in no mean:" in done.stdout
+    report = json.loads(path.with_suffix(".report.json").read_text())
+    assert list(report["not_gradable"].values()) == [
+        second["grading_details"]["fixed_note"].partition(": ")[2]
+    ]
+    assert [report["columns"][way]["success"]["mean"] for way in ("fixed", "lenient", "published")] == [
+        1,
+        1,
+        0.5,
+    ]
+    assert report["columns"]["fixed"]["not_graded"] == 1
+    before = path.read_bytes()
+    assert evaluate(path).returncode == 0  # nothing is graded again
+    assert path.read_bytes() == before
 
 
 def test_a_dialogue_that_does_not_end_with_the_agent_is_in_no_pair(write, tmp_path):

@@ -17,7 +17,7 @@ class Case(NamedTuple):
 
     name: str
     answer: str
-    score: float
+    score: float | None  # None: no answer to this task can be graded
     outcome: str | None = None
     reference: str = DOUBLE
     tests: tuple[str, ...] = ("level(2)", "level(3)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.grading.hostile_case import DOUBLE, Case, code
 
 
-def value(name: str, expected: str, got: str, score: float, outcome: str | None = None) -> Case:
+def value(name: str, expected: str, got: str, score: float | None, outcome: str | None = None) -> Case:
     """A function that returns `got` where the reference returns `expected` (expressions that may import)."""
     return Case(name, _returning(got), score, outcome, reference=_returning(expected), tests=("f()",))
 
@@ -24,8 +24,8 @@ VALUES = [
     value("exact fraction", "0.5", "fractions.Fraction(1, 2)", 1.0),
     value("decimal is not the float beside it", "0.1", "decimal.Decimal('0.1')", 0.0, "failed"),
     value("infinity", "float('inf')", "math.inf", 1.0),
-    value("NaN", "math.nan", "math.nan", 0.0),
-    value("NaN in a list", "[math.nan]", "[math.nan]", 0.0),
+    value("NaN", "math.nan", "math.nan", None),
+    value("NaN in a list", "[math.nan]", "[math.nan]", None),
     value("complex without an imaginary part", "2", "2 + 0j", 1.0),
     value("integer of 6000 digits", "10**6000 + 1", "10**6000 + 1", 1.0),
     value("integer of 6000 digits, one off", "10**6000 + 1", "10**6000", 0.0, "failed"),
@@ -44,7 +44,7 @@ VALUES = [
     value("date and midnight", "datetime.date(2024, 2, 29)", "datetime.datetime(2024, 2, 29)", 0.0, "failed"),
     value("text and bytes", "'a'", "b'a'", 0.0, "failed"),
     value("lone surrogate", "'\\ud800'", "chr(0xD800)", 1.0),
-    value("None on both sides", "None", "None", 0.0, "reference_none"),
+    value("None on both sides", "None", "None", None, "reference_none"),
     value("generator", "[0, 1]", "(i for i in range(2))", 0.0, "failed"),
     value("map", "[0, 1]", "map(int, '01')", 0.0, "failed"),
     value("function", "1", "lambda: 1", 0.0, "not_plain_data"),
@@ -74,14 +74,14 @@ VALUES = [
     Case(
         "the reference fails",
         "def level(x):\n    return 1\n",
-        0.0,
+        None,
         "reference_none",
         reference="def level(x):\n    return 1 / 0\n",
     ),
     Case(
         "the reference loops",
         "def level(x):\n    return 1\n",
-        0.0,
+        None,
         "reference_none",
         reference="def level(x):\n    while 1:\n        pass\n",
         tests=("level(2)",),

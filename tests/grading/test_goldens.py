@@ -14,7 +14,7 @@ def graded(shared):
     folder = shared / "goldens/sweet_rl/a_evaluate"
     cases = json.loads((folder / "expected.json").read_text())["cases"]
     with Sandbox(workers=2) as sandbox:
-        grades = list(CodeGrader(sandbox).grade_both(load_trajectories(folder / "trajectories.jsonl")))
+        grades = list(CodeGrader(sandbox).grade_all(load_trajectories(folder / "trajectories.jsonl")))
     assert len(cases) == len(grades) == 52
     return list(zip(cases, grades, strict=True))
 
@@ -34,9 +34,8 @@ def test_published(graded):
             assert grades.published.value == pytest.approx(case["original"]), case["id"]
 
 
-def test_what_only_the_filter_or_a_fence_rule_sets_to_zero_is_known(graded):
-    lenient = {case["id"]: grades.fixed.details.get("lenient") for case, grades in graded}
-    rescued = {name for name, value in lenient.items() if value == 1}
+def test_what_only_the_filter_or_a_rule_of_format_sets_to_zero_is_known(graded):
+    rescued = {case["id"] for case, grades in graded if grades.fixed.value == 0 and grades.lenient.value == 1}
     assert rescued == {
         "leading_space_same_line",
         "fence_py_tag",
@@ -45,7 +44,9 @@ def test_what_only_the_filter_or_a_fence_rule_sets_to_zero_is_known(graded):
         "filter_sudoku",
         "filter_quit_substring",
         "filter_in_prose_outside_fence",
+        "prose_no_fence",
     }
+    assert all((grades.lenient.value or 0) >= (grades.fixed.value or 0) for _, grades in graded)
 
 
 def test_batch_numbers(shared, graded):

@@ -142,18 +142,17 @@ def test_grades_come_while_later_answers_are_still_to_be_read(ground, monkeypatc
         assert len(read) <= number + 12
 
 
-def test_both_grades_and_the_lenient_one_of_one_stream(ground):
+def test_all_grades_of_one_stream(ground):
     fenced = Case("fenced", f"Look:\n```\npass\n```\nor\n```py\n{DOUBLE}```\n", 0.0)
     answers = [ground._trajectory(case) for case in (GOOD, fenced, GOOD)]
     none = Trajectory(answers[0].task, (), None)
-    grades = list(CodeGrader(ground.sandbox).grade_both([*answers, none]))
-    assert [(both.fixed.value, both.published.value) for both in grades] == [
-        (1, 1),
-        (0, 0),
-        (1, 1),
-        (0, None),
+    grades = list(CodeGrader(ground.sandbox).grade_all([*answers, none]))
+    assert [(one.fixed.value, one.published.value, one.lenient.value) for one in grades] == [
+        (1, 1, 1),
+        (0, 0, 1),
+        (1, 1, 1),
+        (0, None, 0),
     ]
-    assert [both.fixed.details for both in grades] == [{}, {"lenient": 1.0}, {}, {}]
 
 
 def test_numpy_works_where_it_is_installed():

@@ -33,6 +33,12 @@ def test_repeats_of_a_published_file_get_identities_of_their_own():
     assert [turn.key[1:] for turn in turns] == [(0, 0), (0, 1), (0, 0), (0, 1), (1, 0), (1, 1)]
 
 
+def test_what_cannot_be_graded_is_passed_over():
+    left_out = trajectory("b", reward=None, grades={"fixed": None, "published": 1.0})
+    turns = offline_turns(numbered(trajectory("a"), left_out))
+    assert [turn.row["messages"][0]["content"] for turn in turns] == ["a", "a"]
+
+
 def test_messages_hold_the_published_fields_only():
     row = trajectory(turns=1, task_id="t", sample_index=3)
     row["dialogue_history"][1] |= {"token_ids": [1, 2], "logprobs": [-1.0, -2.0]}

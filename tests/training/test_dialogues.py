@@ -60,6 +60,16 @@ def test_a_dialogue_without_a_last_turn_is_left_out_and_counted(graded):
     assert report.unfinished == 1
 
 
+def test_a_dialogue_whose_task_cannot_be_graded_is_left_out_and_counted(graded):
+    rows = [json.loads(line) for line in graded.read_text().splitlines()]
+    rows[0] |= {"reward": None, "grades": {"fixed": None, "published": 1.0}}
+    write_pairs(graded, rows)
+    assert lines(graded) == [1, 2, 3, 4, 5, 6]
+    texts, report = read(graded, min_reward=0.0)
+    assert [row.line for row in texts] == [2, 3, 4, 5, 6]
+    assert report.lines(SelectionSettings(0.0)) == ["1 of 6 dialogues left out: their tasks cannot be graded"]
+
+
 def test_a_missing_reward_is_named_by_its_line(graded):
     rows = [json.loads(line) for line in graded.read_text().splitlines()]
     del rows[2]["reward"]

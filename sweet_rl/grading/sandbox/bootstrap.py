@@ -21,7 +21,7 @@ MODULES = (
     ".kinds",
     ".canonical",
     ".literal",
-    ".plain",
+    ".wire",
     ".programs",
     ".isolation",
     ".seccomp",

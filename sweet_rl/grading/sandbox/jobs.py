@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import marshal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from types import CodeType
 from typing import Literal
 
-from sweet_rl.grading.sandbox.guest.programs import PLAIN
+from sweet_rl.grading.sandbox.guest.wire import MAX_TEXT
 from sweet_rl.grading.sandbox.guest.zygote import LENGTH, RESULT
 
 MAX_VALUE_BYTES = 64
-MAX_TEXT_BYTES = 16 * 2**10
+MAX_TEXT_BYTES = MAX_TEXT
 
 
 class Outcome(StrEnum):
@@ -50,43 +49,26 @@ class Program:
         expressions: one for each test.
         own_names: builtins that the definition may replace, since the reference does.
         reference: for the published way, the code whose values are compared with.
+        packed: numbers of the tests whose values are to come back as data, in the text.
+        data: such texts, one for each expression, which finds what is in them (`guest.programs.VALUES`).
     """
 
     source: str
     expressions: Sequence[str]
     own_names: Sequence[str] = ()
     reference: str = ""
-
-
-_COMPARISONS = ("==", "!=", "<", ">", " in ", " is ")
+    packed: Collection[int] = ()
+    data: Sequence[str] = ()
 
 
 @lru_cache(maxsize=100_000)
-def _compiled(expression: str, plain: bool) -> CodeType | str:
-    """A test's code, compiled once for its reference and all answers; the text where that is not possible.
-
-    With `plain`, what the expression compares is reduced to plain data first (`guest.plain`), so that no
-    `__eq__` of an answer's has a say.
-    """
+def _compiled(expression: str) -> CodeType | str:
+    """A test's code, compiled once for its reference and all answers; the text where that is not possible."""
     expression = expression.lstrip(" \t")
     try:
-        if plain and any(sign in expression for sign in _COMPARISONS):
-            tree = _with_plain_comparisons(ast.parse(expression, "<test>", "eval"))
-            return compile(tree, "<test>", "eval", dont_inherit=True)
         return compile(expression, "<test>", "eval", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return expression
-
-
-def _with_plain_comparisons(tree: ast.Expression) -> ast.Expression:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare):
-            operands: list[ast.expr] = [
-                ast.Call(ast.Name(PLAIN, ast.Load()), [operand], [])
-                for operand in (node.left, *node.comparators)
-            ]
-            node.left, node.comparators = operands[0], operands[1:]
-    return ast.fix_missing_locations(tree)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +89,10 @@ class Job:
                     {
                         "source": program.source,
                         "reference": program.reference,
-                        "expressions": [
-                            _compiled(expression, self.kind == "fixed") for expression in program.expressions
-                        ],
+                        "expressions": [_compiled(expression) for expression in program.expressions],
                         "own_names": set(program.own_names),
+                        "packed": set(program.packed),
+                        "data": list(program.data),
                     }
                     for program in self.programs
                 ],
@@ -136,13 +118,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class TestValue:
-    """One test's result: `fingerprint` for `Outcome.VALUE`, and text (a literal, or what went wrong)."""
+    """One test's result: `fingerprint` for `Outcome.VALUE`, and text (a literal, or what went wrong).
+
+    `inside` is what the calls in a test have given (`guest.wire`), where the test makes something else of it.
+    """
 
     __test__ = False  # not a pytest class
 
     outcome: Outcome
     fingerprint: bytes = b""
     text: str = ""
+    inside: str = ""
 
 
 @dataclass(slots=True)

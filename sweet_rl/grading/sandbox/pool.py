@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -63,6 +64,10 @@ class Sandbox:
         unsafe_no_sandbox: bool = False,
     ) -> None:
         self.timeout_s = timeout_s
+        self._apart: Sandbox | None = None
+        self._like_this = partial(
+            Sandbox, timeout_s=timeout_s, memory_mb=memory_mb, unsafe_no_sandbox=unsafe_no_sandbox
+        )
         self._memory_bytes = memory_mb * 2**20
         self._epoll = select.epoll()
         self._owners: dict[int, _Worker] = {}  # of the descriptors that are waited for
@@ -93,8 +98,17 @@ class Sandbox:
     ) -> None:
         self.close()
 
+    @property
+    def apart(self) -> Sandbox:
+        """One more, with one worker, started when first asked for: where no answer's code ever runs."""
+        if self._apart is None:
+            self._apart = self._like_this(workers=1)
+        return self._apart
+
     def close(self) -> None:
         """End all workers and everything in them."""
+        if self._apart is not None:
+            self._apart.close()
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.close()

@@ -42,9 +42,10 @@ const Kind = (() => {
 
   // The grades in the header, as [name, value].
   function grades(row) {
-    const { fixed, published } = row.grades;
+    const { fixed, published, lenient } = row.grades;
     if (fixed === undefined && published === undefined) return [["Reward", row.reward]];
     const shown = [["Fixed", fixed], ["Published", published]];
+    if (lenient !== undefined && lenient !== fixed) shown.push(["Lenient", lenient]);
     if (row.reward !== fixed && row.reward !== published) shown.unshift(["Reward", row.reward]);
     return shown;
   }

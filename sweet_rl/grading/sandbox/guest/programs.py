@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from .canonical import fingerprint
 from .kinds import MODULE, NotPlainData, settled
 from .literal import literal
-from .plain import plain
+from .wire import pack, unpack
 
 for _value in (Quitter("exit", "EOF"), Quitter("quit", "EOF"), _Helper()):
     _name = getattr(_value, "name", "help")
@@ -36,8 +36,8 @@ _BUILTINS = dict(vars(builtins))
 _PUBLISHED_MODULE = "sweet_rl.utils.code_utils"
 """Where the published evaluation executes answers."""
 
-PLAIN = "_plain_"
-"""What a compiled test calls `plain` (`sweet_rl.grading.sandbox.jobs`)."""
+VALUES = "_values_"
+"""What an expression that is evaluated outside calls the data from inside (`grading.expressions`)."""
 
 Test = CodeType | str
 """An expression, compiled; as text where it cannot be compiled, so that evaluating it says why."""
@@ -60,20 +60,23 @@ class Result(NamedTuple):
     text: str = ""
 
 
-def run_fixed(source: str, expressions: list[Test], own_names: set[str], first: int) -> Iterator[Result]:
+def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
     """Run the definition afresh for each test in one namespace, and evaluate the test's expression.
 
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
-    `own_names`, which the reference defines too.
+    `own_names`, which the reference defines too. The values of the tests in `packed` are sent as data; in
+    `data`, one text for each test, an expression finds what was sent so.
     """
+    expressions: list[Test] = program["expressions"]
     try:
-        code = compile(source, "<answer>", "exec", dont_inherit=True)
+        code = compile(program["source"], "<answer>", "exec", dont_inherit=True)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer's
         for _ in expressions[first:]:
             yield _error(error)
         return
-    for expression in expressions[first:]:
+    own_names, packed, data = program["own_names"], program["packed"], program["data"]
+    for number, expression in enumerate(expressions[first:], start=first):
         try:
             module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses and pickle look classes up there
             namespace = vars(module)
@@ -81,8 +84,11 @@ def run_fixed(source: str, expressions: list[Test], own_names: set[str], first: 
             scope = {
                 name: value for name, value in namespace.items() if name not in _BUILTINS or name in own_names
             }
-            scope |= {"__builtins__": _BUILTINS, PLAIN: plain}
-            yield _describe(eval(expression, scope))  # noqa: S307 - likewise
+            scope["__builtins__"] = _BUILTINS
+            if data:
+                scope[VALUES] = unpack(data[number])
+            value = eval(expression, scope)  # noqa: S307 - likewise
+            yield Result(VALUE, text=pack(value)) if number in packed else _describe(value)
         except NotPlainData as error:
             yield Result(NOT_PLAIN, text=str(error)[:200])
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt are the answer's too

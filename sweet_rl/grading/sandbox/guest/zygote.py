@@ -174,7 +174,7 @@ def _run(channel: _socket.socket, job: dict[str, Any]) -> None:
             number = max(first, start)
             skip = number - start
             if job["kind"] == "fixed":
-                results = run_fixed(program["source"], expressions, program["own_names"], skip)
+                results = run_fixed(program, skip)
             else:
                 results = run_published(
                     program["reference"], program["source"], expressions, job["timeout_s"], skip

@@ -1,0 +1,240 @@
+"""Tests that hold what they expect: what of them an answer may see, and what is made of its values outside."""
+
+import collections
+import datetime as dt
+import textwrap
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+
+from sweet_rl.grading.code import CodeGrader, constant_answer, constant_floor, reference_outputs
+from sweet_rl.grading.expressions import halves
+from sweet_rl.grading.hidden_tests import why_not_gradable
+from sweet_rl.grading.sandbox import Sandbox
+from sweet_rl.grading.sandbox.guest.canonical import NotPlainData, fingerprint
+from sweet_rl.grading.sandbox.guest.wire import pack, unpack
+from sweet_rl.types import Task, Trajectory
+from tests.grading.test_canonical import VALUES
+
+REFERENCE = """
+import math
+import numpy as np
+from datetime import date as day
+class Stack:
+    pass
+def f(*a):
+    return a[0]
+def g(x):
+    return x
+def len(x):
+    return x
+LIMIT = 7
+"""
+
+WHOLE = [
+    "f(3)", " f([1, (2, 3)], key={'a': 1})\n", "f(g(1), 'a == b')", "Stack(3)", "Stack().push(3).size()", "f(1)(2)",
+    "map(f, [1, 2])", "sorted([3, 1], key=f)", "[f(n) for n in range(3)]", "f(3 == 3)", "1 + 1", "f(", "f(3) = 7",
+    "len(3)", "f(LIMIT)",
+]  # fmt: skip
+
+DIVIDED = {
+    "f(3) == 7": ("(f(3), )", "_values_[0] == 7"),
+    "7 == f(3)": ("(f(3), )", "7 == _values_[0]"),
+    "abs(f(2) - 0.5) < 1e-6": ("(f(2), )", "abs(_values_[0] - 0.5) < 1e-06"),
+    "f(2) in [1, 2]": ("(f(2), )", "_values_[0] in [1, 2]"),
+    "isinstance(f(2), int)": ("(f(2), )", "isinstance(_values_[0], int)"),
+    "sorted(f([2])) == [2]": ("(f([2]), )", "sorted(_values_[0]) == [2]"),
+    "f(1) == 1 and not g(2) == 3": ("(f(1), g(2), )", "_values_[0] == 1 and (not _values_[1] == 3)"),
+    "f(1), (7 == g(2))": ("(f(1), g(2), )", "(_values_[0], 7 == _values_[1])"),
+    "f(1)\\\n == (7)": ("(f(1), )", "_values_[0] == 7"),
+    "f(g(2) == 2) == 4": ("(f(g(2) == 2), )", "_values_[0] == 4"),
+    "f('a').upper().startswith('A')": ("(f('a'), )", "_values_[0].upper().startswith('A')"),
+    "f({'a': 1})['a'] - (7)": ("(f({'a': 1}), )", "_values_[0]['a'] - 7"),
+    "round(number=f(2.555), ndigits=2)": ("(f(2.555), )", "round(number=_values_[0], ndigits=2)"),
+    "Stack().push(3).size() == 1": ("(Stack().push(3).size(), )", "_values_[0] == 1"),
+    "Stack().items[0] == 1": ("(Stack().items[0], )", "_values_[0] == 1"),
+    "f(1)(2) == 3": ("(f(1)(2), )", "_values_[0] == 3"),
+    "list(map(f, [1])) == [1]": ("(map(f, [1]), )", "list(_values_[0]) == [1]"),
+    "[f(n) for n in range(3)] == [0, 1, 2]": ("([f(n) for n in range(3)], )", "_values_[0] == [0, 1, 2]"),
+    "all(n > 0 for n in f([1]))": ("(f([1]), )", "all((n > 0 for n in _values_[0]))"),
+    "sorted(f([[1]]), key=lambda p: p[0]) == [[1]]": (
+        "(f([[1]]), )",
+        "sorted(_values_[0], key=lambda p: p[0]) == [[1]]",
+    ),
+    "(y := f(3)) == 3 and y > 2": ("(f(3), )", "(y := _values_[0]) == 3 and y > 2"),
+    "math.isclose(f(2), 2.0)": ("(f(2), )", "math.isclose(_values_[0], 2.0)"),
+    "np.allclose(f(2), [2])": ("(f(2), )", "np.allclose(_values_[0], [2])"),
+    "f(2) == day(2020, 1, 1)": ("(f(2), )", "_values_[0] == day(2020, 1, 1)"),
+    "f'{f(3)}'": ("(f(3), )", "f'{_values_[0]}'"),
+    "len(3) == 3": ("(len(3), )", "_values_[0] == 3"),
+}  # fmt: skip
+
+TOO_MUCH = [
+    "all(f(n) == n for n in range(3))", "list(filter(lambda n: f(n) == 2, [1, 2]))", "f(3) == LIMIT", "[f(n) > 2 for n in g([3])]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", WHOLE)
+def test_what_only_calls_stays_whole(expression):
+    assert halves(expression, REFERENCE) == (expression, None, "", "")
+
+
+@pytest.mark.parametrize("expression", DIVIDED)
+def test_what_compares_is_divided(expression):
+    assert halves(expression, REFERENCE)[:2] == DIVIDED[expression]
+
+
+def test_what_is_made_outside_has_the_imports_of_the_reference():
+    assert halves("math.isclose(f(2), 2.0)", REFERENCE).imports == "import math"
+    assert halves("f(2) == day(2020, 1, 1)", REFERENCE).imports == "from datetime import date as day"
+
+
+@pytest.mark.parametrize("expression", TOO_MUCH)
+def test_what_cannot_be_divided_is_said(expression):
+    assert halves(expression, REFERENCE).why_whole
+
+
+@settings(deadline=None)
+@given(VALUES)
+def test_what_travels_arrives(value):
+    arrived = unpack(pack(value))
+    assert fingerprint(arrived) == fingerprint(value)
+    assert arrived == value
+
+
+def test_types_travel_too():
+    values = [
+        1,
+        1.0,
+        True,
+        {1},
+        frozenset({1}),
+        (1,),
+        [1],
+        b"a",
+        bytearray(b"a"),
+        10**400,
+        -0.0,
+        float("inf"),
+        1j,
+    ]
+    values += [
+        Decimal("1.50"),
+        Fraction(1, 3),
+        dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+        dt.date.min,
+        dt.time.max,
+    ]
+    values += [dt.timedelta(1, 2, 3), collections.deque([1]), range(3), ..., None, "\ud800", {"a": [None]}]
+    for value in values:
+        assert (type(unpack(pack(value))), repr(unpack(pack(value)))) == (type(value), repr(value))
+    assert list(unpack(pack(iter([1, 2])))) == [1, 2]
+    assert unpack(pack(collections.Counter("aa"))) == {"a": 2}
+    for value in (object(), len, "x" * 2**20):
+        with pytest.raises(NotPlainData):
+            pack(value)
+    for text in ('["os.system", "true"]', '["decimal.getcontext"]', '["list", ["nothing"]]', "[]", "{"):
+        with pytest.raises((KeyError, IndexError, ValueError)):
+            unpack(text)
+
+
+def task_of(reference, *tests):
+    return Task(
+        "t", "", reference, reference, {f"test{n}": test for n, test in enumerate(tests, start=1)}, {}
+    )
+
+
+def scores_of(task, *answers, **settings):
+    with Sandbox(workers=1, **settings) as sandbox:
+        graded = CodeGrader(sandbox).grade([Trajectory(task, (), textwrap.dedent(one)) for one in answers])
+        return list(graded)
+
+
+COMPARISONS = task_of(
+    "def f(x):\n    return x * 2 + 0.0\n",
+    "f(3) == 6",
+    "abs(f(0.1) - 0.2) < 1e-6",
+    "f(2) in [4, 40404]",
+    "isinstance(f(5), float)",
+)
+
+
+def test_comparisons_are_made_outside():
+    right, wrong, close, raises, odd = scores_of(
+        COMPARISONS,
+        "def f(x):\n    return x + x + 0.0\n",
+        "def f(x):\n    return -1\n",
+        "def f(x):\n    return 2.0000001 * x\n",
+        "def f(x):\n    return {3: 6, 2: 4}[x]\n",
+        "class A(float):\n    __eq__ = __lt__ = __sub__ = lambda *_: True\n    __hash__ = float.__hash__\ndef f(x):\n    return A(9)\n",
+    )
+    assert [score.value for score in (right, wrong, close, raises, odd)] == [1.0, 0.0, 0.5, 0.5, 0.25]
+    assert [test.outcome for test in wrong.tests] == ["failed"] * 4
+    assert wrong.tests[0].expected == "True"
+    assert wrong.tests[0].got == "False"
+    assert [test.outcome for test in raises.tests] == ["passed", "error", "passed", "error"]
+
+
+SEARCH = """
+import gc
+s = __import__('sys')
+def f(x):
+    gc.unfreeze()
+    frames, texts = [s._getframe()], []
+    while frames[-1].f_back:
+        frames.append(frames[-1].f_back)
+    for frame in frames:
+        texts += [repr(frame.f_locals), repr(frame.f_code.co_consts)]
+    for found in gc.get_objects():
+        texts += [repr(one) for one in gc.get_referents(found) if type(one) in (str, bytes, int, float, tuple)]
+        texts += [repr(one.co_consts) for one in gc.get_referents(found) if type(one).__name__ == 'code']
+    return 'found' if any(''.join(['4', '0404']) in text for text in texts) else x * 2 + 0.0
+"""
+
+
+def test_an_answer_finds_no_expected_value_in_its_process():
+    (score,) = scores_of(COMPARISONS, SEARCH, timeout_s=20)
+    assert score.value == 1.0, score.tests
+
+
+def test_a_test_that_would_show_what_it_expects_is_not_shown():
+    task = task_of("def f(x):\n    return x\n", "all(f(n) == n for n in range(3))", "f(1)")
+    (score,) = scores_of(task, task.ground_truth)
+    assert score.value is None
+    assert score.note.startswith(
+        "cannot be graded: test1 would show the answer what is expected: it compares"
+    )
+    assert [test.detail for test in score.tests] == ["not run", "not run"]
+
+
+def test_a_task_whose_reference_fails_its_own_comparisons_cannot_be_graded():
+    task = task_of("def f(x):\n    return 5\n", "f(1) == 5", "f(2) == 6")
+    right, junk = scores_of(task, task.ground_truth, "def f(x):\n    return -1\n")
+    assert (right.value, junk.value) == (None, None)
+    assert "fails 1 of 2 comparisons that its tests make, as any junk does (test2: f(2) == 6)" in junk.note
+    fine = task_of("def f(x):\n    return x > 5\n", "f(1)", "f(9)")  # False is a value like any other
+    assert [score.value for score in scores_of(fine, fine.ground_truth, "def f(x): return 0")] == [1.0, 0.5]
+
+
+def test_a_task_whose_reference_has_no_value_cannot_be_graded():
+    task = task_of("def f(x):\n    import no_such_package\n", "f(1)", "f(2)")
+    (score,) = scores_of(task, task.ground_truth)
+    assert score.value is None
+    assert (
+        "no value in any test (test1: ModuleNotFoundError: No module named 'no_such_package')" in score.note
+    )
+    partly = task_of("def f(x):\n    return x or None\n", "f(1)", "f(0)")
+    assert [score.value for score in scores_of(partly, partly.ground_truth)] == [0.5]
+
+
+def test_the_best_constant_answer_gives_what_is_compared():
+    task = task_of("def f(x):\n    return 5\n", "f(1) == 5", "f(2) < 6", "f(0)")
+    with Sandbox(workers=1) as sandbox:
+        outputs = reference_outputs([task], sandbox)["t"]
+        answer = constant_answer(task, outputs)
+        (score,) = CodeGrader(sandbox).grade([Trajectory(task, (), answer)])
+    assert not why_not_gradable(task, outputs)
+    assert "return 5" in answer
+    assert (score.value, constant_floor(outputs)) == (1.0, pytest.approx(2 / 3))
