@@ -46,6 +46,11 @@ class StopReason(StrEnum):
         """True when the episode was cut off rather than finished (matters for bootstrapping)."""
         return self not in (StopReason.ANSWERED, StopReason.ENDED)
 
+    @property
+    def failed(self) -> bool:
+        """True where agent, human or world could not be asked: such an episode has no score, not even 0."""
+        return self in (StopReason.USER_FAILED, StopReason.POLICY_FAILED, StopReason.WORLD_FAILED)
+
 
 class FinishReason(StrEnum):
     """Why a generation ended: the model's own end token or stop string, or the token limit."""
@@ -152,6 +157,9 @@ class Failure:
     attempts: int = 1
     turn: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.kind}{f' {self.status}' if self.status else ''}: {self.detail}"
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -238,6 +246,11 @@ class Trajectory:
     def key(self) -> tuple[str, int]:
         """The row's identity on disk."""
         return self.task.task_id, self.sample_index
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed for want of a service: it is not graded, and in no mean and no pair."""
+        return self.stop_reason is not None and self.stop_reason.failed
 
     @property
     def cannot_be_graded(self) -> bool:

@@ -115,6 +115,7 @@ PASSING = {
     "malformed_reply": says(text='{"choices": [{"mess'),
     "empty_reply": says({"choices": []}),
 }
+NULLS = [{"message": {"content": None}}, {"message": {"role": "assistant"}, "finish_reason": "tool_calls"}]
 
 
 @pytest.mark.parametrize("kind", PASSING)
@@ -124,6 +125,15 @@ def test_what_can_pass_is_tried_again(kind):
     assert len(asked) == stats.requests == 3
     assert stats.retries == {kind: 2}
     assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0
+
+
+@pytest.mark.parametrize("choice", NULLS)
+def test_null_content_is_asked_for_again(choice):
+    reply, asked, _, _ = ask(says({"choices": [choice]}), says())
+    assert (reply.content, len(asked)) == ("hello", 2)
+    error, asked, _, _ = ask(says({"choices": [choice]}))
+    assert (error.failure.kind, error.failure.attempts) == ("empty_reply", 3)
+    assert "null" in error.failure.detail
 
 
 @pytest.mark.parametrize("kind", sorted(PASSING.keys() - {"rate_limited"}))
@@ -386,13 +396,6 @@ def test_the_key_is_not_carried_to_where_a_server_points():
             return asked
 
     assert asyncio.run(main()) == []
-
-
-@pytest.mark.parametrize("message", [{"content": None}, {"role": "assistant"}])
-def test_null_content_is_an_answer_for_the_caller_to_judge(message):
-    reply, asked, _, _ = ask(says({"choices": [{"message": message}]}))
-    assert reply.content is None
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl.chat.names import EMBEDDED
+from sweet_rl.commands.servers import key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json
@@ -101,7 +102,7 @@ class AgentFlags:
     model: str
     base_url: str | None
     api: str
-    api_key_var: str
+    api_key_var: str | None
     tokenizer: str | None
     prompt_path: str | None
     temperature: float
@@ -119,11 +120,22 @@ class AgentFlags:
     request_timeout_s: float
     request_attempts: int
     unsafe_no_sandbox: bool
+    request_patience_s: float = 300.0
     task_type: str = "code"
     skill: float | None = None
     game_place: str | None = None
     reflection: ReflectionFlags | None = None
     role: str = "agent"  # what its flags begin with: "reflection" for the model that reflects
+
+    def check_keys(self) -> None:
+        """Find a missing key before anything is begun.
+
+        Raises:
+            UsageError: a variable that is named is not set.
+        """
+        key_in(self.api_key_var)
+        if self.reflection is not None:
+            key_in(self.reflection.api_key_var)
 
     def system_prompt(self) -> str:
         """What the agent is told before everything else.

@@ -62,7 +62,7 @@ RULES: Final = (
     Rule("reflection_base_url reflection_api reflection_api_key_var", "reflection", "model"),
     Rule("reflection_prompt_path reflection_tokens", "reflection", "model"),
     Rule("reflect_prob", "reflection", "model recap"),
-    Rule("request_timeout_s request_attempts", "asked", "server"),
+    Rule("request_timeout_s request_attempts request_patience_s", "asked", "server"),
     # -- where, and how it is judged
     Rule("ray_address ray_workers ray_gpus_per_worker", "fan_out", "ray"),
     Rule("long_page device batch_size", "clip_model", "given"),

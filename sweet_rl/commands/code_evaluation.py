@@ -12,7 +12,7 @@ from sweet_rl.grading.code import WAYS, CodeGrader, Grades, constant_floor
 from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.report import Report, summarise
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
-from sweet_rl.types import NO_ANSWER, Json, Trajectory
+from sweet_rl.types import NO_ANSWER, Json
 
 
 def run(
@@ -43,11 +43,11 @@ def run(
     """
     with graded_file(saved_path, k) as file:
         _grade(file, grader, grading=grading, reevaluate=reevaluate, quiet=quiet)
-    report = _report(file.rows, file.trajectories, file.groups, grader, k=k, protection=grader.protection)
+    report = _report(file, grader)
     print(report.to_text(saved_path))
     write_report(saved_path, report_path, {"grading": grading} | report.to_json())
     usable = usable_in_pairs(file.trajectories)
-    rewards = [row["reward"] for row in file.rows]
+    rewards = [row.get("reward") for row in file.rows]
     in_pairs = [able and reward is not None for able, reward in zip(usable, rewards, strict=True)]
     pairs = trajectory_pairs([float(reward or 0.0) for reward in rewards], file.groups, in_pairs)
     write_pairs(
@@ -55,7 +55,7 @@ def run(
         pairs,
         lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none="no task has a right answer beside a worse one",
-        skipped=usable.count(False),
+        skipped=usable.count(False) - file.failed,
     )
 
 
@@ -66,6 +66,8 @@ def _grade(
     missing = []
     for index, row in enumerate(file.rows):
         known = row.get("grades") or {}
+        if not file.counts(index):
+            continue
         if reevaluate or (row.get("reward") is None and grading not in known):
             missing.append(index)
         elif grading in known and row.get("reward") != _reward(known, grading):  # graded before, another way
@@ -100,29 +102,31 @@ def _reward(grades: Mapping[str, float | None], grading: str) -> float | None:
     return 0.0 if grading == "published" and grades[grading] is None else grades[grading]
 
 
-def _report(
-    rows: Sequence[Mapping[str, Json]],
-    trajectories: Sequence[Trajectory],
-    groups: Sequence[Sequence[int]],
-    grader: CodeGrader | RayGrader,
-    *,
-    k: int,
-    protection: str,
-) -> Report:
-    columns = {"reward": summarise([row["reward"] for row in rows], groups)}
+def _report(file: GradedFile, grader: CodeGrader | RayGrader) -> Report:
+    rows = [row for index, row in enumerate(file.rows) if file.counts(index)]
+    columns = {"reward": summarise([row.get("reward") for row in file.rows], file.groups)}
     if all("grades" in row for row in rows):
+        grades = [row.get("grades") or {} for row in file.rows]
         columns = {
-            way: summarise([row["grades"][way] for row in rows], groups, none_is_zero=way == "published")
+            way: summarise([one.get(way) for one in grades], file.groups, none_is_zero=way == "published")
             for way in WAYS
             if all(way in row["grades"] for row in rows)  # a file of an earlier version has no lenient ones
         }
-    tasks = [trajectories[group[0]].task for group in groups]
+    tasks = [file.trajectories[group[0]].task for group in file.groups]
     outputs = grader.reference_outputs(tasks)
     reasons = {task.task_id: why_not_gradable(task, outputs[task.task_id]) for task in tasks}
     floor = [None if reasons[task.task_id] else constant_floor(outputs[task.task_id]) for task in tasks]
     columns["constant answer"] = summarise(floor, [[index] for index in range(len(tasks))])
-    not_gradable = {task_id: why for task_id, why in reasons.items() if why}
-    return Report(len(rows), len(groups), k, columns, _counts(rows), protection, not_gradable)
+    return Report(
+        len(file.rows),
+        len(file.groups),
+        file.k,
+        columns,
+        _counts(rows),
+        grader.protection,
+        {task_id: why for task_id, why in reasons.items() if why},
+        file.failed,
+    )
 
 
 def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:

@@ -23,7 +23,12 @@ _SAVING_SHARE = 0.05
 class GradedFile:
     """A trajectory file in our hands: `rows` are changed in place and keep every field they have.
 
-    `trajectories` are the same rows as they were read; `groups` holds the row indices of each task's repeats.
+    `trajectories` are the same rows as they were read; `groups` holds the row indices of each task's repeats
+    that did not fail, of the tasks that have any; `failed` counts the rows that did. Failed episodes have no
+    reward, and get none.
+
+    Raises:
+        UsageError: there are no rows, or all episodes failed.
     """
 
     def __init__(self, path: str, k: int) -> None:
@@ -33,10 +38,25 @@ class GradedFile:
         self.trajectories = trajectories_from_rows(numbered, path=path)
         if not self.trajectories:
             raise UsageError(f"{path!r} holds no trajectories.")
-        self.groups = group_by_task(self.trajectories, k, path=path)
+        groups = group_by_task(self.trajectories, k, path=path)
         self._changed = False
         self._saved = time.monotonic()
         self._wait_s = _SAVE_AFTER_S
+        self.groups = [kept for group in groups if (kept := [i for i in group if self.counts(i)])]
+        self.failed = sum(trajectory.failed for trajectory in self.trajectories)
+        if not self.groups:
+            first = next((error for one in self.trajectories if (error := one.error)), "unknown")
+            raise UsageError(
+                f"All {self.failed} episodes of {path!r} failed: there is nothing to grade. "
+                f"The first: {first}. Play them again: the command that made the file, with --to_continue."
+            )
+        for index, row in enumerate(self.rows):
+            if not self.counts(index) and row.get("reward") is not None:  # by an earlier version
+                row["reward"], self._changed = None, True
+
+    def counts(self, index: int) -> bool:
+        """Whether the row is of an episode that did not fail."""
+        return not self.trajectories[index].failed
 
     def update(self, index: int, fields: Mapping[str, Json]) -> None:
         """Give a row fields, and save all rows now and then."""
@@ -94,7 +114,7 @@ def write_pairs(
         pairs: what is written.
         to_rows: the pairs as rows, given the key of `paths`.
         why_none: said where there are none.
-        skipped: dialogues that cannot stand in a pair.
+        skipped: dialogues that did not fail and cannot stand in a pair.
     """
     remark = "" if pairs else f"({why_none}) "
     for with_ground_truth, path in paths.items():
@@ -120,5 +140,5 @@ def page_metrics() -> tuple[str, ...]:
 
 
 def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:
-    """Which trajectories end with an agent turn."""
-    return [trajectory.last_turn is not None for trajectory in trajectories]
+    """Which trajectories end with an agent turn, and did not fail."""
+    return [trajectory.last_turn is not None and not trajectory.failed for trajectory in trajectories]

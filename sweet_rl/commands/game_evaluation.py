@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 
 from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs, write_report
 from sweet_rl.errors import UsageError
+from sweet_rl.grading.report import failed_words
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
 from sweet_rl.types import AgentTurn, StopReason, Trajectory
 
@@ -43,7 +44,7 @@ def run(
         DataError: the file is broken or not in groups of `k`.
     """
     file = GradedFile(saved_path, k)
-    rewards = [trajectory.reward for trajectory in file.trajectories]
+    rewards = [None if one.failed else one.reward for one in file.trajectories]
     if all(reward is None for reward in rewards):
         raise UsageError(
             f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
@@ -58,7 +59,8 @@ def run(
     if any(_won(trajectory) is not None for trajectory in file.trajectories):
         numbers["won"] = _interval(file, _won)
     failed = sum(reward is None for reward in rewards)
-    print(f"{saved_path}: {len(rewards)} episodes, {len(file.groups)} tasks, k = {k}\n")
+    size = f"{len(rewards)} episodes, {len(file.groups)} tasks, k = {k}"
+    print(f"{saved_path}: {size}{failed_words(failed)}\n")
     for name, interval in numbers.items():
         if k > 1 or name != "return, best of k":
             print(f"{name:<22}{interval}")
@@ -73,7 +75,7 @@ def run(
         pairs,
         lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none=f"no two episodes of a task differ by {margin:g}",
-        skipped=usable.count(False),
+        skipped=usable.count(False) - file.failed,
     )
 
 

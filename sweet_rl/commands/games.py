@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweet_rl.commands.servers import key_in
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.envs.alfworld import Household
+    from sweet_rl.openai_client import RetryPolicy
 
 GAMES = (
     "twenty_questions",
@@ -61,12 +63,14 @@ class OracleFlags:
         path: the model's folder or weights, or the server's address.
         model: the name under which a server offers it, or the base model of weights.
         api_key_var: environment variable with the server's key.
+        retry: how often and how patiently a server is asked.
     """
 
     kind: str = "embedded"
     path: str | None = None
     model: str | None = None
-    api_key_var: str = "OPENAI_API_KEY"
+    api_key_var: str | None = None
+    retry: RetryPolicy | None = None
 
     def check(self) -> None:
         """Find what is wrong before anything is begun.
@@ -145,7 +149,8 @@ def make_oracle(game: str, flags: OracleFlags, *, concurrency: int) -> User:
         flags.kind,
         str(flags.path),
         model=flags.model,
-        api_key_var=flags.api_key_var,
+        api_key=key_in(flags.api_key_var),
+        retry=flags.retry,
         concurrency=concurrency,
     )
 

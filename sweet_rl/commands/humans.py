@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet_rl.commands.games import GAMES, QUESTION_GAMES, OracleFlags, make_oracle
-from sweet_rl.commands.servers import client_of
+from sweet_rl.commands.servers import client_of, retry_of
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
 from sweet_rl.prompts import load_prompt, prompt_digest
@@ -41,12 +41,13 @@ class UserFlags:
     hostname: str | None
     port: int | None
     base_url: str | None
-    api_key_var: str
+    api_key_var: str | None
     prompt_path: str | None
     request_timeout_s: float
     request_attempts: int
     task_type: str = "code"
     image_url: str = "png"
+    request_patience_s: float = 300.0
 
     @property
     def in_process(self) -> bool:
@@ -134,7 +135,7 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
     if flags.task_type in GAMES:
         urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
         model = None if flags.model in {"auto", "scripted"} else flags.model
-        oracle = OracleFlags("openai", ",".join(urls), model, flags.api_key_var)
+        oracle = OracleFlags("openai", ",".join(urls), model, flags.api_key_var, retry_of(flags))
         return make_oracle(flags.task_type, oracle, concurrency=concurrency)
     template = flags.prompt()
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)

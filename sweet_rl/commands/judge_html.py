@@ -19,7 +19,7 @@ def judge_html(
     hostname: str | None = None,
     port: int | None = None,
     base_url: str | None = None,
-    api_key_var: str = "OPENAI_API_KEY",
+    api_key_var: str | None = None,
     output_path: str | None = None,
     report_path: str | None = None,
     prompt_path: str | None = None,
@@ -56,7 +56,7 @@ def judge_html(
         hostname: host of the OpenAI-compatible server; default 127.0.0.1.
         port: its port; default 8000.
         base_url: its base URL instead (like https://host/v1); several, separated by commas, share the load.
-        api_key_var: environment variable that holds its key.
+        api_key_var: environment variable that holds its key, which must be set; default OPENAI_API_KEY, if that is set.
         output_path: the .jsonl journal of verdicts; default run_a with .vs.NAME_OF_B.jsonl in place of .jsonl.
         report_path: JSON file for the numbers; default run_a with .vs.NAME_OF_B.report.json in place of .jsonl.
         prompt_path: what the judge is told before it sees the pictures; default the packaged judge_html_prompt.txt.

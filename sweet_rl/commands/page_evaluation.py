@@ -109,7 +109,7 @@ async def run(job: PageEvaluation, renderer: Renderer, embedder: Embedder | None
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):
                 file.update(missing[place], graded_fields(grades, job))
                 bar.update()
-    report = page_report(file.rows, file.groups, k=job.k, metric=job.metric)
+    report = page_report(file.rows, file.groups, k=job.k, metric=job.metric, failed=file.failed)
     print(report.to_text(job.saved_path))
     write_report(job.saved_path, job.report_path, report.to_json())
     _write_pairs(file, job)
@@ -122,6 +122,8 @@ def _missing(file: GradedFile, job: PageEvaluation) -> list[int]:
     """
     missing = []
     for index, row in enumerate(file.rows):
+        if not file.counts(index):
+            continue
         known = _known_grade(row, job)
         if job.regrade or (known is None and (row.get("reward") is None or row.get("grades"))):
             missing.append(index)
@@ -167,5 +169,5 @@ def _write_pairs(file: GradedFile, job: PageEvaluation) -> None:
         pairs,
         lambda hidden: turn_pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none=f"no two repeats of a task differ by {job.margin:g}",
-        skipped=usable.count(False),
+        skipped=usable.count(False) - file.failed,
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sweet_rl import tracking
 from sweet_rl.commands.evaluation import write_report
 from sweet_rl.commands.running import progress
-from sweet_rl.commands.servers import client_of
+from sweet_rl.commands.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, suggestion
 from sweet_rl.grading.pages.answers import answer_picture
@@ -43,6 +43,7 @@ RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
 """What grades without a model depend on besides the pages (`graded_with`)."""
 
 UNPAIRED = "rows without a partner in the other run"
+FAILED = "pages whose episode failed in one of the runs: in no number above"
 NO_TARGET = "pages whose target gives no picture: in no number above"
 NO_VERDICT = "pages without a verdict in both orders: in no number above"
 DISAGREED = "pages on which the two orders differ: ties"
@@ -58,12 +59,16 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Two trajectory files, paired by (task_id, sample_index), and the rows that have no partner."""
+    """Two trajectory files, paired by (task_id, sample_index).
+
+    Besides the pairs: how many rows have no partner, and how many pairs hold an episode that failed.
+    """
 
     path_a: str
     path_b: str
     pairs: tuple[Pair, ...]
     unpaired: int
+    failed: int = 0
 
 
 def load_runs(path_a: str, path_b: str) -> Runs:
@@ -80,7 +85,10 @@ def load_runs(path_a: str, path_b: str) -> Runs:
             f"{path_a!r} and {path_b!r} have no row in common (task_id and sample_index). "
             "Both must be runs over the same tasks."
         )
-    pairs = tuple(Pair(by_key[0][key], by_key[1][key]) for key in common)
+    every = [Pair(by_key[0][key], by_key[1][key]) for key in common]
+    pairs = tuple(pair for pair in every if not (pair.a.failed or pair.b.failed))
+    if not pairs:
+        raise UsageError(f"In {path_a!r} and {path_b!r} no page has an episode in both that did not fail.")
     for pair in pairs:
         if pair.a.task.ground_truth != pair.b.task.ground_truth:
             raise DataError(
@@ -90,7 +98,7 @@ def load_runs(path_a: str, path_b: str) -> Runs:
                 value=pair.b.task.task_id,
                 repair="Both must be runs over the same tasks.",
             )
-    return Runs(path_a, path_b, pairs, sum(map(len, by_key)) - 2 * len(pairs))
+    return Runs(path_a, path_b, pairs, sum(map(len, by_key)) - 2 * len(every), len(every) - len(pairs))
 
 
 def run_by_metric(runs: Runs, metric: str, margin: float, report_path: str | None) -> None:
@@ -100,7 +108,7 @@ def run_by_metric(runs: Runs, metric: str, margin: float, report_path: str | Non
         UsageError: a row has not been graded, or the two runs were graded in different ways.
     """
     _check_graded(runs, metric)
-    outcomes, counts = [], Counter({UNPAIRED: runs.unpaired})
+    outcomes, counts = [], Counter({UNPAIRED: runs.unpaired, FAILED: runs.failed})
     for pair in runs.pairs:
         first, second = ((trajectory.extra.get("grades") or {}).get(metric) for trajectory in pair)
         if first is None or second is None:
@@ -137,7 +145,7 @@ class JudgeFlags:
     hostname: str | None
     port: int | None
     base_url: str | None
-    api_key_var: str
+    api_key_var: str | None
     request_timeout_s: float
     request_attempts: int
     prompt_path: str | None
@@ -158,6 +166,7 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
     from sweet_rl.openai_client import base_url_from
     from sweet_rl.pages import open_renderer
 
+    key_in(flags.api_key_var)
     prompt = load_prompt(flags.prompt_path or PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
     journal_path = flags.journal_path or str(_beside(runs, ".jsonl"))
@@ -200,7 +209,7 @@ async def run_by_judge(
             were given are in the journal, and the same command goes on from there.
     """
     found: dict[int, Outcome] = {}
-    counts = Counter({UNPAIRED: runs.unpaired})
+    counts = Counter({UNPAIRED: runs.unpaired, FAILED: runs.failed})
     with Journal(job.journal_path) as journal:
         tracking.writes(job.journal_path, continues=True)
         asking = _Asking(job, judge, renderer, journal)

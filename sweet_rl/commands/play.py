@@ -26,7 +26,7 @@ def play(
     seed: int | None = None,
     oracle: str = "embedded",
     oracle_model: str | None = None,
-    api_key_var: str = "OPENAI_API_KEY",
+    api_key_var: str | None = None,
     max_steps: int | None = None,
     compat: str = "fixed",
     game_place: str | None = None,
@@ -50,7 +50,8 @@ def play(
             .pt file with its weights, or the address of a server: with --oracle_model one that speaks the
             OpenAI protocol, without it the published gradio server.
         oracle_model: the server's name for its model; for a .pt file the model that its weights belong to.
-        api_key_var: environment variable that holds the server's key, if it needs one.
+        api_key_var: environment variable that holds the server's key, which must be set; default
+            OPENAI_API_KEY, if that is set.
         max_steps: turns at most; default: the world's own.
         compat: fixed, or published: the published rules with their oddities.
         game_place: for detective the game file (default: what SWEET_RL_DETECTIVE names), for webshop the
@@ -63,6 +64,7 @@ def play(
 
     from sweet_rl.commands.games import GAMES, QUESTION_GAMES, GameFlags
     from sweet_rl.commands.playing import PlayFlags, oracle_flags, play_game
+    from sweet_rl.commands.servers import key_in
 
     world = world.replace("-", "_")
     if world not in GAMES:
@@ -73,6 +75,7 @@ def play(
         raise UsageError(f"--max_steps must be at least 1, got {max_steps}.")
     if compat not in {"fixed", "published"}:
         raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
+    key_in(api_key_var)
     asyncio.run(
         play_game(
             PlayFlags(

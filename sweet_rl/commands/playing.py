@@ -73,7 +73,7 @@ class PlayFlags:
     record: str | None = None
 
 
-def oracle_flags(where: str, model: str | None, api_key_var: str) -> OracleFlags:
+def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> OracleFlags:
     """Who answers, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
     if where == "embedded":
         return OracleFlags()

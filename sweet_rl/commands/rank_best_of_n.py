@@ -33,7 +33,7 @@ def rank_best_of_n(
     force_continue: bool = False,
     engine: str = "transformers",
     base_url: str | None = None,
-    api_key_var: str = "OPENAI_API_KEY",
+    api_key_var: str | None = None,
     tokenizer: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -72,7 +72,7 @@ def rank_best_of_n(
         force_continue: continue even though the file was made from other data or with other settings.
         engine: what runs the models: transformers (in process), vllm (starts its own server), or openai (a vLLM server that runs).
         base_url: for openai: base URL(s) of the server.
-        api_key_var: for openai: environment variable that holds its key.
+        api_key_var: for openai: environment variable that holds its key, which must be set; default OPENAI_API_KEY, if that is set.
         tokenizer: folder or name of the critic's tokenizer; default model_id.
         device: for transformers: auto, cpu, cuda, cuda:1, ...
         dtype: for transformers: auto, float32, bfloat16, float16.

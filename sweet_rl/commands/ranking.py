@@ -13,6 +13,7 @@ from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.running import progress, run_until_stopped
 from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
+from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.tokenizers import encoding_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.concurrency import for_each
@@ -80,6 +81,7 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
         SweetRLError: only a person can mend it; what had finished is in the file.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
+    key_in(scorer_flags.api_key_var)
     numbered = list(read_rows(flags.input_path))
     rows = candidates_from_rows(numbered, path=flags.input_path)
     if not rows:

@@ -7,14 +7,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from tqdm import tqdm
 
+from sweet_rl.errors import ServiceError
 from sweet_rl.records import read_rows
+from sweet_rl.types import Failure, Json
+
+MAX_FAILED: Final = 0.02
+"""The share of its pieces that may fail before a stage ends with exit status 1."""
 
 
 def progress(total: int, done: int, *, unit: str, quiet: bool) -> tqdm[NoReturn]:
@@ -101,3 +106,37 @@ def run_until_stopped(
         )
 
     until_stopped(work, words)
+
+
+def judge_failed(
+    failed: int, total: int, first: str, *, noun: str, kept: str, most: float = MAX_FAILED
+) -> None:
+    """Say how much of a finished stage failed, and end it with an error where that is too much.
+
+    Args:
+        failed: pieces that failed.
+        total: all of them.
+        first: what the first failure said.
+        noun: what a piece is, in the plural.
+        kept: where the result is, and how the failed ones are tried again.
+        most: the share that may fail.
+
+    Raises:
+        ServiceError: more than that failed, or all.
+    """
+    if not failed:
+        return
+    all_of = "All" if failed == total else f"{failed} of"
+    said = f"{all_of} {total} {noun} failed ({failed / total:.1%}): they have no score and are in no mean."
+    words = f"{said} The first: {first}. {kept}"
+    if failed == total or failed > most * total:
+        share = "" if failed == total else f" That is more than --max_failed {most:g} allows."
+        raise ServiceError(words + share)
+    print(words)
+
+
+def words_of(failure: Mapping[str, Json]) -> str:
+    """A failure as it stands in a row, in words."""
+    status = failure.get("status")
+    words = Failure(str(failure.get("kind")), str(failure.get("detail", "")).rstrip(" ."))
+    return str(Failure(words.kind, words.detail, status if isinstance(status, int) else None))

@@ -43,7 +43,7 @@ def sample_best_of_n(
     agent: str = "auto",
     agent_base_url: str | None = None,
     agent_api: str = "completions",
-    agent_api_key_var: str = "OPENAI_API_KEY",
+    agent_api_key_var: str | None = None,
     tokenizer: str | None = None,
     max_tokens: int = 1024,
     device: str = "auto",
@@ -86,7 +86,7 @@ def sample_best_of_n(
         agent: what runs agent_model: auto, transformers (in process), vllm (starts its own server), or openai (any server).
         agent_base_url: base URL(s) of the server that runs the agent.
         agent_api: completions (candidates continue the recorded prompt) or chat (for trajectories that were made with it).
-        agent_api_key_var: environment variable that holds that server's key.
+        agent_api_key_var: environment variable that holds that server's key, which must be set; default OPENAI_API_KEY, if that is set.
         tokenizer: folder or name of the tokenizer; default agent_model, and for --agent openai none.
         max_tokens: tokens of one candidate at most.
         device: for transformers: auto, cpu, cuda, cuda:1, ...

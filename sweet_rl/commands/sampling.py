@@ -13,6 +13,7 @@ from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
@@ -55,6 +56,7 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         SweetRLError: only a person can mend it; what had finished is in the file.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
+    key_in(agent.api_key_var)
     if agent.resolved_engine() == "scripted":
         raise UsageError(
             f"--agent_model {agent.model!r} is scripted and has no alternatives to sample. Name a model."

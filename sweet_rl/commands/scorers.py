@@ -35,7 +35,7 @@ class ScorerFlags:
 
     engine: str
     base_url: str | None
-    api_key_var: str
+    api_key_var: str | None
     device: str
     dtype: str
     max_batch_tokens: int

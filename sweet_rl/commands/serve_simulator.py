@@ -14,6 +14,7 @@ def serve_simulator(
     fault_rate: float = 0.0,
     faults: str = ",".join(DEFAULT_FAULTS),
     hang_s: float = 60.0,
+    max_in_flight: int | None = None,
     seed: int = 0,
     quiet: bool = False,
 ) -> None:
@@ -31,6 +32,7 @@ def serve_simulator(
         fault_rate: share of requests that something happens to, from 0 to 1.
         faults: what may happen, separated by commas; bad_request is the one more that there is.
         hang_s: seconds that the faults timeout and slow_drip hold a request.
+        max_in_flight: requests in work at once; those beyond are turned away with 429. Default: no limit.
         seed: decides about latencies and faults.
         quiet: say nothing but errors.
     """
@@ -45,6 +47,7 @@ def serve_simulator(
         fault_rate=fault_rate,
         faults=parse_faults(faults),
         hang_s=hang_s,
+        max_in_flight=max_in_flight,
         seed=seed,
     )
     asyncio.run(serve(weather, host, port, quiet=quiet))

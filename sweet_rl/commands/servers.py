@@ -6,19 +6,24 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient, RetryPolicy
     from sweet_rl.policies.vllm_server import VLLMServer
 
 
+DEFAULT_KEY_VAR: Final = "OPENAI_API_KEY"
+
+
 class RequestFlags(Protocol):
     """Flags of everyone who asks a server."""
 
     @property
-    def api_key_var(self) -> str:
-        """The environment variable that holds the key."""
+    def api_key_var(self) -> str | None:
+        """The environment variable that holds the key; None for the usual one, if that is set."""
         ...
 
     @property
@@ -60,7 +65,26 @@ def retry_of(flags: RequestFlags) -> RetryPolicy:
     """How often and how patiently a request is tried."""
     from sweet_rl.openai_client import RetryPolicy
 
-    return RetryPolicy(attempts=flags.request_attempts, timeout_s=flags.request_timeout_s)
+    patience_s = getattr(flags, "request_patience_s", RetryPolicy().patience_s)
+    return RetryPolicy(
+        attempts=flags.request_attempts, timeout_s=flags.request_timeout_s, patience_s=patience_s
+    )
+
+
+def key_in(named: str | None) -> str | None:
+    """The key in the variable that a person named; without a name, in `DEFAULT_KEY_VAR`, if it is set.
+
+    Raises:
+        UsageError: the variable that was named is not set, or empty.
+    """
+    key = os.environ.get(named or DEFAULT_KEY_VAR)
+    if named and not (key or "").strip():
+        state = "not set" if key is None else "empty"
+        raise UsageError(
+            f"The environment variable {named!r}, which is to hold the server's key, is {state}: export it, "
+            "or leave the flag out for a server that needs no key."
+        )
+    return key
 
 
 def client_of(
@@ -76,7 +100,7 @@ def client_of(
     """
     from sweet_rl.openai_client import OpenAIClient
 
-    key = os.environ.get(flags.api_key_var)
+    key = os.environ.get(flags.api_key_var or DEFAULT_KEY_VAR)  # stages have looked for it before (`key_in`)
     return OpenAIClient(
         urls, api_key=key, retry=retry_of(flags), max_connections=max_connections, named_by=named_by
     )

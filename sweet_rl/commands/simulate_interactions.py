@@ -73,11 +73,11 @@ def simulate_interactions(
     hostname: str | None = None,
     port: int | None = None,
     env_base_url: str | None = None,
-    env_api_key_var: str = "OPENAI_API_KEY",
+    env_api_key_var: str | None = None,
     agent: str = "auto",
     agent_base_url: str | None = None,
     agent_api: str = "completions",
-    agent_api_key_var: str = "OPENAI_API_KEY",
+    agent_api_key_var: str | None = None,
     tokenizer: str | None = None,
     max_tokens: int = 1024,
     device: str = "auto",
@@ -90,9 +90,12 @@ def simulate_interactions(
     user_prompt_path: str | None = None,
     agent_prompt_path: str | None = None,
     parser: str = "published",
-    user_failure: str = "reply",
+    user_failure: str = "stop",
+    retry: str = "failed",
+    max_failed: float = 0.02,
     request_timeout_s: float = 120.0,
     request_attempts: int = 4,
+    request_patience_s: float = 300.0,
     num_questions: int = 3,
     seed: int = 0,
     task_type: str = "code",
@@ -150,11 +153,11 @@ def simulate_interactions(
         hostname: host of the OpenAI-compatible server that plays the human; 127.0.0.1 when only the port is given.
         port: its port; 8000 when only the host is given, or nothing.
         env_base_url: its base URL instead (like https://host/v1); several, separated by commas, share the load.
-        env_api_key_var: environment variable that holds its key.
+        env_api_key_var: environment variable that holds its key, which must be set; default OPENAI_API_KEY, if that is set.
         agent: what runs agent_model: auto, scripted, transformers (in process), vllm (starts its own server), or openai (any server).
         agent_base_url: base URL(s) of the server that runs the agent.
         agent_api: completions (the exact prompt string is sent and recorded) or chat.
-        agent_api_key_var: environment variable that holds that server's key.
+        agent_api_key_var: environment variable that holds that server's key, as env_api_key_var.
         tokenizer: folder or name of the tokenizer whose chat template makes the prompts; default agent_model, and for --agent openai a plain format of our own.
         max_tokens: tokens of one agent turn at most.
         device: for transformers: auto, cpu, cuda, cuda:1, ...
@@ -167,9 +170,12 @@ def simulate_interactions(
         user_prompt_path: prompt file of the human, with {problem_description}, {hidden_information} and {dialogue_history} (for html none is needed, and the second not allowed); default the packaged one.
         agent_prompt_path: system prompt file of the agent; default the packaged one.
         parser: how the agent's text is read: published (compares with released data) or strict (an announced answer always counts).
-        user_failure: when the human cannot be asked: reply (the published "No response.", recorded) or stop (end the episode).
-        request_timeout_s: seconds that one request may take.
+        user_failure: when the human cannot be asked: stop (the episode has failed: it has no score and can be played again) or reply (the published "No response.", recorded).
+        retry: with to_continue: failed (play episodes that failed again) or none.
+        max_failed: share of the episodes that may fail; with more, the exit status is 1. The file stays and can be continued.
+        request_timeout_s: seconds that one request may take, once it is sent.
         request_attempts: how often a request is tried when it fails in a way that can pass.
+        request_patience_s: seconds that a request which the server turns away (429, or 503 with Retry-After) waits in all; this uses up no attempts. How many are sent at once is found out by itself.
         num_questions: questions of the questioner.
         seed: every episode's seed is derived from it.
         task_type: code (Backend Programming), html (Frontend Design), or a game: twenty_questions, guess_my_city, webshop, lantern, detective, dangerous_taxi, auto_explore, alfworld.
@@ -256,6 +262,8 @@ def simulate_interactions(
             force_continue=force_continue,
             seed=seed,
             quiet=quiet,
+            retry=retry,
+            max_failed=max_failed,
         ),
         simulation.Parts(
             WorldFlags(
@@ -297,6 +305,7 @@ def simulate_interactions(
                 seed=seed,
                 request_timeout_s=request_timeout_s,
                 request_attempts=request_attempts,
+                request_patience_s=request_patience_s,
                 unsafe_no_sandbox=unsafe_no_sandbox,
                 skill=skill,
                 game_place=game_place,
@@ -311,6 +320,7 @@ def simulate_interactions(
                 prompt_path=user_prompt_path,
                 request_timeout_s=request_timeout_s,
                 request_attempts=request_attempts,
+                request_patience_s=request_patience_s,
                 task_type=task_type,
                 image_url=image_url,
             ),

@@ -12,14 +12,16 @@ from sweet_rl import tracking
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.humans import UserFlags, make_user
 from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.commands.running import MAX_FAILED, judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.worlds import WorldFlags, open_world
 from sweet_rl.contracts import Policy, User
+from sweet_rl.errors import UsageError
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.tasks import load_tasks
-from sweet_rl.types import Json, Task, Trajectory
+from sweet_rl.types import Failure, Json, Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,21 @@ class SimulationFlags:
     force_continue: bool
     seed: int
     quiet: bool
+    retry: str = "failed"
+    max_failed: float = MAX_FAILED
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: a flag has a value that it cannot have.
+        """
+        if self.retry not in {"failed", "none"}:
+            raise UsageError(f"--retry must be failed or none, got {self.retry!r}.")
+        if self.retry == "none" and not self.to_continue:
+            raise UsageError("--retry none says what --to_continue leaves as it is; pass that as well.")
+        if not 0 <= self.max_failed <= 1:
+            raise UsageError(f"--max_failed is a share from 0 to 1, got {self.max_failed:g}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +72,15 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     """Play what is missing in the output file, then bring it into the published order.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the file.
+        SweetRLError: only a person can mend it; what had finished is in the file. Also where too many
+            episodes failed.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
+    flags.check()
     parts.world.check()
     parts.user.check()
+    key_in(parts.user.api_key_var)
+    parts.agent.check_keys()
     tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0)
     parts.world.check_tasks(tasks, flags.input_path)
     settings = parts.settings(flags.seed)
@@ -68,7 +89,12 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
         tracking.sets(settings)
         tracking.writes(flags.output_path, continues=flags.to_continue)
         todo = plan(
-            episodes, journal.rows, settings=settings, path=flags.output_path, force=flags.force_continue
+            episodes,
+            journal.rows,
+            settings=settings,
+            path=flags.output_path,
+            force=flags.force_continue,
+            retry_failed=flags.retry == "failed",
         )
         journal.rows.clear()
         stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
@@ -76,8 +102,16 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
         if todo.todo:
             work = _simulate(flags, parts, tasks, todo, journal, settings, stats, outcome)
             run_until_stopped(work, flags.output_path, len(episodes), noun="episodes", verb="plays")
-        finish(flags.output_path, todo)
+        failed = finish(flags.output_path, todo)
     _summarise(flags, len(episodes), stats, outcome)
+    judge_failed(
+        len(failed),
+        len(episodes),
+        next((words_of(row["error"]) for row in failed if isinstance(row.get("error"), dict)), "unknown"),
+        noun="episodes",
+        kept=f"{flags.output_path} stays as it is; the same command with --to_continue plays them again.",
+        most=flags.max_failed,
+    )
 
 
 class Outcome:
@@ -86,6 +120,7 @@ class Outcome:
     def __init__(self) -> None:
         self.stop_reasons: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.first: Failure | None = None
         self.seconds = 0.0
 
     def add(self, trajectory: Trajectory) -> None:
@@ -93,6 +128,7 @@ class Outcome:
         self.stop_reasons[str(trajectory.stop_reason or "unknown")] += 1
         failures = [*trajectory.failures, *([trajectory.error] if trajectory.error else [])]
         self.failures.update(failure.kind for failure in failures)
+        self.first = self.first or next(iter(failures), None)
 
 
 async def _simulate(
@@ -182,4 +218,8 @@ def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome:
     )
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in outcome.failures.most_common())
-        print(f"Failures, each recorded in its row: {kinds}.")
+        print(f"Failures, each recorded in its row: {kinds}. The first: {outcome.first}")
+    if stats.thoughts:
+        print(
+            f"The agent's thoughts, {stats.thoughts:,} characters, stand beside its turns; nobody saw them."
+        )

@@ -38,11 +38,13 @@ class Column:
     best_of_k_tests_passed: Estimate
     best_of_k_success: Estimate
     not_graded: int
+    rows: int = 0
+    """What the means are over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `evaluate_code` prints and writes."""
+    """What `evaluate_code` prints and writes; `failed` of the trajectories are in no number."""
 
     trajectories: int
     tasks: int
@@ -52,6 +54,7 @@ class Report:
     protection: str = ""
     not_gradable: Mapping[str, str] = field(default_factory=dict)
     """Why, by `task_id`, no answer to a task can be graded."""
+    failed: int = 0
 
     def to_json(self) -> dict[str, Json]:
         """All numbers, fractions in [0, 1]."""
@@ -59,7 +62,8 @@ class Report:
 
     def to_text(self, title: str) -> str:
         """The table that is printed; numbers in percent."""
-        lines = [f"{title}: {self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}", ""]
+        size = f"{self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}"
+        lines = [f"{title}: {size}{failed_words(self.failed)}", ""]
         rows = [("tests passed", "tests_passed"), ("success", "success")]
         if self.k > 1:
             rows += [
@@ -72,6 +76,9 @@ class Report:
         for label, attribute in rows:
             cells = "".join(f"{getattr(column, attribute)!s:>24}" for column in self.columns.values())
             lines.append(f"{label:<{width}}{cells}")
+        if self.failed:
+            counts = "".join(f"{column.rows:>24}" for column in self.columns.values())
+            lines.append(f"{'rows in the means':<{width}}{counts}")
         lines += ["", *(f"{count:>6}  {label}" for label, count in self.counts.items() if count)]
         if self.not_gradable:
             lines.append(f"{len(self.not_gradable):>6}  tasks that cannot be graded, in no mean:")
@@ -102,8 +109,14 @@ def summarise(
         success=proportion_interval([_mean([float(value == 1) for value in task]) for task in by_task]),
         best_of_k_tests_passed=mean_interval(best),
         best_of_k_success=proportion_interval([float(value == 1) for value in best]),
-        not_graded=sum(value is None for value in values),
+        not_graded=sum(values[row] is None for group in groups for row in group),
+        rows=sum(map(len, by_task)),
     )
+
+
+def failed_words(failed: int) -> str:
+    """What the title of a table says of episodes that are in none of its numbers."""
+    return f"; {failed} failed and are in no number" if failed else ""
 
 
 def mean_interval(values: Sequence[float]) -> Estimate:

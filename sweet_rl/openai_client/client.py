@@ -49,11 +49,11 @@ always have the fewest outstanding requests, and draw them all."""
 class ChatReply:
     """The first choice of a chat completion.
 
-    `content` is what the model said, None where the server sent null; `thoughts` what it thought before that,
-    in a field of its own or between tags.
+    `content` is what the model said; `thoughts` what it thought before that, in a field of its own or between
+    tags.
     """
 
-    content: str | None
+    content: str
     finish_reason: str | None
     thoughts: str | None = None
 
@@ -131,7 +131,7 @@ class OpenAIClient:
         Raises:
             RequestFailed, ServiceError: as `chat`.
         """
-        return await self._send("completions", body, _read_choices)
+        return await self._send("completions", body, _read_texts)
 
     async def models(self) -> list[dict[str, Json]]:
         """What an endpoint offers.
@@ -143,7 +143,7 @@ class OpenAIClient:
             return await self._send("models", None, lambda data: [dict(model) for model in data["data"]])
         except RequestFailed as error:
             raise ServiceError(
-                f"{self._urls} does not list its models ({_words(error.failure)}). Check the address: it "
+                f"{self._urls} does not list its models ({error.failure}). Check the address: it "
                 "usually ends in /v1."
             ) from error
 
@@ -308,19 +308,19 @@ class OpenAIClient:
         self.stats.failed[failure.kind] += 1
         self.stats.first_failure = self.stats.first_failure or failure
         if failure.kind == "quota":
-            raise ServiceError(f"The account behind the key is used up ({_words(failure)}). {_RESUME}")
+            raise ServiceError(f"The account behind the key is used up ({failure}). {_RESUME}")
         if failure.kind in {"connection", "timeout"}:
             offers = await asyncio.gather(*map(self._offer, self._endpoints))
             if all(offer is None for offer in offers):
                 raise ServiceError(
                     f"No server answers at {self._urls} ({failure.attempts} attempts; the last one: "
-                    f"{_words(failure)}). Correct the address or start it.{self._named_by} {_RESUME}"
+                    f"{failure}). Correct the address or start it.{self._named_by} {_RESUME}"
                 )
         if self._refusals.final(failure, asyncio.get_running_loop().time(), asking=asking):
             offered = await self._offer(self._endpoints[0])
             models = f" It offers {', '.join(offered)}." if offered else ""
             raise ServiceError(
-                f"{self._urls} refuses our requests ({_words(failure)}). Check the model's name, the key and "
+                f"{self._urls} refuses our requests ({failure}). Check the model's name, the key and "
                 f"the address.{self._named_by}{models}"
             )
 
@@ -339,16 +339,19 @@ class OpenAIClient:
             return [] if answered else None
 
 
-def _words(failure: Failure) -> str:
-    return f"{failure.kind}{f' {failure.status}' if failure.status else ''}: {failure.detail}"
-
-
 def _read_choices(data: dict[str, Json]) -> list[dict[str, Json]]:
     choices = data["choices"]
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         raise TypeError("choices is not a list of objects")
     if not choices:
         raise AttemptFailed("empty_reply", "the list of choices is empty", can_pass=True)
+    return choices
+
+
+def _read_texts(data: dict[str, Json]) -> list[dict[str, Json]]:
+    choices = _read_choices(data)
+    if any(choice.get("text") is None for choice in choices):
+        raise AttemptFailed("empty_reply", "the text of a choice is null", can_pass=True)
     return choices
 
 
@@ -368,4 +371,6 @@ def _read_chat(data: dict[str, Json]) -> ChatReply:
             f"allow more of them. It ends: {thoughts[-100:]!r}",
             can_pass=False,
         )
-    return ChatReply(content if said.thoughts is None else said.text, reason, thoughts)
+    if content is None:
+        raise AttemptFailed("empty_reply", f"the content is null (finish_reason {reason})", can_pass=True)
+    return ChatReply(said.text, reason, thoughts)

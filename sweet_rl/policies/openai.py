@@ -177,8 +177,6 @@ class OpenAIPolicy:
         """One completion, whatever `n` is: the next request has another seed."""
         body = self._sampling_fields(server, seed) | {"messages": json.loads(prompt)}
         reply = await self._client.chat(body | self._extra)
-        if reply.content is None:
-            raise RequestFailed(Failure("empty_reply", "the server sent null instead of text"))
         finish = _finish(reply.finish_reason)
         return [Completion(reply.content, finish_reason=finish, thoughts=reply.thoughts)]
 

@@ -76,7 +76,7 @@ def offline_turns(
 ) -> list[OfflineTurn]:
     """Every agent turn of the chosen trajectories that has its prompt, in file order.
 
-    Those whose tasks cannot be graded are passed over.
+    Those of tasks that cannot be graded are passed over, and those of episodes that failed.
 
     Args:
         rows: numbered rows of a trajectory file, graded.
@@ -100,9 +100,8 @@ def offline_turns(
         if trajectory.key in lines:
             raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
         lines[trajectory.key] = line
-        if trajectory.cannot_be_graded:
-            continue
-        turns += _turns(trajectory, path, line)
+        if not (trajectory.failed or trajectory.cannot_be_graded):
+            turns += _turns(trajectory, path, line)
     if not turns:
         raise UsageError(
             f"None of the {len(chosen)} trajectories chosen from {str(path)!r} has an agent turn with "

@@ -13,9 +13,11 @@ from pathlib import Path
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, read_rows, replace_rows
 from sweet_rl.rollout import Episode
-from sweet_rl.types import Json
+from sweet_rl.types import Json, StopReason
 
 Key = tuple[str, int]
+
+_FAILED = frozenset(reason.value for reason in StopReason if reason.failed)
 
 HOW_TO_MIX = (
     "Use the settings of the first run, choose another --output_path, or pass --force_continue to mix them."
@@ -27,7 +29,8 @@ HOW_TO_MIX = (
 class Run:
     """A file with some of its episodes done.
 
-    `order` gives every episode its place in the finished file, `done` the keys that are on disk.
+    `order` gives every episode its place in the finished file, `done` the keys that are on disk and are not
+    played again.
     """
 
     order: Mapping[Key, int]
@@ -62,8 +65,12 @@ def plan(
     settings: Mapping[str, Json],
     path: str | Path,
     force: bool = False,
+    retry_failed: bool = True,
 ) -> Run:
     """Compare what is on disk with what is wanted.
+
+    An episode that failed is played again. Its row stays until a complete run is brought into order; of
+    several rows of one episode the last counts, and all before it must have failed.
 
     Args:
         episodes: all episodes in final order (`sweet_rl.rollout.schedule`).
@@ -71,15 +78,17 @@ def plan(
         settings: what this run would write into `provenance.settings`.
         path: the file, for errors.
         force: accept rows of other tasks and settings; they are kept.
+        retry_failed: False leaves episodes that failed as they are.
 
     Raises:
         UsageError: the file was made from other tasks or with other settings, and `force` is not set.
-        DataError: an episode stands in the file twice.
+        DataError: an episode that did not fail stands in the file twice.
     """
     keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
     order = {key: i for i, key in enumerate(keys)}
     wanted = {key: episode.task.row for key, episode in zip(keys, episodes, strict=True)}
     done: dict[Key, int] = {}
+    failed: set[Key] = set()
     for position, (line, row) in enumerate(rows):
         key = _key(row, position, keys)
         where = f"{str(path)!r}, line {line}"
@@ -93,7 +102,7 @@ def plan(
             theirs = (row.get("provenance") or {}).get("settings")
             if theirs is not None:
                 check_settings(theirs, settings, where)
-        if key in done:
+        if key in done and key not in failed:
             raise DataError(
                 "is an episode that stands in the file twice",
                 path=path,
@@ -103,8 +112,16 @@ def plan(
                 repair=f"Delete this line or line {done[key]}.",
             )
         done[key] = line
-    todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in done)
-    return Run(order, frozenset(done), todo)
+        (failed.add if has_failed(row) else failed.discard)(key)
+    kept = done.keys() - failed if retry_failed else done.keys()
+    todo = tuple(episode for key, episode in zip(keys, episodes, strict=True) if key not in kept)
+    return Run(order, frozenset(kept), todo)
+
+
+def has_failed(row: Mapping[str, Json]) -> bool:
+    """Whether a row is of an episode that failed (`Trajectory.failed`)."""
+    reason = row.get("stop_reason")
+    return isinstance(reason, str) and reason in _FAILED
 
 
 def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: str) -> None:
@@ -124,17 +141,21 @@ def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: 
         raise UsageError(f"{where}: the file was made with other settings: {differences}. {HOW_TO_MIX}")
 
 
-def finish(path: str | Path, run: Run) -> None:
+def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
     """Bring a complete file into the published order (spec §2.3), at once or not at all.
 
-    Rows that are not among the wanted ones (`force`) follow in the order in which they stand.
+    Of an episode that failed and was played again the last row stays. Rows that are not among the wanted ones
+    (`force`) follow in the order in which they stand. Returns the rows of episodes that failed.
     """
     rows = [row for _, row in read_rows(path)]
-    keys = list(run.order)
-    places = [run.order.get(_key(row, i, keys), len(keys)) for i, row in enumerate(rows)]
-    in_order = sorted(range(len(rows)), key=places.__getitem__)
+    wanted = list(run.order)
+    keys = [_key(row, i, wanted) for i, row in enumerate(rows)]
+    last = {key: i for i, key in enumerate(keys)}
+    stay = [i for i, key in enumerate(keys) if last[key] == i or not has_failed(rows[i])]
+    in_order = sorted(stay, key=lambda i: run.order.get(keys[i], len(wanted)))
     if in_order != list(range(len(rows))):
         replace_rows(path, (rows[i] for i in in_order))
+    return [rows[i] for i in in_order if has_failed(rows[i])]
 
 
 def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:

@@ -112,9 +112,9 @@ class ModelTeacher:
             return self._kept[key]
         async with self._free:
             reply = await self._client.chat(body)
-        if not (reply.content or "").strip():
-            raise RequestFailed(Failure("empty_reply", f"the content of the reply is {reply.content!r}"))
-        text = str(reply.content)
+        text = reply.content
+        if not text.strip():
+            raise RequestFailed(Failure("empty_reply", f"the content of the reply is {text!r}"))
         if self._journal is not None:
             await self._journal.append_soon({"request": key, "reply": text})
             self._kept[key] = text

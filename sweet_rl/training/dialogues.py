@@ -40,6 +40,7 @@ class SelectionReport:
     """How many rows there were, and how many of them are not trained on; `lines` says it to people."""
 
     rows: int = 0
+    failed: int = 0
     unfinished: int = 0
     not_gradable: int = 0
     below: int = 0
@@ -49,6 +50,7 @@ class SelectionReport:
         """One line for each thing worth knowing."""
         of = f"of {self.rows:,} dialogues"
         said = {
+            f"{self.failed:,} {of} left out: the episode failed": self.failed,
             f"{self.unfinished:,} {of} left out: they do not end with an agent turn": self.unfinished,
             f"{self.not_gradable:,} {of} left out: their tasks cannot be graded": self.not_gradable,
             f"{self.below:,} {of} left out: reward below --min_reward {selection.min_reward}": self.below,
@@ -91,12 +93,14 @@ def _dialogues(
 ) -> list[TextRow]:
     trajectories = trajectories_from_rows(rows, path=path)
     report.rows += len(rows)
-    finished = [
+    played = [
         (line, trajectory)
         for (line, _), trajectory in zip(rows, trajectories, strict=True)
-        if trajectory.last_turn is not None
+        if not trajectory.failed
     ]
-    report.unfinished += len(rows) - len(finished)
+    report.failed += len(rows) - len(played)
+    finished = [(line, trajectory) for line, trajectory in played if trajectory.last_turn is not None]
+    report.unfinished += len(played) - len(finished)
     if selection.min_reward is not None or selection.best_of_task:
         gradable = [item for item in finished if not item[1].cannot_be_graded]
         report.not_gradable += len(finished) - len(gradable)

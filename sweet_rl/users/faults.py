@@ -50,6 +50,7 @@ class Weather:
         fault_rate: share of requests that something happens to.
         faults: what may happen, all alike.
         hang_s: how long a hanging request is held.
+        max_in_flight: requests in work at once; those beyond are turned away with 429. None for no limit.
         seed: where the draws come from.
 
     Raises:
@@ -61,6 +62,7 @@ class Weather:
     fault_rate: float = 0.0
     faults: Sequence[Fault] = DEFAULT_FAULTS
     hang_s: float = 60.0
+    max_in_flight: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,6 +70,8 @@ class Weather:
             raise UsageError(f"--fault_rate is a share from 0 to 1, got {self.fault_rate}.")
         if self.fault_rate and not self.faults:
             raise UsageError("--fault_rate is above 0, but --faults names none.")
+        if self.max_in_flight is not None and self.max_in_flight < 1:
+            raise UsageError(f"--max_in_flight must be at least 1, got {self.max_in_flight}.")
         if self.latency_median_ms < 0 or self.latency_sigma < 0 or self.hang_s < 0:
             raise UsageError("--latency_median_ms, --latency_sigma and --hang_s must not be negative.")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
 from sweet_rl.prompts import simulator_prompt
-from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
+from sweet_rl.types import NO_RESPONSE, Json, UserContext, UserReply
 
 SYSTEM_PROMPT: Final = "You are a helpful assistant."
 
@@ -64,6 +64,4 @@ async def ask(client: OpenAIClient, body: Mapping[str, Json]) -> UserReply:
         reply = await client.chat(body)
     except RequestFailed as error:
         return UserReply(NO_RESPONSE, error.failure)
-    if reply.content is None:  # at temperature 0 this is the model's answer: asking again is of no use
-        return UserReply(NO_RESPONSE, Failure("empty_reply", "the content of the reply is null"))
     return UserReply(reply.content)

@@ -94,6 +94,10 @@ class SimulatorServer:
         self._max_active = max(self._max_active, self._active)
         started = time.perf_counter()
         try:
+            limit = self._weather.max_in_flight
+            if limit is not None and self._active > limit:
+                self._faults["turned_away"] += 1
+                raise RequestProblem(429, f"More than {limit} requests in work.", code="rate_limit")
             asked = read(await request.read())
             texts = self._speak(asked)
             latency_s, fault = self._weather.draw(number)

@@ -70,7 +70,7 @@ def test_failed_episodes_are_counted_and_left_out(games, capsys):
     rows[2] |= {"reward": None, "error": {"kind": "timeout", "detail": ""}}
     replace_rows(games, rows)
     evaluate_games(str(games), k=2)
-    assert "1  episodes failed and are left out" in capsys.readouterr().out
+    assert "k = 2; 1 failed and are in no number" in capsys.readouterr().out
     report = json.loads(games.with_suffix(".report.json").read_text())
     assert report["return"]["mean"] == pytest.approx((-1 + -2.5) / 2)
 

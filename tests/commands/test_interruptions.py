@@ -129,6 +129,7 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
             env_base_url=server.base_url,
             request_timeout_s=1,
             request_attempts=2,
+            user_failure="reply",
         )
     assert done.returncode == 0, done.stderr
     rows = rows_of(output)
@@ -136,7 +137,7 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     assert {row["stop_reason"] for row in rows} == {"answered"}
     failures = [failure for row in rows for failure in row.get("failures", [])]
     kinds = {failure["kind"] for failure in failures}
-    assert kinds >= {"empty_reply", "timeout"}
+    assert kinds >= {"empty_reply"}
     assert kinds <= {
         "empty_reply",
         "timeout",
@@ -148,16 +149,14 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     for row in rows:
         for failure in row.get("failures", []):
             assert row["dialogue_history"][2 * failure["turn"] + 2]["content"] == "No response."
-            assert failure["attempts"] == (
-                1 if failure["kind"] == "empty_reply" and "null" in failure["detail"] else 2
-            )
+            assert failure["attempts"] >= 2
     assert "Failures, each recorded in its row:" in done.stdout
 
 
 def test_a_bad_request_is_answered_as_published(tmp_path):
     output = tmp_path / "out.jsonl"
     with start_server(fault_rate=1, faults="bad_request") as server:
-        done = run(output, num_tasks=1, env_base_url=server.base_url)
+        done = run(output, num_tasks=1, env_base_url=server.base_url, user_failure="reply")
     assert done.returncode == 0, done.stderr
     for row in rows_of(output):
         assert [m["content"] for m in row["dialogue_history"][2::2]] == ["No response."] * 3

@@ -150,17 +150,15 @@ def test_refusals(observe, detail, kind, reason):
     assert caught.value.failure == failure
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ({"choice": {"text": None}}, "malformed_reply"),
-        ({"chat": ChatReply(None, "stop")}, "empty_reply"),
-    ],
-)
-def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe, options, kind):
+def test_a_reply_without_text_is_a_failure_not_an_empty_turn(observe):
     with pytest.raises(EpisodeError) as caught:
-        act(Server(**options), observe("Hi."), api="chat" if "chat" in options else "completions")
-    assert caught.value.failure.kind == kind
+        act(Server(choice={"text": None}), observe("Hi."))
+    assert caught.value.failure.kind == "malformed_reply"
+
+
+def test_thoughts_that_a_server_tells_apart_are_kept_beside_the_text(observe):
+    ((generation),) = act(Server(chat=ChatReply("Which?", "stop", "hm")), observe("Hi."), api="chat")
+    assert (generation.completion.text, generation.completion.thoughts) == ("Which?", "hm")
 
 
 def test_the_server_is_looked_at_once_and_a_wrong_name_is_told(observe):

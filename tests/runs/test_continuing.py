@@ -106,3 +106,26 @@ def test_rows_are_never_thrown_away_by_accident(tmp_path):
     assert file.read_text() == ""
     with open_journal(tmp_path / "new.jsonl", to_continue=True, overwrite=False) as journal:
         assert journal.rows == []
+
+
+FAILED = {"stop_reason": "user_failed", "error": {"kind": "timeout"}}
+
+
+def test_what_failed_is_played_again_unless_told():
+    rows = number([row(0, 0, **FAILED), row(1, 0, stop_reason="context_full"), row(2, 0)])
+    assert todo(plan(schedule(tasks(3), 1), rows, settings=SETTINGS, path="f")) == [("t0", 0)]
+    kept = plan(schedule(tasks(3), 1), rows, settings=SETTINGS, path="f", retry_failed=False)
+    assert kept.todo == ()
+
+
+def test_of_several_tries_the_last_stays(tmp_path):
+    """What a run leaves that was killed while it played failed episodes again; no row is lost before."""
+    rows = [row(1, 0, **FAILED), row(0, 0, **FAILED), row(1, 0, n=2), row(0, 0, n=2, **FAILED), row(2, 0)]
+    run = plan(schedule(tasks(3), 1), number(rows), settings=SETTINGS, path="f")
+    assert todo(run) == [("t0", 0)]
+    file = tmp_path / "f.jsonl"
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    assert finish(file, run) == [rows[3]]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [rows[3], rows[2], rows[4]]
+    with pytest.raises(DataError, match="twice"):
+        plan(schedule(tasks(3), 1), number([*rows, row(1, 0)]), settings=SETTINGS, path="f")

@@ -52,7 +52,6 @@ def test_every_published_request_is_ours_to_the_letter(shared):
     [
         ("Fine.", "Fine.", None),
         ("", "", None),
-        (None, NO_RESPONSE, "empty_reply"),
         (RequestFailed(Failure("bad_request", status=400)), NO_RESPONSE, "bad_request"),
         (RequestFailed(Failure("timeout", attempts=4)), NO_RESPONSE, "timeout"),
     ],
@@ -87,8 +86,8 @@ def test_faults_are_ridden_out_or_recorded():
     assert stats.requests == 200 + stats.retries.total()
     lost = [reply for reply in replies if reply.failure]
     assert {reply.failure.kind for reply in lost} <= kinds
-    assert {reply.text for reply in lost} == {NO_RESPONSE}  # null content is not asked for again
-    assert 0 < len(lost) < 20
+    assert {reply.text for reply in lost} <= {NO_RESPONSE}
+    assert len(lost) < 5
     assert all(reply.text != NO_RESPONSE for reply in replies if not reply.failure)
 
 

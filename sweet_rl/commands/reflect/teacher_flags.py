@@ -8,6 +8,7 @@ from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.commands.flag_groups import Stage, with_flags
+from sweet_rl.commands.servers import key_in
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
 
@@ -26,7 +27,8 @@ class TeacherFlags:
             behind any OpenAI-compatible server.
         base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
         model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key.
+        api_key_var: for openai: environment variable that holds the key, which must be set; default
+            OPENAI_API_KEY, if that is set.
         request_timeout_s: for openai: seconds that one request may take.
         request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
         concurrency: for openai: requests in flight.
@@ -38,7 +40,7 @@ class TeacherFlags:
     teacher: str = "embedded"
     base_url: str | None = None
     model: str = "gpt-4"
-    api_key_var: str = "OPENAI_API_KEY"
+    api_key_var: str | None = None
     request_timeout_s: float = 120.0
     request_attempts: int = 4
     concurrency: int = 16
@@ -50,6 +52,7 @@ class TeacherFlags:
             raise UsageError(f"--concurrency must be at least 1, got {self.concurrency}.")
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
+        key_in(self.api_key_var)
         if self.teacher == "embedded":
             self._refuse_flags_of_a_model()
 

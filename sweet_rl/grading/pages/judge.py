@@ -80,7 +80,7 @@ class VisionJudge:
             reply = await self._client.chat(body)
         except RequestFailed as error:
             return Verdict(None, failure=error.failure)
-        return read_verdict(reply.content or "", order=order)
+        return read_verdict(reply.content, order=order)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 from sweet_rl.grading.pages.grader import FLOORS
 from sweet_rl.grading.pages.metrics import METRICS
-from sweet_rl.grading.report import Estimate, mean_interval
+from sweet_rl.grading.report import Estimate, failed_words, mean_interval
 from sweet_rl.types import Json
 
 
@@ -32,6 +32,7 @@ class PageReport:
     rewards: MetricLine
     metrics: Mapping[str, MetricLine]
     counts: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
 
     def to_json(self) -> dict[str, Json]:
         """All numbers, fractions in [0, 1]."""
@@ -39,7 +40,9 @@ class PageReport:
 
     def to_text(self, title: str) -> str:
         """The table that is printed; numbers in percent."""
-        size = f"{self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}"
+        size = (
+            f"{self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}{failed_words(self.failed)}"
+        )
         lines = [f"{title}: {size}; the reward is {self.metric}", ""]
         best = f"best of {self.k}" if self.k > 1 else ""
         header = f"{'%, with 95 % interval':<24}{'mean':>22}" + (f"{best:>22}" if best else "")
@@ -54,7 +57,12 @@ class PageReport:
 
 
 def page_report(
-    rows: Sequence[Mapping[str, Json]], groups: Sequence[Sequence[int]], *, k: int, metric: str
+    rows: Sequence[Mapping[str, Json]],
+    groups: Sequence[Sequence[int]],
+    *,
+    k: int,
+    metric: str,
+    failed: int = 0,
 ) -> PageReport:
     """Fold graded rows into a report; rows without a number are left out.
 
@@ -63,6 +71,7 @@ def page_report(
         groups: row indices of each task's repeats. Intervals treat tasks, not rows, as independent.
         k: repeats of each task.
         metric: which one is the reward.
+        failed: rows of episodes that failed, which are in no group.
     """
     lines = {}
     for name in METRICS:
@@ -71,7 +80,8 @@ def page_report(
             lines[name] = _line(values, groups, _floors(rows, groups, name))
     floors = lines[metric].floors if metric in lines else {}
     rewards = _line([row.get("reward") for row in rows], groups, floors)
-    return PageReport(len(rows), len(groups), k, metric, rewards, lines, _counts(rows))
+    counts = _counts([rows[row] for group in groups for row in group])
+    return PageReport(len(rows), len(groups), k, metric, rewards, lines, counts, failed)
 
 
 def _line(

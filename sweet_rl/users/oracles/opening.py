@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError
 from sweet_rl.users.oracles.prompts import asking_of
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import RetryPolicy
 
 KINDS: Final = ("seq2seq", "openai", "gradio")
 
@@ -24,7 +26,8 @@ def open_oracle(
     path: str,
     *,
     model: str | None = None,
-    api_key_var: str = "OPENAI_API_KEY",
+    api_key: str | None = None,
+    retry: RetryPolicy | None = None,
     concurrency: int = 64,
 ) -> User:
     """Who answers.
@@ -37,7 +40,8 @@ def open_oracle(
             `20q_t5_oracle.pt`); otherwise the server's address.
         model: what the weights belong to (default: `BASE_MODEL`), or the server's name for its model, which
             "openai" needs.
-        api_key_var: environment variable with the server's key, if it needs one.
+        api_key: of an "openai" server that needs one.
+        retry: how often and how patiently that is asked.
         concurrency: how many questions are asked at once at most.
 
     Raises:
@@ -57,8 +61,8 @@ def open_oracle(
         from sweet_rl.users.oracles.server import OpenAIOracle  # noqa: PLC0415 - likewise
 
         urls = base_url_from("", 0, path)
-        key = os.environ.get(api_key_var)
-        return OpenAIOracle(game, OpenAIClient(urls, api_key=key, max_connections=concurrency), model)
+        client = OpenAIClient(urls, api_key=api_key, retry=retry, max_connections=concurrency)
+        return OpenAIOracle(game, client, model)
     if kind == "gradio":
         from sweet_rl.users.oracles.gradio import GradioOracle  # noqa: PLC0415 - loads aiohttp
 

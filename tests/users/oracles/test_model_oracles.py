@@ -343,7 +343,7 @@ def test_opening_an_oracle(t5, monkeypatch):
     oracles = [
         open_oracle("twenty_questions", "seq2seq", str(t5)),
         open_oracle("twenty_questions", "seq2seq", str(t5 / "other.pt"), model=str(t5)),
-        open_oracle("guess_my_city", "openai", "http://x:8000/v1", model="m", api_key_var="MY_KEY"),
+        open_oracle("guess_my_city", "openai", "http://x:8000/v1", model="m", api_key="key"),
         open_oracle("guess_my_city", "gradio", "http://127.0.0.1:7860/"),
     ]
     names = [str(t5), str(t5 / "other.pt"), "m", "gradio http://127.0.0.1:7860"]
