@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TINY = "tiny"
 """Name of models that are made here, from the seed."""
 
-_WORLDS = {"adventure": "detective", "llm_twenty_questions": "twenty_questions"}
+WORLDS = {"adventure": "detective", "llm_twenty_questions": "twenty_questions"}
 """Published names of worlds that have another one here."""
 
 _TEN = "twenty-questions:ten"
@@ -58,7 +58,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     game, oracle = _game(config), _oracle(config)
     _check_overrides(overrides, config, game)
     tasks, held_out = _tasks(config, game)
-    template = _template(config["template"], tasks)
+    template = template_of(config["template"], tasks)
     loop_settings = _loop_settings(config)
 
     tracking.sets({**config, "template": template})
@@ -112,9 +112,9 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 
 
 def _game(config: Mapping[str, Any]) -> GameFlags:
-    name = _WORLDS.get(config["env_name"], config["env_name"])
+    name = WORLDS.get(config["env_name"], config["env_name"])
     if name not in GAMES:
-        raise no_such("world: env_name", config["env_name"], sorted({*GAMES, *_WORLDS}))
+        raise no_such("world: env_name", config["env_name"], sorted({*GAMES, *WORLDS}))
     return GameFlags(
         name,
         max_steps=config["max_steps"],
@@ -208,7 +208,7 @@ def _begun_with(names: Mapping[str, Any], told: Collection[str], save_path: Path
     return {**critic, "policy_lm": str(model), "checkpoint_path": None}
 
 
-def _template(name: str | None, tasks: Sequence[Task]) -> str | None:
+def template_of(name: str | None, tasks: Sequence[Task]) -> str | None:
     """The text around observations; `{words}` in it stands for what the tasks hide."""
     if name is None:
         return None

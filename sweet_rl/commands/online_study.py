@@ -145,10 +145,12 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Call]:
 @recorded("demo_archer imitate", reads=("games_path",))
 def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int, **training: Any) -> None:
     """Make the two models of a seed; the policy learns to play as in the games."""
-    from sweet_rl.algorithms.archer.bc import demonstrations_of, train_bc
-    from sweet_rl.algorithms.archer.learners import FilteredBCLearner
+    from sweet_rl.algorithms.archer.bc import demonstrations_of
     from sweet_rl.algorithms.archer.replay import transitions
     from sweet_rl.chat.transcripts import transcript_of
+    from sweet_rl.commands.archer import settings_of
+    from sweet_rl.commands.archer_config import load_config
+    from sweet_rl.commands.cloning import clone
     from sweet_rl.embedded.question_models import make_models
     from sweet_rl.records import load_trajectories
 
@@ -158,13 +160,10 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     texts = [steps[-1].next_observation for steps in played]
     policy, critic = make_models(Path(output), seed=seed, texts=texts, hidden_size=width, layers=layers)
     told = [f"policy_lm={_quoted(policy)}", f"critic_lm={_quoted(critic)}", f"seed={seed}"]
-    learner = _learner([*told, "agent_type=online_filteredbc"])
-    if not isinstance(learner, FilteredBCLearner):
-        raise TypeError("a learner without a critic was asked for")
+    settings = settings_of(load_config(CONFIG, [*told, "agent_type=online_filteredbc"]))
     shown = demonstrations_of(step for steps in played for step in steps)
-    losses = train_bc(learner.policy, shown, seed=seed, **training)
+    losses = clone(settings, shown, policy, **training)
     print(f"{len(shown)} turns of {len(played)} games; loss {losses[0]:.3f}, in the end {losses[-1]:.3f}")
-    learner.save_policy(policy)
 
 
 @recorded("demo_archer measure")

@@ -17,7 +17,7 @@ def run_archer(
 
     The smallest run needs no model and no download, and takes a minute:
     run_archer.py --config-name archer_debug
-    Published runs, once there is a policy to begin with (scripts/demo_archer.py makes a small one):
+    Published runs, once there is a policy to begin with (run_bc.py makes one from nothing):
     run_archer.py --config-name archer_20q checkpoint_path=FOLDER use_wandb=false
     Several processes: accelerate launch --num_processes 4 scripts/run_archer.py --config-name archer_20q ...
 

@@ -1,0 +1,6 @@
+"""Make the policy that online learning begins with: it imitates demonstrations."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("run_bc")

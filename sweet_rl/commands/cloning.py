@@ -1,0 +1,348 @@
+"""What `run_bc` does: demonstrations played or read, a policy that imitates them, a folder to begin with."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sweet_rl.commands.archer import TINY, WORLDS, template_of
+from sweet_rl.commands.archer_config import load_config
+from sweet_rl.errors import DataError, UsageError, no_such
+from sweet_rl.tasks import load_tasks
+
+if TYPE_CHECKING:
+    from sweet_rl.algorithms.archer.bc import Demonstration
+    from sweet_rl.algorithms.archer.replay import Transition
+    from sweet_rl.algorithms.archer.settings import ArcherSettings
+
+PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
+    "iterations": 1,
+    "batch_size": 8,
+    "grad_accum_steps": 4,
+    "learning_rate": 1e-5,
+    "max_grad_norm": math.inf,
+}
+"""ArCHer spec §5."""
+
+TINY_RECIPE: Final[Mapping[str, Any]] = {
+    "iterations": None,
+    "batch_size": 64,
+    "grad_accum_steps": 1,
+    "learning_rate": 2e-3,
+    "max_grad_norm": 1.0,
+}
+_TINY_STEPS: Final = 200
+"""Of a tiny policy at least, where nobody says how often it reads the demonstrations."""
+
+_SKILL: Final = 0.5
+
+
+class _World(NamedTuple):
+    """Who shows it, what is played, how often each task, and the configuration that plays it online."""
+
+    agent: str
+    tasks: str
+    games: int
+    config: str
+
+
+_LANTERN: Final = "env_name=lantern tasks=lantern:train eval_tasks=lantern:test max_new_tokens=32"
+"""What the small world is told, which has no configuration of its own."""
+
+_WORLDS: Final = {
+    "twenty_questions": _World("asker", "twenty-questions", 4, "archer_20q"),
+    "llm_twenty_questions": _World("asker", "twenty-questions:ten", 40, "archer_llm_20q"),
+    "guess_my_city": _World("asker", "guess-my-city", 6, "archer_city"),
+    "adventure": _World("walkthrough", "detective", 1, "archer_detective"),
+    "lantern": _World("walkthrough", "lantern:train", 1, "archer_debug"),
+    "webshop": _World("careful", "webshop:2000-2100", 1, "archer_webshop"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrations:
+    """What is imitated; see the flags of `run_bc`."""
+
+    env_name: str
+    dataset: str | None
+    min_reward: float | None
+    tasks: str | None
+    games: int | None
+    agent_model: str | None
+    skill: float | None
+    env_load_path: str | None
+    seed: int
+    quiet: bool
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: an unknown world, or flags of a scripted agent beside a data set.
+        """
+        if self.env_name not in _WORLDS:
+            raise no_such("world to begin in", self.env_name, _WORLDS)
+        for name in ("games", "agent_model", "skill", "env_load_path") if self.dataset else ():
+            if getattr(self, name) is not None:
+                raise UsageError(
+                    f"--{name} is of the scripted agent, and --dataset is imitated instead of it."
+                )
+        if self.games is not None and self.games < 1:
+            raise UsageError(f"--games must be at least 1, got {self.games}.")
+
+    @property
+    def world(self) -> _World:
+        """Who shows the world."""
+        return _WORLDS[self.env_name]
+
+    @property
+    def played(self) -> str:
+        """Tasks of the scripted agent."""
+        theirs = self.env_name == "webshop" and self.env_load_path is not None
+        return self.tasks or f"{self.world.tasks}{'@server' if theirs else ''}"
+
+    @property
+    def goes_on(self) -> str:
+        """What `run_archer` is told to play the same world."""
+        place = "" if self.env_load_path is None else f" env_load_path={self.env_load_path}"
+        return f"--config-name {self.world.config}{f' {_LANTERN}' * (self.env_name == 'lantern')}{place}"
+
+    @property
+    def task_type(self) -> str:
+        """The world's name here."""
+        return WORLDS.get(self.env_name, self.env_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Pupil:
+    """Who imitates; see the flags of `run_bc`."""
+
+    policy_lm: str
+    critic_lm: str | None
+    recipe: Mapping[str, Any]
+    max_tokens_per_batch: int
+    device: str
+    dtype: str
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
+        if self.critic_lm not in {None, TINY}:
+            raise UsageError(f"--critic_lm must be {TINY}, or left out, got {self.critic_lm!r}.")
+        if self.critic_lm == TINY and self.policy_lm != TINY:
+            raise UsageError("--critic_lm tiny is made beside a tiny policy only; name one to run_archer.")
+        for name in ("iterations", "batch_size", "grad_accum_steps", "max_tokens_per_batch"):
+            value = {**self.recipe, "max_tokens_per_batch": self.max_tokens_per_batch}[name]
+            if value is not None and value < 1:
+                raise UsageError(f"--{name} must be at least 1, got {value}.")
+        for name in ("learning_rate", "max_grad_norm"):
+            if not self.recipe[name] > 0:
+                raise UsageError(f"--{name} must be above 0, got {self.recipe[name]}.")
+
+
+def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool) -> None:
+    """Play or read demonstrations, imitate them, and say how to go on.
+
+    Raises:
+        SweetRLError: a person has to mend something.
+    """
+    show.check()
+    pupil.check()
+    folder = Path(output_dir).expanduser()
+    _make_room(folder, overwrite=overwrite)
+    paths = show.dataset.split(",") if show.dataset else [_played(show, folder)]
+    games = _games(paths, show)
+    template, eos_str, max_new_tokens = _form(show)
+    shown = [_demonstration(step, show) for game in games for step in game]
+    print(f"{len(shown):,} turns of {len(games):,} games to imitate")
+
+    from sweet_rl.algorithms.archer.beginnings import CRITIC, POLICY
+    from sweet_rl.algorithms.archer.settings import ArcherSettings
+    from sweet_rl.commands.running import quieten
+
+    quieten()
+    unfinished = folder / "unfinished"  # a policy that has not learnt yet must not be found
+    shutil.rmtree(unfinished, ignore_errors=True)
+    name = pupil.policy_lm
+    if name == TINY:
+        from sweet_rl.embedded.question_models import make_models
+
+        texts = _texts(games, shown, template)
+        name = str(make_models(unfinished, seed=show.seed, texts=texts)[0])
+    settings = ArcherSettings(
+        policy_lm=name,
+        agent_type="online_filteredbc",
+        template=template,
+        eos_str=eos_str,
+        max_new_tokens=max_new_tokens,
+        max_tokens_per_batch=pupil.max_tokens_per_batch,
+        device=pupil.device,
+        dtype=pupil.dtype,  # type: ignore[arg-type]  # checked by the settings
+        seed=show.seed,
+    )
+    losses = clone(settings, shown, unfinished / POLICY, quiet=show.quiet, **_recipe(pupil, len(shown)))
+    for part in (CRITIC, POLICY):  # the policy last: with it the folder is whole
+        if (unfinished / part).is_dir():
+            (unfinished / part).rename(folder / part)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    print(
+        f"loss {losses[0]:.3f}, in the end {losses[-1]:.3f}, after {len(losses)} steps. The policy is in "
+        f"{folder / POLICY}. Go on with:\n"
+        f"run_archer.py {show.goes_on} checkpoint_path={output_dir} use_wandb=false"
+    )
+
+
+def clone(
+    settings: ArcherSettings,
+    shown: Sequence[Demonstration],
+    folder: Path,
+    *,
+    quiet: bool = True,
+    **training: Any,
+) -> list[float]:
+    """Let the policy of the settings imitate; save it to `folder`. Returns the losses of the steps.
+
+    Args:
+        settings: of a learner without a critic.
+        shown: what is imitated.
+        folder: gets the policy and its tokenizer.
+        quiet: no progress bar.
+        training: of `train_bc`.
+    """
+    from tqdm import tqdm
+
+    from sweet_rl.algorithms.archer.bc import train_bc
+    from sweet_rl.algorithms.archer.learners import FilteredBCLearner, make_learner
+    from sweet_rl.chat import PlainChat
+
+    learner = make_learner(settings, chat_format=PlainChat())
+    if not isinstance(learner, FilteredBCLearner):
+        raise TypeError("a learner without a critic was asked for")
+    with tqdm(unit="step", disable=quiet, dynamic_ncols=True) as bar:
+
+        def say(_phase: str, done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        losses = train_bc(learner.policy, shown, seed=settings.seed, say=say, **training)
+    learner.save_policy(folder)
+    return losses
+
+
+def _make_room(folder: Path, *, overwrite: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--output_dir {str(folder)!r} is a file; name a folder.")
+    known = {"policy", "critic", "unfinished"}
+    ours = [entry for entry in folder.glob("*") if entry.name in known or entry.name.startswith(_FILE)]
+    others = sorted(
+        {entry.name for entry in folder.glob("*")} - {entry.name for entry in ours} - {"run.json"}
+    )
+    if others:
+        raise UsageError(f"--output_dir {str(folder)!r} holds {others[0]!r}; name an empty or a new folder.")
+    if (folder / "policy").exists() and not overwrite:
+        raise UsageError(
+            f"--output_dir {str(folder)!r} holds a policy already; pass --overwrite, or name another folder."
+        )
+    for entry in ours if overwrite else []:
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+_FILE: Final = "demonstrations.jsonl"
+
+
+def _played(show: Demonstrations, folder: Path) -> str:
+    """The file of games that a scripted agent has played; goes on with one that was begun."""
+    from sweet_rl.commands.simulate_interactions import simulate_interactions
+
+    world, path = show.world, folder / _FILE
+    agent = show.agent_model or world.agent
+    simulate_interactions(
+        show.played,
+        str(path),
+        task_type=show.task_type,
+        agent_model=agent,
+        skill=_SKILL if show.skill is None and agent == "asker" else show.skill,
+        best_of_n=show.games or world.games,
+        game_place=show.env_load_path,
+        seed=show.seed,
+        to_continue=path.exists(),
+        quiet=show.quiet,
+    )
+    return str(path)
+
+
+def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]:
+    """Games that did not fail, as turns.
+
+    Raises:
+        DataError: a file is broken, of another world, or leaves nothing to imitate.
+    """
+    from sweet_rl.algorithms.archer.replay import transitions
+    from sweet_rl.chat.transcripts import transcript_of
+    from sweet_rl.records import load_trajectories
+
+    transcript = transcript_of(show.task_type)
+    found = []
+    for path in paths:
+        for game in load_trajectories(path):
+            if not game.task.task_id.startswith(f"{show.task_type}/"):
+                raise DataError(
+                    f"is no task of {show.env_name}",
+                    path=path,
+                    field="task_id",
+                    value=game.task.task_id,
+                    repair="Name the files' own world with --env_name.",
+                )
+            if show.min_reward is None or (game.reward is not None and game.reward >= show.min_reward):
+                found.append(transitions(game, transcript))
+    games = [steps for steps in found if steps]
+    if not games:
+        least = "" if show.min_reward is None else f" with a return of at least {show.min_reward:g}"
+        raise DataError(
+            f"There is no game{least} to imitate in {', '.join(paths)}.",
+            repair="Name other files, or a smaller --min_reward.",
+        )
+    return games
+
+
+def _form(show: Demonstrations) -> tuple[str | None, str | None, int]:
+    """Template, end and tokens of an utterance, as the world's configuration has them."""
+    config = load_config(show.world.config, ())
+    tasks = load_tasks(show.played)
+    return template_of(config["template"], tasks), config["eos_str"], config["max_new_tokens"]
+
+
+def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
+    """A turn as it is to be said: in one world as JSON (ArCHer spec §10)."""
+    from sweet_rl.algorithms.archer.bc import Demonstration
+
+    action = step.action.strip("\n")
+    if show.env_name == "llm_twenty_questions" and '"Question":' not in action:
+        action = json.dumps({"Question": action}, ensure_ascii=False)
+    return Demonstration(step.observation, action)
+
+
+def _texts(
+    games: Sequence[Sequence[Transition]], shown: Sequence[Demonstration], template: str | None
+) -> list[str]:
+    """What a tiny model's tokenizer is learnt from: whole games, utterances, and the template."""
+    texts = [text for game in games for text in (game[-1].observation, game[-1].next_observation)]
+    texts += [f"{one.action}\n" for one in shown]
+    return texts if template is None else [*texts, template, template]
+
+
+def _recipe(pupil: Pupil, turns: int) -> dict[str, Any]:
+    recipe = dict(pupil.recipe)
+    if recipe["iterations"] is None:
+        steps = math.ceil(turns / (recipe["batch_size"] * recipe["grad_accum_steps"]))
+        recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
+    return recipe

@@ -1,0 +1,162 @@
+"""Behaviour cloning as a command: every published configuration is one command more, with nothing downloaded."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.commands import archer
+from sweet_rl.commands.run_bc import run_bc
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.records import load_trajectories
+from tests.conftest import ROOT
+
+SMALL = [
+    *("rollout_size=2", "eval_size=1", "iterations=2", "eval_freq=2", "save_freq=2", "warmup_iter=1"),
+    *("epochs=1", "actor_epochs=1", "batch_size=2", "grad_accum_steps=1", "max_steps=2", "max_new_tokens=8"),
+    *("use_wandb=false", "quiet=true", "dtype=float32", "concurrency=2"),
+]
+"""Sizes; models, worlds, tasks, templates and methods are the configuration's own."""
+
+QUICK = {"games": 1, "iterations": 1, "device": "cpu", "dtype": "float32", "quiet": True}
+
+WORLDS = {
+    "twenty_questions": ("archer_20q", "chai_20q", "online_filteredbc_20q"),
+    "llm_twenty_questions": ("archer_llm_20q",),
+    "guess_my_city": ("archer_city",),
+    "adventure": ("archer_detective",),
+    "webshop": ("archer_webshop",),
+    "lantern": ("archer_debug",),
+}
+FEW = {
+    "twenty_questions": "twenty-questions:ten",
+    "guess_my_city": "guess-my-city:test",
+    "webshop": "webshop:2000-2004",
+    "lantern": "lantern:test",
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_published_configuration_begins_from_nothing(world, tmp_path, request):
+    more, place = {}, []
+    if world == "adventure":
+        pytest.importorskip("jericho", reason="the extra detective is not installed")
+        game = str(request.getfixturevalue("shared") / "data/games/detective.z5")
+        more, place = {"env_load_path": game}, [f"env_load_path={game}"]
+    if world == "lantern":
+        place = ["env_name=lantern", "tasks=lantern:train", "eval_tasks=lantern:test"]
+    capsys = request.getfixturevalue("capsys")
+    run_bc(str(tmp_path / "start"), env_name=world, tasks=FEW.get(world), **QUICK, **more)
+    assert sorted(path.name for path in (tmp_path / "start").iterdir() if path.is_dir()) == [
+        "critic",
+        "policy",
+    ]
+    going_on = capsys.readouterr().out.splitlines()[-1]
+    assert going_on.startswith(f"run_archer.py --config-name {WORLDS[world][0]} ")
+    assert all(one in going_on for one in place)
+    for name in WORLDS[world]:
+        folder = tmp_path / name
+        told = [*SMALL, f"checkpoint_path={tmp_path / 'start'}", f"save_path={folder}", *place]
+        archer.run(name, told, None)
+        games = load_trajectories(folder / "trajectories.jsonl")
+        assert len(games) == 4
+        assert {game.provenance["agent_model"] for game in games} == {str(tmp_path / "start" / "policy")}
+        assert (folder / "checkpoint-2").is_dir()
+
+
+def test_what_was_shown_is_what_is_said(tmp_path):
+    """Ten games often enough: the policy asks what the asker asked, in the game's own form."""
+    run_bc(
+        str(tmp_path / "start"),
+        env_name="llm_twenty_questions",
+        games=1,
+        device="cpu",
+        iterations=50,
+        quiet=True,
+    )
+    shown = {
+        turn.output
+        for game in load_trajectories(tmp_path / "start" / "demonstrations.jsonl")
+        for turn in game.dialogue_history
+        if turn.role == "assistant"
+    }
+    small = [one for one in SMALL if not one.startswith("max_new_tokens")]
+    told = [*small, f"checkpoint_path={tmp_path / 'start'}", f"save_path={tmp_path / 'run'}"]
+    archer.run("archer_llm_20q", [*told, "rollout_size=8", "iterations=1", "warmup_iter=1"], None)
+    games = load_trajectories(tmp_path / "run" / "trajectories.jsonl")
+    first = [game.dialogue_history[1].output for game in games]
+    known = [json.loads(said)["Question"] in shown for said in first if said.startswith("{")]
+    assert sum(known) >= 6
+
+
+def test_a_data_set_of_ones_own(tmp_path):
+    run_bc(str(tmp_path / "first"), tasks="twenty-questions:ten", **QUICK)
+    mine = tmp_path / "first" / "demonstrations.jsonl"
+    quick = {name: value for name, value in QUICK.items() if name != "games"}
+    run_bc(str(tmp_path / "second"), dataset=f"{mine},{mine}", min_reward=-10, **quick)
+    assert not (tmp_path / "second" / "demonstrations.jsonl").exists()
+    assert (tmp_path / "second" / "policy" / "model.safetensors").is_file()
+    for wrong, told in (
+        ({"dataset": str(mine), "min_reward": 5}, r"no game with a return of at least 5"),
+        ({"dataset": str(mine), "env_name": "guess_my_city"}, r"is no task of guess_my_city"),
+    ):
+        with pytest.raises(DataError, match=told):
+            run_bc(str(tmp_path / "third"), **wrong, **quick)
+    assert not (tmp_path / "third" / "policy").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"env_name": "chess"}, r"no world to begin in 'chess'.*Known: twenty_questions"),
+        ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill is of the scripted agent"),
+        ({"games": 0}, r"--games must be at least 1"),
+        ({"learning_rate": 0.0}, r"--learning_rate must be above 0"),
+        ({"critic_lm": "roberta-base"}, r"--critic_lm must be tiny"),
+        ({"policy_lm": "somewhere", "critic_lm": "tiny"}, r"beside a tiny policy only"),
+        ({"agent_model": "careful"}, r"careful"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_made(wrong, told, tmp_path):
+    with pytest.raises(UsageError, match=told):
+        run_bc(str(tmp_path / "start"), **wrong)
+    assert not (tmp_path / "start" / "policy").exists()
+
+
+def test_nothing_is_overwritten_unasked_and_a_killed_one_is_no_beginning(tmp_path):
+    run_bc(str(tmp_path / "start"), tasks="twenty-questions:ten", **QUICK)
+    before = (tmp_path / "start" / "policy" / "model.safetensors").read_bytes()
+    with pytest.raises(UsageError, match=r"holds a policy already; pass --overwrite"):
+        run_bc(str(tmp_path / "start"), tasks="twenty-questions:ten", **QUICK)
+    run_bc(str(tmp_path / "start"), tasks="twenty-questions:ten", seed=3, overwrite=True, **QUICK)
+    assert (tmp_path / "start" / "policy" / "model.safetensors").read_bytes() != before
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("x")
+    with pytest.raises(UsageError, match=r"holds 'thesis.tex'"):
+        run_bc(str(tmp_path / "thesis"), overwrite=True, **QUICK)
+    (tmp_path / "start" / "policy").rename(tmp_path / "start" / "unfinished")  # as a kill leaves it
+    told = [*SMALL, f"checkpoint_path={tmp_path / 'start'}", f"save_path={tmp_path / 'run'}"]
+    with pytest.raises(UsageError, match=r"and no model"):
+        archer.run("archer_20q", told, None)
+
+
+def test_the_two_lines_of_the_page(tmp_path):
+    """Real processes, as a person types them; the first prints the second."""
+    start, run = str(tmp_path / "start"), str(tmp_path / "run")
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    first = [sys.executable, str(ROOT / "scripts/run_bc.py"), start, "--tasks", "twenty-questions:ten"]
+    done = subprocess.run(
+        [*first, "--games", "1", "--iterations", "1", "--quiet"],
+        env=env, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    line = done.stdout.splitlines()[-1]
+    assert line == f"run_archer.py --config-name archer_20q checkpoint_path={start} use_wandb=false"
+    second = [sys.executable, str(ROOT / "scripts" / line.split()[0]), *line.split()[1:], *SMALL]
+    done = subprocess.run(
+        [*second, f"save_path={run}"], env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "run" / "final" / "model.safetensors").is_file()
