@@ -33,6 +33,7 @@ source "$config"
 : "${PYTHON:=python}"
 : "${EVALUATE:=evaluate_code}"  # evaluate_html for web pages, evaluate_games for worlds that reward turns
 : "${METHOD:=sweet}"     # rft: rejection fine-tuning
+: "${PREFLIGHT:=yes}"    # only: look whether all is there that is needed, and stop; no: begin at once
 : "${EMBEDDED:=}"        # make MODEL first: an embedded agent for this world
 [[ ${#LAUNCHER[@]} -gt 0 ]] || LAUNCHER=("$PYTHON")
 [[ -n $OFFLINE || -n $TRAIN_TASKS ]] || { echo "error: set OFFLINE (trajectories) or TRAIN_TASKS." >&2; exit 2; }
@@ -95,6 +96,7 @@ stage() {
     printf '[%d] done: %s\n' "$number" "$output"
     return
   fi
+  preflight
   rm -f "$mark"
   for ((later = number + 1; later <= stages; later++)); do
     if [[ -f $marks/$later.begun ]]; then # made from what is now made anew
@@ -110,6 +112,33 @@ stage() {
   "$@"
   printf '%s\n' "$line" >"$mark.part"
   mv "$mark.part" "$mark"
+}
+
+# preflight: before the first stage that is run, look whether the rest of the chain has what it needs; seconds.
+# PREFLIGHT=no leaves it out, PREFLIGHT=only does nothing else.
+preflight() {
+  [[ $PREFLIGHT != no ]] || return 0
+  local made=() there=() policy=("${POLICY_FORM[@]}" "${POLICY_FLAGS[@]}" "${COMPAT_FLAGS[@]}")
+  local critic=("${TRAIN_FLAGS[@]}" --mean_log_prob "${CRITIC_FORM[@]}" "${CRITIC_FLAGS[@]}" "${COMPAT_FLAGS[@]}")
+  if [[ $METHOD == rft ]]; then policy=("${RFT_FLAGS[@]}") critic=("${TRAIN_FLAGS[@]}" "${RFT_FLAGS[@]}"); fi
+  [[ -z $EMBEDDED && $MODEL != embedded ]] || made=(--model_is_made)
+  [[ ! -f $GROUND_TRUTH_PREFERENCES_PATH ]] || there=(--dialogues_are_there)
+  "$PYTHON" "$root/scripts/preflight.py" --model "$MODEL" --output_path "$OUTPUT_PATH" --test_tasks "$TEST_TASKS" \
+    --num_test_tasks "$NUM_TEST_TASKS" --num_test_repeats "$NUM_TEST_REPEATS" --offline="$OFFLINE" \
+    --train_tasks="$TRAIN_TASKS" --num_train_tasks "$NUM_TRAIN_TASKS" --k "$K" --data_fraction "$DATA_FRACTION" \
+    --evaluate "$EVALUATE" --method "$METHOD" --launcher="$(quoted "${LAUNCHER[@]}")" "${made[@]}" "${there[@]}" \
+    --simulate_flags="$(quoted "${SIMULATE_FLAGS[@]}")" --critic_flags="$(quoted "${critic[@]}")" \
+    --policy_flags="$(quoted "${TRAIN_FLAGS[@]}" "${policy[@]}")" \
+    --evaluate_flags="$(quoted "${GRADING[@]}" "${EVALUATE_FLAGS[@]}" "${PREFERENCE_FLAGS[@]}")"
+  [[ $PREFLIGHT != only ]] || exit 0
+  PREFLIGHT=no
+}
+
+# quoted WORD...: the words as one text that a shell would take apart again
+quoted() {
+  local text=
+  (($# == 0)) || printf -v text '%q ' "$@"
+  printf '%s' "$text"
 }
 
 simulate() { # MODEL TASKS OUTPUT NUMBER REPEATS

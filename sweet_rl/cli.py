@@ -23,6 +23,7 @@ from sweet_rl.commands import belonging
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
 COMMANDS = {
+    "preflight": "Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory.",
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
     "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",

@@ -14,3 +14,4 @@ PAIR_FLAGS=(--compat published)  # keeps pairs of twins: see sweet_rl/commands/r
 TRAIN_FLAGS=(--train_batch_size 32 --micro_train_batch_size 32 --eval_fraction 0 --quiet)
 CRITIC_FLAGS=(--learning_rate 3e-4 --max_epochs 2)
 POLICY_FLAGS=(--learning_rate 2e-4 --beta 0.3 --nll_loss_coef 0.3)
+RFT_FLAGS=(--min_reward 1 --best_of_task --learning_rate 1e-3 --max_epochs 8)

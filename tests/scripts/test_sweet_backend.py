@@ -15,6 +15,7 @@ from sweet_rl.cli import load
 from sweet_rl.command_line import read
 from sweet_rl.tasks import load_tasks
 from tests.conftest import ROOT
+from tests.teaching.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 
@@ -148,6 +149,70 @@ def test_what_is_missing_is_said(chain, tmp_path):
     done = chain(TEST_TASKS="mini:test", OFFLINE="")
     assert done.returncode == 2
     assert done.stderr == "error: set OFFLINE (trajectories) or TRAIN_TASKS.\n"
+
+
+@pytest.fixture
+def published(tmp_path):
+    """All that the published setting needs, in small: data, a model, eight GPUs by nvidia-smi, a launcher."""
+    data = tmp_path / "data"
+    (data / "backend_tasks").mkdir(parents=True)
+    rows = [json.dumps(task.row) + "\n" for task in load_tasks("mini:test", limit=3)]
+    (data / "backend_tasks/test.jsonl").write_text("".join(rows))
+    offline(tmp_path).rename(data / "colbench_code_offline_15k_llama8b.jsonl")
+    (tmp_path / "bin").mkdir()
+    for name, says in (("deepspeed", ""), ("nvidia-smi", "printf '81559, 81000\\n%.0s' 1 2 3 4 5 6 7 8")):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    variables = {
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "MODEL": save_tiny_llama(tmp_path / "model"),
+        "DATA_PATH": data,
+        "NUM_TEST_TASKS": 3,
+        "FLASH": "",
+        "AGENT": "transformers",
+    }
+
+    def run(**more):
+        environment = os.environ | {name: str(value) for name, value in (variables | more).items()}
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        command = ["bash", str(ROOT / "scripts/sweet_backend.sh"), str(ROOT / "configs/sweet/llama8b.sh")]
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    return run
+
+
+def test_preflight_of_the_published_setting(published, tmp_path):
+    with talking(lambda _: "yes") as url:
+        where = {"HUMAN_PORT": url.rsplit(":", 1)[1].split("/")[0], "PREFLIGHT": "only"}
+        done = published(**where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["OK"] * 9, done.stdout
+        assert not list((tmp_path / "outputs/sweet_llama8b").glob("[!.]*"))
+
+        short = published(**where, NUM_TEST_TASKS=1000)
+        assert short.returncode == 1
+        assert "WRONG  tasks to measure on:" in short.stdout
+        assert "repair: NUM_TEST_TASKS=3, or the whole file" in short.stdout
+        assert short.stderr.startswith("error: 1 of the things that the run needs is wrong")
+    wrong = published(HUMAN_PORT=9, K=4, GPUS=16)
+    assert wrong.returncode == 1
+    assert "[1] $" not in wrong.stdout  # no stage was begun
+    assert "no multiple of K=4" in wrong.stdout
+    assert "16 processes are to be launched, and there are 8 GPUs" in wrong.stdout
+    assert re.search(
+        r"WARN   human: .*\n       repair: HUMAN_HOST, HUMAN_PORT, or there: configs/", wrong.stdout
+    )
+
+
+def test_preflight_knows_flags_that_no_stage_has(chain, tmp_path):
+    (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "TRAIN_FLAGS+=(--learing_rate 1)\n")
+    done = chain()
+    assert done.returncode == 1
+    assert "WRONG  flags: unknown flag --learing_rate (did you mean --learning_rate?)" in done.stdout
+    assert "[1] $" not in done.stdout
 
 
 def dry(tmp_path, config, **more):

@@ -1,0 +1,6 @@
+"""Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory. Flags: --help."""
+
+from sweet_rl.cli import run
+
+if __name__ == "__main__":
+    run("preflight")
