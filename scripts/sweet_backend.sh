@@ -86,7 +86,8 @@ stage() {
   mark=$marks/$number
   [[ $output == *.json* ]] || check=$output/config.json
   printf -v line '%q ' "$@"
-  line=${line#*/scripts/} # neither launcher nor place decides what is made
+  line=${line#*/scripts/}    # neither launcher nor place decides what is made,
+  line=${line// --overwrite/} # nor whether something is replaced: the marks say what may be
   if [[ -f $mark && -e $check ]]; then
     if [[ $(<"$mark") != "$line" ]]; then
       printf 'error: %s was made by another command:\n  %s\nnow it would be:\n  %s\n' "$output" "$(<"$mark")" "$line"
@@ -156,7 +157,7 @@ train() { # DATA OUTPUT FLAGS...
   local data=$1 output=$2
   shift 2
   stage "$output" "${LAUNCHER[@]}" "$root/scripts/train_dpo.py" --pretrain "$MODEL" \
-    --dataset "$data" --save_path "$output" --ckpt_path "$output.checkpoints" --load_checkpoint \
+    --dataset "$data" --save_path "$output" --ckpt_path "$output.checkpoints" --load_checkpoint --overwrite \
     "${TRAIN_FLAGS[@]}" "$@" "${COMPAT_FLAGS[@]}"
 }
 
@@ -173,7 +174,7 @@ else
   simulate "$MODEL" "$TRAIN_TASKS" "$TRAJECTORIES_PATH" "$NUM_TRAIN_TASKS" "$K"
 fi
 stage "$GROUND_TRUTH_PREFERENCES_PATH" "$PYTHON" "$root/scripts/$EVALUATE.py" "$TRAJECTORIES_PATH" --k "$K" \
-  --ground_truth_preference_path "$GROUND_TRUTH_PREFERENCES_PATH" "${GRADING[@]}" "${EVALUATE_FLAGS[@]}" \
+  --ground_truth_preference_path "$GROUND_TRUTH_PREFERENCES_PATH" --overwrite "${GRADING[@]}" "${EVALUATE_FLAGS[@]}" \
   "${PREFERENCE_FLAGS[@]}"
 
 if [[ $METHOD == rft ]]; then
@@ -193,7 +194,7 @@ stage "$SAMPLED_PATH" "$PYTHON" "$root/scripts/sample_best_of_n.py" "$TRAJECTORI
 stage "$RANKED_PATH" "$PYTHON" "$root/scripts/rank_best_of_n.py" "$SAMPLED_PATH" "$RANKED_PATH" "$REWARD_PATH" \
   --to_continue "${RANK_FLAGS[@]}" "${COMPAT_FLAGS[@]}"
 stage "$RANDOM_PAIRS_PATH" "$PYTHON" "$root/scripts/generate_random_pairs_from_ranks.py" "$RANKED_PATH" \
-  "$RANDOM_PAIRS_PATH" "${PAIR_FORM[@]}" --num_pairs "$NUM_PAIRS" "${PAIR_FLAGS[@]}" "${COMPAT_FLAGS[@]}"
+  "$RANDOM_PAIRS_PATH" --overwrite "${PAIR_FORM[@]}" --num_pairs "$NUM_PAIRS" "${PAIR_FLAGS[@]}" "${COMPAT_FLAGS[@]}"
 
 # 7: the policy, which is not
 train "$RANDOM_PAIRS_PATH" "$SAVE_PATH" "${POLICY_FORM[@]}" "${POLICY_FLAGS[@]}"

@@ -68,7 +68,7 @@ RULES: Final = (
     Rule("long_page device batch_size", "clip_model", "given"),
     Rule("metric margin", "judge", "metrics"),
     Rule("hostname port base_url api_key_var prompt_path max_tokens max_pixels batch_size", "judge", "model"),
-    Rule("request_timeout_s request_attempts output_path overwrite", "judge", "model"),
+    Rule("request_timeout_s request_attempts output_path", "judge", "model"),
     Rule("browser network allow_scripts viewport page_timeout_s browsers render_cache", "judge", "model"),
     # -- Reflect-RL
     Rule("model api_key_var request_timeout_s request_attempts", "teacher", "openai"),

@@ -25,6 +25,7 @@ def evaluate_code(
     fan_out: str = "local",
     ray_address: str = "auto",
     ray_workers: int | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
     """Grade Backend trajectories by their hidden tests; print the table; write preference pairs.
@@ -53,6 +54,7 @@ def evaluate_code(
         ray_address: auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this run), or HOST:PORT of its head.
         ray_workers: sandboxes; default one on each machine.
         quiet: no progress bar.
+        overwrite: replace files of pairs, and a report of another file, when they exist.
     """
     if grading not in {"fixed", "published"}:
         raise UsageError(f"--grading must be fixed or published, got {grading!r}.")
@@ -61,6 +63,10 @@ def evaluate_code(
     if timeout_s <= 0 or memory_mb < 1 or (workers is not None and workers < 1):
         raise UsageError("--timeout_s, --memory_mb and --workers must be positive.")
 
+    from sweet_rl.commands.evaluation import check_outputs
+
+    pair_paths = {False: preference_path, True: ground_truth_preference_path}
+    check_outputs(saved_path, pair_paths, report_path, overwrite=overwrite)
     from sweet_rl.commands import code_evaluation
     from sweet_rl.commands.fan_out import SandboxFlags, cluster_of, grader_of
 
@@ -72,7 +78,7 @@ def evaluate_code(
             k=k,
             grading=grading,
             reevaluate=reevaluate,
-            pair_paths={False: preference_path, True: ground_truth_preference_path},
+            pair_paths=pair_paths,
             report_path=report_path,
             quiet=quiet,
         )

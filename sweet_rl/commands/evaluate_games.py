@@ -15,6 +15,7 @@ def evaluate_games(
     preference_path: str | None = None,
     ground_truth_preference_path: str | None = None,
     report_path: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Report trajectories of worlds that reward turns; write preference pairs.
 
@@ -31,6 +32,7 @@ def evaluate_games(
         preference_path: write pairs for multi-turn DPO there.
         ground_truth_preference_path: write the same pairs there, each preceded by the hidden answer: the critic's data.
         report_path: JSON file for the numbers; default saved_path with .report.json in place of .jsonl.
+        overwrite: replace files of pairs, and a report of another file, when they exist.
     """
     if k < 1:
         raise UsageError(f"--k must be at least 1, got {k}.")
@@ -38,11 +40,14 @@ def evaluate_games(
         raise UsageError(f"--margin must be above 0, got {margin}.")
 
     from sweet_rl.commands import game_evaluation
+    from sweet_rl.commands.evaluation import check_outputs
 
+    pair_paths = {False: preference_path, True: ground_truth_preference_path}
+    check_outputs(saved_path, pair_paths, report_path, overwrite=overwrite)
     game_evaluation.run(
         saved_path,
         k=k,
         margin=margin,
-        pair_paths={False: preference_path, True: ground_truth_preference_path},
+        pair_paths=pair_paths,
         report_path=report_path,
     )

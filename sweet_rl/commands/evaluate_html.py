@@ -44,6 +44,7 @@ def evaluate_html(
     ray_address: str = "auto",
     ray_workers: int | None = None,
     temp_path: str | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
     """Grade Frontend trajectories by their last picture; print the table; write preference pairs.
@@ -81,9 +82,10 @@ def evaluate_html(
         ray_workers: for --fan_out ray: workers; default one on each machine.
         temp_path: accepted for the published command line; has no effect: pages leave no files.
         quiet: no progress bar.
+        overwrite: replace files of pairs, and a report of another file, when they exist.
     """
     del temp_path
-    from sweet_rl.commands.evaluation import page_metrics
+    from sweet_rl.commands.evaluation import check_outputs, page_metrics
 
     metrics = page_metrics()
     if metric == "auto":
@@ -101,6 +103,8 @@ def evaluate_html(
     if not 0 < margin <= 1:
         raise UsageError(f"--margin must be above 0 and at most 1, got {margin:g}.")
 
+    pair_paths = {False: preference_path, True: ground_truth_preference_path}
+    check_outputs(saved_path, pair_paths, report_path, overwrite=overwrite)
     from sweet_rl.commands.fan_out import cluster_of
 
     cluster = cluster_of(fan_out, ray_address, ray_workers)
@@ -123,7 +127,7 @@ def evaluate_html(
             metric=metric,
             margin=margin,
             regrade=regrade,
-            pair_paths={False: preference_path, True: ground_truth_preference_path},
+            pair_paths=pair_paths,
             report_path=report_path,
             rendering=page_evaluation.rendering_of(settings),
             model={"clip_model": clip_model, "long_page": long_page} if clip_model else {},

@@ -13,6 +13,7 @@ from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
+from sweet_rl.runs import new_file
 from sweet_rl.types import Json, Trajectory
 
 _SAVE_AFTER_S = 1.0
@@ -88,6 +89,36 @@ def graded_file(path: str, k: int) -> Iterator[GradedFile]:
             yield file
         finally:
             file.save()
+
+
+def check_outputs(
+    saved_path: str, pair_paths: Mapping[bool, str | None], report_path: str | None, *, overwrite: bool
+) -> None:
+    """Make sure, before anything is graded, that what is to be written replaces nothing.
+
+    Args:
+        saved_path: the trajectory file; a report of it is brought up to date without asking.
+        pair_paths: where pairs go.
+        report_path: where the numbers go, if somebody said so.
+        overwrite: the person said that files may be replaced.
+
+    Raises:
+        UsageError: one of them exists.
+    """
+    for hidden, path in pair_paths.items():
+        if path is not None:
+            name = "ground_truth_preference_path" if hidden else "preference_path"
+            new_file(path, name, overwrite=overwrite)
+    if report_path is not None and not _is_report_of(saved_path, Path(report_path)):
+        new_file(report_path, "report_path", overwrite=overwrite)
+
+
+def _is_report_of(saved_path: str, report: Path) -> bool:
+    try:
+        found = json.loads(report.read_bytes())
+        return Path(found["saved_path"]).resolve() == Path(saved_path).resolve()
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def write_report(saved_path: str, report_path: str | None, content: Mapping[str, Json]) -> None:

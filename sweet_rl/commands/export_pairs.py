@@ -24,6 +24,7 @@ def export_pairs(
     prompt_key: str | None = None,
     chosen_key: str = "chosen",
     rejected_key: str = "rejected",
+    overwrite: bool = False,
 ) -> None:
     """Write preference pairs as a data set that TRL's DPOTrainer or OpenRLHF's train_dpo trains on.
 
@@ -32,7 +33,7 @@ def export_pairs(
 
     Args:
         input_path: preference pairs of evaluate_code.py or generate_random_pairs_from_ranks.py, or a published file.
-        output_path: the .jsonl or .parquet file for the data set; replaced.
+        output_path: the .jsonl or .parquet file for the data set.
         format: trl or openrlhf.
         tokenizer: folder or name of the model that will be trained: its tokenizer says what begins and ends a turn.
         conversational: write lists of messages instead of texts; refused where the chat template would make another text of them.
@@ -40,6 +41,7 @@ def export_pairs(
         prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.
         chosen_key: field with the preferred side.
         rejected_key: field with the other side.
+        overwrite: replace output_path when it exists.
     """
     if output_path is None:
         raise UsageError("--output_path (a .jsonl or .parquet file for the data set) is needed.")
@@ -53,6 +55,9 @@ def export_pairs(
     if "," in input_path:
         raise UsageError(f"--input_path names one file, got {input_path!r}. Export files one by one.")
 
+    from sweet_rl.runs import new_file
+
+    new_file(output_path, "output_path", overwrite=overwrite)
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.records import replace_file, replace_rows
     from sweet_rl.training.data import read_pairs

@@ -28,6 +28,7 @@ def generate_random_pairs_from_ranks(
     tokenizer: str | None = None,
     seed: int = 42,
     compat: str = "fixed",
+    overwrite: bool = False,
 ) -> None:
     """Draw pairs from ranked turns: chosen from the better half of the candidates, rejected from the worse.
 
@@ -36,7 +37,7 @@ def generate_random_pairs_from_ranks(
 
     Args:
         input_path: ranked turns of rank_best_of_n.py, or a published file.
-        output_path: the .jsonl file for the pairs; replaced.
+        output_path: the .jsonl file for the pairs.
         get_sft: write one random candidate as both sides, for fine-tuning.
         no_prompt: put the prompt into both texts instead of a field of its own.
         num_pairs: pairs of each turn, at most; exactly so many with --with_replacement.
@@ -45,6 +46,7 @@ def generate_random_pairs_from_ranks(
         tokenizer: folder or name of the tokenizer whose end token closes the texts; needed for published files only.
         seed: of the draws and of the order.
         compat: fixed, or published: its draws in its sequence of random numbers, ties and repetitions included.
+        overwrite: replace output_path when it exists.
     """
     if output_path is None:
         raise UsageError("--output_path (a .jsonl file for the pairs) is needed.")
@@ -55,6 +57,9 @@ def generate_random_pairs_from_ranks(
     if compat not in {"fixed", "published"}:
         raise UsageError(f"--compat must be fixed or published, got {compat!r}.")
 
+    from sweet_rl.runs import new_file
+
+    new_file(output_path, "output_path", overwrite=overwrite)
     from sweet_rl.preferences.candidates import candidates_from_rows
     from sweet_rl.preferences.step_pairs import (
         draw_pairs,

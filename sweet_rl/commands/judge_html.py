@@ -65,7 +65,7 @@ def judge_html(
         batch_size: pages in work at once.
         request_timeout_s: seconds that one request may take.
         request_attempts: how often a request is tried when it fails in a way that can pass.
-        overwrite: throw away the verdicts that the journal holds.
+        overwrite: throw away the verdicts that the journal holds, and replace a report of other runs.
         browser: what renders targets: chromium or firefox.
         network: none (pages get what the package ships) or allow.
         allow_scripts: run the scripts of pages.
@@ -92,6 +92,10 @@ def judge_html(
             raise UsageError(f"--{flag} must be at least 1, got {value}.")
 
     from sweet_rl.commands import page_judging
+    from sweet_rl.runs import new_file
+
+    if report_path is not None and not page_judging.is_report_of(run_a, run_b, report_path):
+        new_file(report_path, "report_path", overwrite=overwrite)
 
     if judge == "metrics":
         page_judging.run_by_metric(page_judging.load_runs(run_a, run_b), metric, margin, report_path)

@@ -16,6 +16,7 @@ def merge_adapters(
     *,
     pretrain: str = "",
     dtype: str = "float32",
+    overwrite: bool = False,
 ) -> None:
     """Merge a LoRA adapter into the weights of its model, for transformers, vLLM and further training.
 
@@ -27,14 +28,18 @@ def merge_adapters(
         output_path: folder for the whole model and its tokenizer.
         pretrain: the model that the adapter was trained on; default: the one that it names.
         dtype: of the merged weights: float32 or bfloat16.
+        overwrite: replace the model that output_path holds.
     """
     if output_path is None:
         raise UsageError("--output_path, a folder for the whole model, is needed.")
     if dtype not in {"float32", "bfloat16"}:
         raise UsageError(f"--dtype must be float32 or bfloat16, got {dtype!r}.")
     folder = Path(output_path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--output_path {output_path!r} exists and is not an empty folder; choose another.")
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not overwrite)):
+        raise UsageError(
+            f"--output_path {output_path!r} exists and is not an empty folder; choose another, or pass "
+            "--overwrite to replace the model in it."
+        )
     from sweet_rl.training.adapters import merge_adapter
     from sweet_rl.training.settings import ModelSettings
 

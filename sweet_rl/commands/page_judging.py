@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -282,6 +283,15 @@ class _Asking:
             }
         )
         return verdict
+
+
+def is_report_of(run_a: str, run_b: str, path: str) -> bool:
+    """Whether a file is the report of a comparison of the same two runs."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+        return (found["run_a"], found["run_b"]) == (run_a, run_b)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _pictures(pair: Pair, runs: Runs, most_pixels: int) -> tuple[bytes | None, bytes | None]:

@@ -29,6 +29,7 @@ def picture_pairs(
     page_timeout_s: float = 30.0,
     browsers: int = 2,
     render_cache: str = "default",
+    overwrite: bool = False,
 ) -> None:
     """Turn pairs of page dialogues into messages that show the hidden page's picture, for a critic with eyes.
 
@@ -43,7 +44,7 @@ def picture_pairs(
     Args:
         pairs_path: pairs of evaluate_html.py, with or without the hidden page.
         saved_path: the trajectory file that they were made of.
-        output_path: the .jsonl file for the messages; replaced. Pictures are named relative to its folder.
+        output_path: the .jsonl file for the messages. Pictures are named relative to its folder.
         browser: what renders pages: chromium or firefox.
         network: none (pages get what the package ships) or allow.
         allow_scripts: run the scripts of pages.
@@ -51,9 +52,13 @@ def picture_pairs(
         page_timeout_s: seconds that one page may take.
         browsers: browsers at once.
         render_cache: folder that keeps what was rendered; default in the user's cache; none: not kept.
+        overwrite: replace output_path when it exists.
     """
     if saved_path is None or output_path is None:
         raise UsageError("--saved_path (the trajectories) and --output_path (a .jsonl file) are needed.")
+    from sweet_rl.runs import new_file
+
+    new_file(output_path, "output_path", overwrite=overwrite)
     from sweet_rl.commands.rendering import RenderFlags
     from sweet_rl.preferences.page_pairs import shown_pairs
     from sweet_rl.records import read_rows, replace_rows, trajectories_from_rows

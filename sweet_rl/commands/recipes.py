@@ -139,6 +139,7 @@ def data(study: Study) -> Chain:
                     "k": study.repeats,
                     "preference_path": study.path("pairs.jsonl"),
                     "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
+                    "overwrite": True,
                     "quiet": True,
                 },
             ),
@@ -324,7 +325,7 @@ def sweet(study: Study, way: Sweet) -> Chain:
             (str(ranked), str(pairs)),
             # The published draws keep pairs of twins: no preference, but their NLL holds on to what all
             # candidates of a turn agree on, such as answering in the last one.
-            {"num_pairs": study.pairs_per_turn, "compat": "published", "seed": study.seed},
+            {"num_pairs": study.pairs_per_turn, "compat": "published", "seed": study.seed, "overwrite": True},
         ),
         _train(study, way.name, pairs.name, way.settings),
         *_measure(study, way.name),

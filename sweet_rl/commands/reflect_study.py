@@ -236,7 +236,7 @@ def _taxi_data(study: ReflectStudy) -> Chain:
         "concurrency": _AT_ONCE,
         "quiet": True,
     }
-    written = {"task_file": records, "output": texts}
+    written = {"task_file": records, "output": texts, "overwrite": True}
     return Chain(
         "taxi",
         (
@@ -250,7 +250,7 @@ def _explore_data(study: ReflectStudy) -> Chain:
     made, kept = study.folder / "made", study.folder / "repositories"
     tasks, lessons = study.folder / "tasks.json", study.folder / "lessons.json"
     train, texts = study.folder / "train.json", study.folder / f"{EXPLORE}_texts"
-    making = {"output_dir": made, "num": study.repositories}
+    making = {"output_dir": made, "num": study.repositories, "overwrite": True}
     teaching = {
         "task_file": tasks,
         "repo_dir": kept,
@@ -258,20 +258,20 @@ def _explore_data(study: ReflectStudy) -> Chain:
         "concurrency": _AT_ONCE,
         "quiet": True,
     }
-    writing = {"repo_dir": kept, "output": texts, "quiet": True}
+    writing = {"repo_dir": kept, "output": texts, "overwrite": True, "quiet": True}
     return Chain(
         "auto_explore",
         (
             Call("reflect make_repositories", made, flags=making),
-            Call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept}),
+            Call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, "overwrite": True}),
             Call(
                 "reflect filter_task",
                 tasks,
                 (str(made / "made_tasks.json"),),
-                {"repo_dir": kept, "output": tasks},
+                {"repo_dir": kept, "output": tasks, "overwrite": True},
             ),
             Call("reflect reflection_negative", lessons, flags=teaching, resumes=True),
-            Call("reflect split_data", train, (str(lessons),), {"by_repo": True}),
+            Call("reflect split_data", train, (str(lessons),), {"by_repo": True, "overwrite": True}),
             Call("reflect gen_sft", texts, (str(train),), writing),
         ),
     )

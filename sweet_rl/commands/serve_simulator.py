@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweet_rl.errors import UsageError
 from sweet_rl.users.faults import DEFAULT_FAULTS
 
 
@@ -9,6 +10,7 @@ def serve_simulator(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
+    api_key_var: str | None = None,
     latency_median_ms: float = 0.0,
     latency_sigma: float = 1.0,
     fault_rate: float = 0.0,
@@ -20,13 +22,15 @@ def serve_simulator(
 ) -> None:
     """Serve the scripted human, and an echo, behind OpenAI endpoints.
 
-    Models: scripted plays the human of Backend Programming from the marked sections of the packaged prompt;
-    echo repeats the last user message. Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /health,
-    and /stats with counters. Latency and faults can be injected, to see how a client takes them.
+    Models: scripted plays the human of Backend Programming, from the packaged prompt or from any that holds a
+    Python function and a dialogue; echo repeats the last user message. Endpoints: /v1/chat/completions,
+    /v1/completions, /v1/models, /health, and /stats with counters; docs/backend.md says what of the API they
+    have. Latency and faults can be injected, to see how a client takes them.
 
     Args:
         host: address to listen at.
         port: port to listen at; 0 for any free one, which is printed.
+        api_key_var: environment variable with the key that clients must send; default: none is asked for.
         latency_median_ms: median of the log-normal time that a reply takes, in milliseconds; 0 for none.
         latency_sigma: standard deviation of the logarithm of that time.
         fault_rate: share of requests that something happens to, from 0 to 1.
@@ -37,7 +41,10 @@ def serve_simulator(
         quiet: say nothing but errors.
     """
     import asyncio
+    import os
 
+    if api_key_var is not None and not os.environ.get(api_key_var):
+        raise UsageError(f"--api_key_var {api_key_var}: this environment variable is not set, or is empty.")
     from sweet_rl.users.faults import Weather, parse_faults
     from sweet_rl.users.server_process import serve
 
@@ -50,4 +57,5 @@ def serve_simulator(
         max_in_flight=max_in_flight,
         seed=seed,
     )
-    asyncio.run(serve(weather, host, port, quiet=quiet))
+    api_key = os.environ[api_key_var] if api_key_var is not None else None
+    asyncio.run(serve(weather, host, port, api_key=api_key, quiet=quiet))

@@ -96,6 +96,8 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
             force=flags.force_continue,
             retry_failed=flags.retry == "failed",
         )
+        if not (journal.rows or flags.overwrite or flags.to_continue):
+            parts.world.check_pictures()
         journal.rows.clear()
         stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
         outcome = Outcome()

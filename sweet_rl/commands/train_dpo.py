@@ -102,7 +102,12 @@ def train_dpo(
         flags.model(pretrain, ref_pretrain),
         loss=LossSettings(beta, label_smoothing, ipo, nll_loss_coef, reduction, aux_loss_coef),
         published=published,
+        trains=not eval_only,
     )
+    if eval_only:
+        from sweet_rl.runs import new_file
+
+        new_file(str(flags.metrics_path), "metrics_path", overwrite=flags.overwrite)
     from sweet_rl.training import dpo
 
     if reference_cache != "none":

@@ -49,6 +49,7 @@ class TrainingFlags:
         ckpt_path: folder for checkpoints.
         max_ckpt_num: checkpoints to keep at most.
         max_ckpt_mem: gigabytes that they may take; the newest stays in any case.
+        overwrite: replace the model and the numbers that save_path holds.
         load_checkpoint: go on from the newest checkpoint in ckpt_path, if there is one.
         resume: the same as load_checkpoint.
         device: auto, cpu or cuda.
@@ -108,6 +109,7 @@ class TrainingFlags:
     ckpt_path: str = "./ckpt/checkpoints_dpo"
     max_ckpt_num: int = 3
     max_ckpt_mem: float = 1e8
+    overwrite: bool = False
     load_checkpoint: bool = False
     resume: bool = False
     device: str = "auto"
@@ -169,9 +171,15 @@ class TrainingFlags:
         return ModelSettings(pretrain=pretrain, ref_pretrain=ref_pretrain, **_same(ModelSettings, self))
 
     def settings(
-        self, data: DataSettings, model: ModelSettings, *, loss: LossSettings, published: bool = False
+        self,
+        data: DataSettings,
+        model: ModelSettings,
+        *,
+        loss: LossSettings,
+        published: bool = False,
+        trains: bool = True,
     ) -> TrainSettings:
-        """The whole run.
+        """The whole run; `trains` where a model will be saved.
 
         Raises:
             UsageError: names the flag whose value cannot be.
@@ -183,6 +191,8 @@ class TrainingFlags:
         alike = not published and self.shuffle if self.group_by_history is None else self.group_by_history
         own = {"adam_betas": betas, "group_by_length": group, "group_by_history": alike}
         metrics = Path(self.metrics_path) if self.metrics_path else Path(self.save_path) / "metrics.jsonl"
+        if trains:
+            self._replaces_nothing(metrics)
         return s.TrainSettings(
             data=data,
             model=model,
@@ -204,6 +214,30 @@ class TrainingFlags:
             published=published,
             seed=self.seed,
         )
+
+    def _replaces_nothing(self, metrics: Path) -> None:
+        """Make sure, before anything is loaded, that no model and no numbers are lost.
+
+        Raises:
+            UsageError: save_path holds a model, or the numbers of a run that this one does not go on with.
+        """
+        import os
+
+        from sweet_rl.training.checkpoints import newest_checkpoint
+
+        if self.overwrite or os.environ.get("RANK", "0") != "0":
+            return
+        goes_on = self.load_checkpoint or self.resume
+        if goes_on and newest_checkpoint(Path(self.ckpt_path)) is not None:
+            return
+        folder = Path(self.save_path)
+        there = [folder / "config.json", *([] if goes_on else [metrics])]
+        for path in there:
+            if path.exists() and path.stat().st_size:
+                raise UsageError(
+                    f"{str(path)!r} is there already, of an earlier training. Pass --overwrite to replace it, "
+                    "--load_checkpoint to go on from a checkpoint, or choose another --save_path."
+                )
 
     def _checked(self) -> tuple[float, float]:
         """Adam's betas, when every other value can be."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
+from sweet_rl.runs import new_file
 from sweet_rl.viewer.content import Contents
 
 
@@ -20,6 +21,7 @@ class ViewFlags:
     host: str
     port: int
     open_browser: bool
+    overwrite: bool = False
 
     def check(self) -> None:
         """Find what is wrong before anything is read.
@@ -34,6 +36,7 @@ class ViewFlags:
         out = Path(self.export)
         if out.suffix.lower() not in {".html", ".htm"} or out.is_dir():
             raise UsageError(f"--export must name an .html file, got {self.export!r}.")
+        new_file(out, "export", overwrite=self.overwrite)
 
 
 def view(
@@ -63,7 +66,8 @@ def view(
         if flags.open_browser:
             _open(out.resolve().as_uri())
         return
-    from sweet_rl.viewer.server import is_loopback, serve
+    from sweet_rl.serving import is_loopback
+    from sweet_rl.viewer.server import serve
 
     if not is_loopback(flags.host):
         print(

@@ -12,6 +12,7 @@ def visualize_design_dialogue_histories(
     temp_path: str | None = None,
     *,
     export: str | None = None,
+    overwrite: bool = False,
     export_mb: float = 100.0,
     host: str = "127.0.0.1",
     port: int = 9785,
@@ -37,6 +38,7 @@ def visualize_design_dialogue_histories(
         saved_path: trajectory file (JSON Lines); may be given without the flag's name.
         temp_path: folder in which a picture is looked for by its name when it is not where its row says.
         export: write the page with rows and pictures to this HTML file, which opens offline, and end.
+        overwrite: for --export: replace the file when it exists.
         export_mb: for --export: megabytes that pictures may take in the file; further ones are left out.
         host: address to listen on. The default lets nobody but this machine in; another one lets in whoever can reach it, without a password.
         port: port to listen on; 0 takes a free one.
@@ -56,7 +58,7 @@ def visualize_design_dialogue_histories(
     from sweet_rl.commands.rendering import RenderFlags, make_renderer
     from sweet_rl.commands.viewing import ViewFlags, view
 
-    flags = ViewFlags(export, host, port, open_browser)
+    flags = ViewFlags(export, host, port, open_browser, overwrite)
     flags.check()
     if export_mb < 0:
         raise UsageError(f"--export_mb must not be negative, got {export_mb:g}.")

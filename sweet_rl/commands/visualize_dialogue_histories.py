@@ -9,6 +9,7 @@ from sweet_rl.commands.recording import recorded
 def visualize_dialogue_histories(
     saved_path: str,
     export: str | None = None,
+    overwrite: bool = False,
     host: str = "127.0.0.1",
     port: int = 9785,
     open_browser: bool = False,
@@ -23,6 +24,7 @@ def visualize_dialogue_histories(
     Args:
         saved_path: trajectory file (JSON Lines); may be given without the flag's name.
         export: write the page with all rows to this HTML file, which opens offline, and end.
+        overwrite: for --export: replace the file when it exists.
         host: address to listen on. The default lets nobody but this machine in; another one lets in whoever
             can reach it, without a password.
         port: port to listen on; 0 takes a free one.
@@ -32,7 +34,7 @@ def visualize_dialogue_histories(
 
     from sweet_rl.commands.viewing import ViewFlags, view
 
-    flags = ViewFlags(export, host, port, open_browser)
+    flags = ViewFlags(export, host, port, open_browser, overwrite)
     flags.check()
 
     from sweet_rl.records import load_trajectories

@@ -95,6 +95,18 @@ class WorldFlags:
                 "for functions."
             )
 
+    def check_pictures(self) -> None:
+        """Make sure that a new run draws over nobody's pictures.
+
+        Raises:
+            UsageError: the folder that was named holds some.
+        """
+        if self.task_type == "html" and self.temp_path and any(Path(self.temp_path).glob("*.png")):
+            raise UsageError(
+                f"--temp_path {self.temp_path!r} holds pictures of another run. Choose another folder, pass "
+                "--overwrite to draw over them, or --to_continue with that run's file."
+            )
+
     def at_once(self, wanted: int) -> int:
         """Episodes in flight."""
         return min(wanted, MOST_PAGES) if self.task_type == "html" else wanted

@@ -9,8 +9,9 @@ from sweet_rl.runs.continuing import (
     Run,
     check_settings,
     finish,
+    new_file,
     open_journal,
     plan,
 )
 
-__all__ = ["HOW_TO_MIX", "Run", "check_settings", "finish", "open_journal", "plan"]
+__all__ = ["HOW_TO_MIX", "Run", "check_settings", "finish", "new_file", "open_journal", "plan"]

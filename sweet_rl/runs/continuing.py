@@ -58,6 +58,26 @@ def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Jou
     return Journal(target, overwrite=overwrite)
 
 
+def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
+    """Make sure, before any work, that a file may be written that is made all at once.
+
+    Args:
+        path: the file.
+        flag: that names it.
+        overwrite: the person said that it may be replaced.
+
+    Raises:
+        UsageError: it holds something already, or is a folder.
+    """
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise UsageError(f"--{flag} {str(path)!r} is a folder; name a file in it.")
+    if not overwrite and target.exists() and target.stat().st_size:
+        raise UsageError(
+            f"{str(path)!r} exists already. Pass --overwrite to replace it, or choose another --{flag}."
+        )
+
+
 def plan(
     episodes: Sequence[Episode],
     rows: Sequence[tuple[int, dict[str, Json]]],

@@ -9,13 +9,15 @@ from typing import Final
 
 from aiohttp import web
 
-from sweet_rl.errors import UsageError
+from sweet_rl.serving import Limits, guard, listening
 from sweet_rl.shop.shop import EmbeddedShop, NoSuchPage
 
 READY: Final = "Serving a shop at "
+LIMITS: Final = Limits(body_bytes=2**16)
+"""A shop is only read: no request has a body to speak of."""
 
 
-def application(shop: EmbeddedShop) -> web.Application:
+def application(shop: EmbeddedShop, host: str = "127.0.0.1", limits: Limits = LIMITS) -> web.Application:
     """Every GET goes to the shop; what it does not have is a 404."""
 
     async def get(request: web.Request) -> web.Response:
@@ -25,12 +27,14 @@ def application(shop: EmbeddedShop) -> web.Application:
             return web.Response(status=404, text=str(error))
         return web.Response(text=html, content_type="text/html")
 
-    app = web.Application()
+    app = web.Application(middlewares=[guard(host, limits)], client_max_size=limits.body_bytes)
     app.router.add_get("/{path:.*}", get)
     return app
 
 
-async def serve(shop: EmbeddedShop, host: str, port: int, *, quiet: bool = False) -> None:
+async def serve(
+    shop: EmbeddedShop, host: str, port: int, *, quiet: bool = False, limits: Limits = LIMITS
+) -> None:
     """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
 
     Raises:
@@ -39,19 +43,7 @@ async def serve(shop: EmbeddedShop, host: str, port: int, *, quiet: bool = False
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    runner = web.AppRunner(application(shop), access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(
-                f"Cannot listen at {host}:{port} ({reason}). Choose another --port (0 for any) or --host."
-            ) from error
+    async with listening(application(shop, host, limits), host, port, limits) as actual:
         if not quiet:
-            actual = runner.addresses[0][1]
             print(f"{READY}http://{host}:{actual} (pid {os.getpid()})", flush=True)  # noqa: T201
         await stopped.wait()
-    finally:
-        await runner.cleanup()

@@ -16,7 +16,7 @@ from typing import Generic, Self, TypeVar
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError
 from sweet_rl.records import Journal
-from sweet_rl.runs import check_settings
+from sweet_rl.runs import check_settings, new_file
 from sweet_rl.types import Failure, Json
 
 Item = TypeVar("Item")
@@ -46,13 +46,23 @@ class JobFile:
         path: the .jsonl file.
         settings: what decides about the content; a file is continued only with the same.
         overwrite: begin again.
+        output: what will be made of it in the end, all at once.
 
     Raises:
-        UsageError: the file was made with other settings.
+        UsageError: the file was made with other settings, or the output of something else.
         StorageError, DataError: see `Journal`.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Json], *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[str, Json],
+        *,
+        overwrite: bool = False,
+        output: Path | None = None,
+    ) -> None:
+        if output is not None and not path.exists():
+            new_file(output, "output", overwrite=overwrite)
         self.path = path
         self.results: dict[str, Json] = {}
         self.failures: Counter[str] = Counter()

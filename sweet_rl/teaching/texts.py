@@ -13,6 +13,7 @@ from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import SftTexts
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
+from sweet_rl.runs import new_file
 from sweet_rl.tasks.pipeline import written_by
 from sweet_rl.types import Json
 
@@ -27,12 +28,15 @@ class Texts:
     files: dict[str, list[str]]
     skipped: Counter[str] = field(default_factory=Counter)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, *, overwrite: bool = False) -> None:
         """One file each; lines of `{"text": ...}`, and no line break behind the last, as published.
 
         Raises:
+            UsageError: one of them exists and is not to be overwritten; nothing was written.
             StorageError: the disk is full or read-only.
         """
+        for name in self.files:
+            new_file(folder / name, "output", overwrite=overwrite)
         for name, texts in self.files.items():
             lines = (json.dumps({"text": text}, allow_nan=False) for text in texts)
             tracking.writes(folder / name)

@@ -156,8 +156,15 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
     tokenizer.save_pretrained(partial)
     if vision is not None:
         vision.save(partial)
-    for path in partial.iterdir():
-        path.replace(folder / path.name)
+    new = {path.name for path in partial.iterdir()}
+    for pattern in ("*.safetensors", "*.bin", "*.index.json"):
+        for old in folder.glob(
+            pattern
+        ):  # of another model: in other pieces, it would be loaded in place of ours
+            if old.name not in new:
+                old.unlink()
+    for name in sorted(new):
+        (partial / name).replace(folder / name)
     partial.rmdir()
 
 

@@ -1,16 +1,50 @@
 """The OpenAI protocol as a server sees it: requests read and checked, replies and errors written.
 
-Pure functions of JSON; what is said, and how late, is the business of `sweet_rl.users.server`.
+Pure functions of JSON; what is said, and how late, is the business of `sweet_rl.users.server`. A token is a
+word here, with the white space before it: that is what `max_tokens` counts, and `usage`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from sweet_rl.types import Json
+
+MAX_CHOICES: Final = 1024
+"""Choices of one request: prompts times n."""
+
+HARMLESS: Final = frozenset(
+    {
+        "temperature", "top_p", "top_k", "min_p", "seed", "user", "presence_penalty", "frequency_penalty",
+        "repetition_penalty", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "parallel_tool_calls", "reasoning_effort", "verbosity",
+    }
+)  # fmt: skip
+"""Accepted without effect: what is said is not drawn, and nothing is kept."""
+
+_NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "logit_bias": ({},),
+    "echo": (False,),
+    "suffix": ("",),
+    "best_of": (1,),
+}
+"""Not supported: accepted with a value that asks for nothing."""
+
+_BOTH: Final = frozenset({"model", "n", "stream", "stream_options", "stop", "max_tokens"})
+_TOKEN: Final = re.compile(r"\s*\S+\s*\Z|\s*\S+")
 
 
 class RequestProblem(Exception):  # noqa: N818 - becomes a response
@@ -37,44 +71,61 @@ class RequestProblem(Exception):  # noqa: N818 - becomes a response
         }
 
 
+class Said(NamedTuple):
+    """A message of a chat."""
+
+    role: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What both kinds of completion ask for: a reply to each prompt, `n` times."""
+    """What both kinds of completion ask for: a reply to each prompt, `n` times.
+
+    Attributes:
+        chat: whether messages came; they are one prompt.
+        model: its name.
+        prompts: what is replied to: chats, or texts as chats of one message.
+        n: replies to each.
+        stream: in pieces.
+        usage_in_stream: with a last piece that tells the usage.
+        stop: texts before which a reply ends.
+        max_tokens: words at most; None: as many as there are.
+    """
 
     chat: bool
     model: str
-    prompts: tuple[str, ...]
+    prompts: tuple[tuple[Said, ...], ...]
     n: int
     stream: bool
+    usage_in_stream: bool = False
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
 
 
 def read_chat(content: bytes) -> Request:
-    """Body of /chat/completions; what is answered is the last user message.
+    """Body of /chat/completions.
 
     Raises:
-        RequestProblem: 400; says which field is wrong.
+        RequestProblem: 400; says which field is wrong or not supported.
     """
     body = _object(content)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RequestProblem(400, "messages must be a list with at least one message.", param="messages")
-    said = [message for message in messages if isinstance(message, dict) and message.get("role") == "user"]
-    prompt = _text_of(said[-1].get("content")) if said else None
-    if prompt is None:
-        raise RequestProblem(400, "messages must hold a user message with text.", param="messages")
-    return _request(body, (prompt,), chat=True)
+    return _request(body, (tuple(map(_message, range(len(messages)), messages)),), chat=True)
 
 
 def read_completion(content: bytes) -> Request:
     """Body of /completions.
 
     Raises:
-        RequestProblem: 400; says which field is wrong.
+        RequestProblem: 400; says which field is wrong or not supported.
     """
     body = _object(content)
     prompt = body.get("prompt")
     given = prompt if isinstance(prompt, list) else [prompt]
-    prompts = tuple(text for text in given if isinstance(text, str))
+    prompts = tuple((Said("user", text),) for text in given if isinstance(text, str))
     if not prompts or len(prompts) < len(given):
         raise RequestProblem(
             400,
@@ -84,17 +135,32 @@ def read_completion(content: bytes) -> Request:
     return _request(body, prompts, chat=False)
 
 
+def ended(text: str, asked: Request) -> tuple[str, str]:
+    """A reply as far as it may go, and why it ends: "stop" or "length"."""
+    places = [place for stop in asked.stop if (place := text.find(stop)) >= 0]
+    text = text[: min(places)] if places else text
+    words = _TOKEN.findall(text)
+    if asked.max_tokens is not None and len(words) > asked.max_tokens:
+        return "".join(words[: asked.max_tokens]), "length"
+    return text, "stop"
+
+
 def reply_body(asked: Request, texts: Sequence[str | None], number: int) -> dict[str, Json]:
-    """The reply to request `number`; None stands for null content. Usage counts words, not tokens."""
-    choice: Callable[[int, str | None], dict[str, Json]] = _chat_choice if asked.chat else _text_choice
-    prompt_tokens = sum(len(prompt.split()) for prompt in asked.prompts)
-    completion_tokens = sum(len((text or "").split()) for text in texts)
+    """The reply to request `number`; None stands for null content."""
+    prompt_tokens = sum(len(said.text.split()) for prompt in asked.prompts for said in prompt)
+    choices: list[dict[str, Json]] = []
+    completion_tokens = 0
+    for index, text in enumerate(texts):
+        content, reason = (None, "stop") if text is None else ended(text, asked)
+        completion_tokens += len((content or "").split())
+        said = {"message": {"role": "assistant", "content": content}} if asked.chat else {"text": content}
+        choices.append({"index": index, **said, "logprobs": None, "finish_reason": reason})
     return {
         "id": f"chatcmpl-{number}" if asked.chat else f"cmpl-{number}",
         "object": "chat.completion" if asked.chat else "text_completion",
         "created": int(time.time()),
         "model": asked.model,
-        "choices": [choice(index, text) for index, text in enumerate(texts)],
+        "choices": choices,
         "usage": {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
@@ -103,16 +169,31 @@ def reply_body(asked: Request, texts: Sequence[str | None], number: int) -> dict
     }
 
 
-def stream_body(reply: dict[str, Json]) -> bytes:
-    """The same reply as server-sent events: one chunk with all the text, then the end mark."""
-    chunk = {key: value for key, value in reply.items() if key != "usage"}
-    if reply["object"] == "chat.completion":
-        chunk["object"] = "chat.completion.chunk"
-        chunk["choices"] = [
-            {("delta" if key == "message" else key): value for key, value in choice.items()}
-            for choice in reply["choices"]
-        ]
-    return b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n"
+def stream_body(asked: Request, reply: Mapping[str, Json]) -> bytes:
+    """The same reply as server-sent events: a piece for each word, why it ends, the usage if wanted."""
+    head = {key: value for key, value in reply.items() if key not in {"usage", "choices"}}
+    if asked.chat:
+        head["object"] = "chat.completion.chunk"
+    usage: dict[str, Json] = {"usage": None} if asked.usage_in_stream else {}
+    events = [head | {"choices": [piece]} | usage for choice in reply["choices"] for piece in _pieces(choice)]
+    if asked.usage_in_stream:
+        events.append(head | {"choices": [], "usage": reply["usage"]})
+    return (
+        b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
+    )
+
+
+def _pieces(choice: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
+    """A choice as a stream tells it."""
+    frame = {"index": choice["index"], "logprobs": None, "finish_reason": None}
+    chat = "message" in choice
+    text = choice["message"]["content"] if chat else choice["text"]
+    if chat:
+        yield frame | {"delta": {"role": "assistant", "content": None if text is None else ""}}
+    for word in _TOKEN.findall(text or ""):
+        yield frame | ({"delta": {"content": word}} if chat else {"text": word})
+    end: dict[str, Json] = {"delta": {}} if chat else {"text": ""}
+    yield frame | end | {"finish_reason": choice["finish_reason"]}
 
 
 def _object(content: bytes) -> dict[str, Json]:
@@ -122,30 +203,83 @@ def _object(content: bytes) -> dict[str, Json]:
         raise RequestProblem(400, f"The request body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise RequestProblem(400, "The request body must be a JSON object.")
-    return body
+    return {key: value for key, value in body.items() if value is not None}
 
 
-def _request(body: dict[str, Json], prompts: tuple[str, ...], *, chat: bool) -> Request:
-    n = 1 if body.get("n") is None else body["n"]
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 128:
-        raise RequestProblem(400, "n must be a whole number from 1 to 128.", param="n")
+def _request(body: dict[str, Json], prompts: tuple[tuple[Said, ...], ...], *, chat: bool) -> Request:
+    own = {"messages", "max_completion_tokens"} if chat else {"prompt"}
+    for name, value in body.items():
+        if name in _NEUTRAL and value not in _NEUTRAL[name]:
+            raise RequestProblem(400, f"{name} is not supported by this server; leave it out.", param=name)
+        if name not in _BOTH | own | HARMLESS and name not in _NEUTRAL:
+            raise RequestProblem(400, f"Unrecognized request argument supplied: {name}", param=name)
     if not isinstance(body.get("model"), str):
         raise RequestProblem(400, "model must be a string.", param="model")
-    return Request(chat, body["model"], prompts, n, bool(body.get("stream")))
+    n = _whole(body, "n", most=128) or 1
+    if n * len(prompts) > MAX_CHOICES:
+        raise RequestProblem(400, f"n times the prompts must be at most {MAX_CHOICES}.", param="n")
+    if "max_tokens" in body and "max_completion_tokens" in body:
+        raise RequestProblem(
+            400, "max_tokens and max_completion_tokens exclude each other.", param="max_tokens"
+        )
+    options = body.get("stream_options", {})
+    if not isinstance(options, dict) or (options and not body.get("stream")):
+        raise RequestProblem(
+            400, "stream_options is an object, and only allowed with stream.", param="stream_options"
+        )
+    return Request(
+        chat,
+        body["model"],
+        prompts,
+        n,
+        _switch(body, "stream"),
+        _switch(options, "include_usage", "stream_options.include_usage"),
+        _stops(body.get("stop", [])),
+        _whole(body, "max_completion_tokens") or _whole(body, "max_tokens"),
+    )
 
 
-def _text_of(content: Json) -> str | None:
-    """The text of a message, which is a string or a list of typed parts."""
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else None
+def _whole(body: Mapping[str, Json], name: str, most: int = 2**31) -> int | None:
+    value = body.get(name)
+    if value is not None and (type(value) is not int or not 1 <= value <= most):
+        raise RequestProblem(400, f"{name} must be a whole number from 1 to {most}.", param=name)
+    return value
 
 
-def _chat_choice(index: int, text: str | None) -> dict[str, Json]:
-    message = {"role": "assistant", "content": text}
-    return {"index": index, "message": message, "logprobs": None, "finish_reason": "stop"}
+def _switch(body: Mapping[str, Json], name: str, param: str = "") -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise RequestProblem(400, f"{param or name} must be true or false.", param=param or name)
+    return value
 
 
-def _text_choice(index: int, text: str | None) -> dict[str, Json]:
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": "stop"}
+def _stops(value: Json) -> tuple[str, ...]:
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(s, str) and s for s in stops):
+        raise RequestProblem(400, "stop must be a text, or up to four of them, none empty.", param="stop")
+    return tuple(stops)
+
+
+def _message(place: int, message: Json) -> Said:
+    """A message, whose content is a text or a list of typed parts."""
+    where = f"messages[{place}]"
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise RequestProblem(400, f"{where} must be an object with a role.", param=where)
+    content = message.get("content")
+    if content is None:
+        return Said(message["role"], "")
+    if isinstance(content, str):
+        return Said(message["role"], content)
+    texts = (
+        [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
+    if (
+        not isinstance(content, list)
+        or not all(isinstance(text, str) for text in texts)
+        or len(texts) < len(content)
+    ):
+        raise RequestProblem(
+            400, f"{where}.content must be a text or a list of text parts; this server sees no pictures.",
+            param=f"{where}.content",
+        )  # fmt: skip
+    return Said(message["role"], "\n".join(map(str, texts)))

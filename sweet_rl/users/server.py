@@ -1,35 +1,41 @@
 """The scripted human, and an echo, behind real OpenAI endpoints.
 
-Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /health, and /stats of
-our own. What is said comes from `sweet_rl.users.scripted`; what goes wrong on purpose from
-`sweet_rl.users.faults`; what requests and replies look like from `sweet_rl.users.protocol`.
+Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}, /health,
+and /stats of our own. What is said comes from `sweet_rl.users.scripted`, what it knows from
+`sweet_rl.users.reading`; what goes wrong on purpose from `sweet_rl.users.faults`; what requests and replies
+look like from `sweet_rl.users.protocol`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from sweet_rl.prompts import parse_simulator_prompt
+from sweet_rl.serving import Limits, guard
+from sweet_rl.types import Json
 from sweet_rl.users.faults import Fault, Weather
 from sweet_rl.users.protocol import (
     Request,
     RequestProblem,
+    Said,
     read_chat,
     read_completion,
     reply_body,
     stream_body,
 )
+from sweet_rl.users.reading import context_of
 from sweet_rl.users.scripted import ScriptedHuman
 
-_MAX_BODY_BYTES: Final = 64 * 2**20
+_MAX_REPLY: Final = 16 * 2**20
+"""Characters of all choices of a reply."""
 
 
 class SimulatorServer:
@@ -37,11 +43,22 @@ class SimulatorServer:
 
     Args:
         weather: latency and faults; none by default.
+        host: what the server listens on: whose names it answers to.
+        api_key: what requests under /v1 must bring; None: none.
+        limits: for slow and large requests.
     """
 
-    def __init__(self, weather: Weather | None = None) -> None:
+    def __init__(
+        self,
+        weather: Weather | None = None,
+        *,
+        host: str = "127.0.0.1",
+        api_key: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self._weather = weather or Weather()
-        self._speakers: dict[str, Callable[[str], str]] = {"scripted": _scripted(), "echo": lambda text: text}
+        self._host, self._api_key, self._limits = host, api_key, limits or Limits()
+        self._speakers: dict[str, Callable[[Sequence[Said]], str]] = {"scripted": _scripted(), "echo": _echo}
         self._started = int(time.time())
         self._requests = 0
         self._active = 0
@@ -51,10 +68,14 @@ class SimulatorServer:
 
     def application(self) -> web.Application:
         """Routes to handlers."""
-        app = web.Application(client_max_size=_MAX_BODY_BYTES, middlewares=[_errors_as_openai_writes_them])
+        app = web.Application(
+            client_max_size=self._limits.body_bytes,
+            middlewares=[_errors_as_openai_writes_them, guard(self._host, self._limits)],
+        )
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/models/{model}", self._model)
         app.router.add_get("/health", self._health)
         app.router.add_get("/stats", self._stats)
         return app
@@ -65,12 +86,39 @@ class SimulatorServer:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, read_completion)
 
-    async def _models(self, _: web.Request) -> web.Response:
-        models = [
-            {"id": name, "object": "model", "created": self._started, "owned_by": "sweet_rl"}
-            for name in self._speakers
-        ]
-        return web.json_response({"object": "list", "data": models})
+    async def _models(self, request: web.Request) -> web.Response:
+        self._check_key(request)
+        return web.json_response({"object": "list", "data": list(map(self._card, self._speakers))})
+
+    async def _model(self, request: web.Request) -> web.Response:
+        self._check_key(request)
+        name = request.match_info["model"]
+        self._speaker(name)
+        return web.json_response(self._card(name))
+
+    def _card(self, name: str) -> dict[str, Json]:
+        return {"id": name, "object": "model", "created": self._started, "owned_by": "sweet_rl"}
+
+    def _check_key(self, request: web.Request) -> None:
+        """Refuse who does not bring the key.
+
+        Raises:
+            RequestProblem: 401.
+        """
+        sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        if self._api_key and not hmac.compare_digest(sent.encode(), self._api_key.encode()):
+            what = "Incorrect API key provided." if sent else "You didn't provide an API key."
+            raise RequestProblem(401, f"{what} Send it as: Authorization: Bearer KEY", code="invalid_api_key")
+
+    def _speaker(self, name: str) -> Callable[[Sequence[Said]], str]:
+        if name not in self._speakers:
+            raise RequestProblem(
+                404,
+                f"The model {name!r} does not exist; this server offers {', '.join(self._speakers)}.",
+                param="model",
+                code="model_not_found",
+            )
+        return self._speakers[name]
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -98,6 +146,11 @@ class SimulatorServer:
             if limit is not None and self._active > limit:
                 self._faults["turned_away"] += 1
                 raise RequestProblem(429, f"More than {limit} requests in work.", code="rate_limit")
+            self._check_key(request)
+            if request.content_type != "application/json":
+                raise RequestProblem(
+                    415, f"The Content-Type must be application/json, got {request.content_type}."
+                )
             asked = read(await request.read())
             texts = self._speak(asked)
             latency_s, fault = self._weather.draw(number)
@@ -111,19 +164,14 @@ class SimulatorServer:
             self._service_s += time.perf_counter() - started
 
     def _speak(self, asked: Request) -> list[str]:
-        speaker = self._speakers.get(asked.model)
-        if speaker is None:
-            raise RequestProblem(
-                404,
-                f"The model {asked.model!r} does not exist; this server offers {', '.join(self._speakers)}.",
-                param="model",
-                code="model_not_found",
-            )
+        speaker = self._speaker(asked.model)
         try:
             said = [speaker(prompt) for prompt in asked.prompts]
         except ValueError as error:
             param = "messages" if asked.chat else "prompt"
             raise RequestProblem(400, f"Cannot play the human: {error}", param=param) from error
+        if asked.n * sum(map(len, said)) > _MAX_REPLY:
+            raise RequestProblem(400, f"The reply would have more than {_MAX_REPLY:,} characters.", param="n")
         return [text for text in said for _ in range(asked.n)]
 
     async def _respond(
@@ -138,7 +186,7 @@ class SimulatorServer:
         if fault is Fault.NULL_CONTENT:
             texts = [None for _ in said]
         body = reply_body(asked, texts, number)
-        content = stream_body(body) if asked.stream else json.dumps(body).encode()
+        content = stream_body(asked, body) if asked.stream else json.dumps(body).encode()
         kind = "text/event-stream" if asked.stream else "application/json"
         if fault is Fault.TIMEOUT:
             await asyncio.sleep(self._weather.hang_s)
@@ -151,15 +199,23 @@ class SimulatorServer:
         return web.Response(body=content, content_type=kind)
 
 
-def _scripted() -> Callable[[str], str]:
-    """The human of Backend Programming, who reads what it may know from the marked prompt."""
+def _scripted() -> Callable[[Sequence[Said]], str]:
+    """The human of Backend Programming, who reads what it may know from the prompt."""
     human = ScriptedHuman()
 
-    def answer(prompt: str) -> str:
-        context = parse_simulator_prompt(prompt)
+    def answer(messages: Sequence[Said]) -> str:
+        context = context_of(messages)
         return human.answer(context.problem_description, context.hidden_information, context.messages)
 
     return answer
+
+
+def _echo(messages: Sequence[Said]) -> str:
+    """The last user message."""
+    said = [message.text for message in messages if message.role == "user"]
+    if not said:
+        raise ValueError("there is no user message to repeat.")
+    return said[-1]
 
 
 def _injected(fault: Fault | None) -> RequestProblem | None:
@@ -183,7 +239,10 @@ async def _errors_as_openai_writes_them(request: web.Request, handler: Handler) 
     except RequestProblem as error:
         problem = error
     except web.HTTPException as error:
-        problem = RequestProblem(error.status, f"{request.method} {request.path}: {error.reason}")
+        words = (error.text or "").strip()
+        if not words or words == f"{error.status}: {error.reason}":
+            words = f"{request.method} {request.path}: {error.reason}"
+        problem = RequestProblem(error.status, words)
     headers = None if problem.retry_after is None else {"Retry-After": problem.retry_after}
     return web.json_response(problem.body(), status=problem.status, headers=headers)
 

@@ -12,47 +12,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.errors import ServiceError
 from sweet_rl.users.faults import Weather
 
 _READY = "Serving scripted, echo at "
 
 
-async def serve(weather: Weather, host: str, port: int, *, quiet: bool = False) -> None:
+async def serve(
+    weather: Weather, host: str, port: int, *, api_key: str | None = None, quiet: bool = False
+) -> None:
     """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
+
+    Args:
+        weather: latency and faults.
+        host: address to listen on.
+        port: 0 for any free one.
+        api_key: what every request under /v1 must bring; None: none.
+        quiet: print nothing.
 
     Raises:
         UsageError: the address cannot be used.
     """
-    from aiohttp import web  # noqa: PLC0415 - the parent of a server process needs none of it
-
+    from sweet_rl.serving import listening  # noqa: PLC0415 - the parent of a server process needs none of it
     from sweet_rl.users.server import SimulatorServer  # noqa: PLC0415
 
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    runner = web.AppRunner(
-        SimulatorServer(weather).application(),
-        access_log=None,
-        handler_cancellation=True,  # a client that has gone away is served no longer
-        shutdown_timeout=0.5,
-    )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        try:
-            await site.start()
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(
-                f"Cannot listen at {host}:{port} ({reason}). Choose another --port (0 for any) or --host."
-            ) from error
+    app = SimulatorServer(weather, host=host, api_key=api_key).application()
+    async with listening(app, host, port) as actual:
         if not quiet:
-            actual = runner.addresses[0][1]
             print(f"{_READY}http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)  # noqa: T201
         await stopped.wait()
-    finally:
-        await runner.cleanup()
 
 
 @dataclass(frozen=True, slots=True)

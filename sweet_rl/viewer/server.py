@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import json
 import socket
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.errors import SweetRLError
+from sweet_rl.serving import Limits, guard, listening
 from sweet_rl.types import Json
 from sweet_rl.viewer.content import Contents
 from sweet_rl.viewer.page import build_page
@@ -48,12 +47,13 @@ def serve(
         asyncio.run(_serve(app, host, port, on_ready))
 
 
-def make_app(contents: Contents, *, host: str = "127.0.0.1") -> web.Application:
+def make_app(contents: Contents, *, host: str = "127.0.0.1", limits: Limits | None = None) -> web.Application:
     """The web application: the page at `/`, and what it asks for under `/api/`.
 
     That is `index`, `rows/{position}`, `search?text=`, and `pictures/{position}/{name}`, which gives the
     pictures that a row shows and nothing else of the disk.
     """
+    limits = limits or Limits(body_bytes=2**16)  # it is only read
     page = build_page(contents.title, contents.kind, served=True)
     search = TextSearch(contents)
     headers = {
@@ -65,9 +65,7 @@ def make_app(contents: Contents, *, host: str = "127.0.0.1") -> web.Application:
     }
 
     @web.middleware
-    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not is_own_name(request.host, host):
-            raise web.HTTPForbidden(text=f"This viewer does not answer to the name {request.host!r}.\n")
+    async def harden(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
         response.headers.update(headers)
         return response
@@ -104,7 +102,7 @@ def make_app(contents: Contents, *, host: str = "127.0.0.1") -> web.Application:
     async def get_matches(request: web.Request) -> web.Response:
         return _json(search.rows(request.query.get("text", "")))
 
-    app = web.Application(middlewares=[guard])
+    app = web.Application(middlewares=[guard(host, limits), harden], client_max_size=limits.body_bytes)
     app.router.add_get("/", get_page)
     app.router.add_get("/api/index", get_index)
     app.router.add_get(r"/api/rows/{position:\d{1,9}}", get_row)
@@ -129,59 +127,15 @@ class TextSearch:
         return [position for position, known in enumerate(self._texts) if wanted in known]
 
 
-def is_loopback(host: str) -> bool:
-    """True when only this machine can connect to `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def is_own_name(host_header: str, host: str) -> bool:
-    """Whether a request with this Host header is meant for a server that listens on `host`.
-
-    An address is nobody's name and cannot be rebound, so any will do where other machines are let in; tunnels
-    change the port, so it does not matter.
-    """
-    try:
-        name = urlsplit(f"//{host_header}").hostname or ""
-    except ValueError:
-        return False
-    if is_loopback(host):
-        return is_loopback(name)
-    return name in {host.lower(), "localhost", socket.gethostname().lower(), socket.getfqdn().lower()} or (
-        _is_address(name)
-    )
-
-
 async def _serve(app: web.Application, host: str, port: int, on_ready: Callable[[str], None]) -> None:
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except (OSError, OverflowError) as error:
-            raise UsageError(
-                f"Cannot listen on {host}, port {port}: {error}. "
-                "Choose another --port (0 takes a free one) or an address of this machine as --host."
-            ) from error
-        on_ready(_url(host, runner.addresses[0][1]))
+    async with listening(app, host, port) as actual:
+        on_ready(_url(host, actual))
         await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()
 
 
 def _url(host: str, port: int) -> str:
     name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104  (a comparison)
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _json(value: Json) -> web.Response:

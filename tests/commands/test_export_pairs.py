@@ -29,7 +29,7 @@ def export(tmp_path, tokenizer):
     def run(*rows, **flags):
         source, target = tmp_path / "pairs.jsonl", tmp_path / "out" / "train.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        export_pairs(str(source), str(target), **{"tokenizer": tokenizer} | flags)
+        export_pairs(str(source), str(target), **{"tokenizer": tokenizer, "overwrite": True} | flags)
         return [json.loads(line) for line in target.read_text().splitlines()]
 
     return run

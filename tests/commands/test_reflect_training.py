@@ -73,6 +73,7 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
     steps = 25
     flags = {**TAXI, "model_name": "tiny", "max_steps": steps, "save_steps": 1}
+    del flags["reflect_max_new_tokens"]
     command = [sys.executable, "-m", "sweet_rl", "reflect", "rl_finetune"]
     for whole in (True, False):
         folder = tmp_path / ("whole" if whole else "killed")

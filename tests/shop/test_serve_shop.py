@@ -25,7 +25,7 @@ def test_it_serves_until_it_is_told_to_stop(stop):
         with urllib.request.urlopen(f"{url}/fixed_5", timeout=10) as response:
             assert response.read().decode() == EmbeddedShop(3, 20).get("/fixed_5")
         taken = serve_shop("--port", url.rsplit(":", 1)[1])
-        assert "Cannot listen at 127.0.0.1" in taken.communicate(timeout=30)[1]
+        assert "Cannot listen on 127.0.0.1" in taken.communicate(timeout=30)[1]
         assert taken.returncode == 1
         process.send_signal(stop)
         assert process.wait(timeout=10) == 0

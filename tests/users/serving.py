@@ -2,23 +2,13 @@
 
 from contextlib import asynccontextmanager
 
-from aiohttp import web
-
+from sweet_rl.serving import listening
 from sweet_rl.users.server import SimulatorServer
 
 
 @asynccontextmanager
-async def serving(weather=None):
+async def serving(weather=None, **flags):
     """Yields the base URL."""
-    runner = web.AppRunner(
-        SimulatorServer(weather).application(),
-        access_log=None,
-        handler_cancellation=True,
-        shutdown_timeout=0.1,
-    )
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    app = SimulatorServer(weather, **flags).application()
+    async with listening(app, "127.0.0.1", 0) as port:
+        yield f"http://127.0.0.1:{port}/v1"

@@ -25,7 +25,11 @@ async def request(url, body=None):
     """POST a body (or GET); returns status and what came: JSON as an object, anything else as text."""
     data = body if isinstance(body, bytes) else json.dumps(body)
     method = "GET" if body is None else "POST"
-    async with aiohttp.ClientSession() as session, session.request(method, url, data=data) as response:
+    headers = {"Content-Type": "application/json"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.request(method, url, data=data) as response,
+    ):
         text = await response.text()
         return response.status, json.loads(text) if response.content_type == "application/json" else text
 
@@ -53,7 +57,7 @@ def test_the_human_over_http_says_what_it_says_in_process():
     assert choice["message"] == {"role": "assistant", "content": said}
     assert choice["finish_reason"] == "stop"
     usage = body["usage"]
-    assert usage["prompt_tokens"] == len(PROMPT.split())
+    assert usage["prompt_tokens"] == len(PROMPT.split()) + 1  # the system message
     assert usage["completion_tokens"] == len(said.split())
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
@@ -69,15 +73,17 @@ def test_plain_completions_and_several_of_them():
 
 
 def test_typed_content_and_streaming():
-    parts = [{"type": "text", "text": "hello"}]
+    parts = [{"type": "text", "text": "hello you"}]
     status, text = ask("/v1/chat/completions", chat(parts, "echo", stream=True))
     assert status == 200
-    chunk, end, nothing = text.split("\n\n")
+    *chunks, end, nothing = text.split("\n\n")
     assert (end, nothing) == ("data: [DONE]", "")
-    chunk = json.loads(chunk.removeprefix("data: "))
-    assert chunk["object"] == "chat.completion.chunk"
-    assert chunk["choices"][0]["delta"] == {"role": "assistant", "content": "hello"}
-    assert "usage" not in chunk
+    chunks = [json.loads(chunk.removeprefix("data: ")) for chunk in chunks]
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    deltas = [{"role": "assistant", "content": ""}, {"content": "hello"}, {"content": " you"}, {}]
+    assert [chunk["choices"][0]["delta"] for chunk in chunks] == deltas
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, None, "stop"]
+    assert not any("usage" in chunk for chunk in chunks)
 
 
 def test_models_and_health():
@@ -89,7 +95,12 @@ def test_models_and_health():
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
-        ("chat/completions", chat("unmarked"), 400, "no <request>, <hidden_information>, <dialogue> section"),
+        (
+            "chat/completions",
+            chat("unmarked"),
+            400,
+            "no hidden function in the prompt. It looks for the sections <request>",
+        ),
         (
             "chat/completions",
             chat("x", model="gpt-4o"),

@@ -7,8 +7,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from sweet_rl.errors import UsageError
+from sweet_rl.serving import is_loopback, is_own_name
 from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.server import is_loopback, is_own_name, make_app, serve
+from sweet_rl.viewer.server import make_app, serve
 
 
 def contents(trajectories):

@@ -12,6 +12,7 @@ def alfworld_gen_sft(
     output: str | None = None,
     containing: str = "pick_and_place_simple-Tomato-None-Microwave",
     label: str = "taken",
+    overwrite: bool = False,
     strict: bool = False,
 ) -> None:
     """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records (Reflect-RL spec §2.3).
@@ -22,6 +23,7 @@ def alfworld_gen_sft(
         containing: what a record's problem must contain; "" for all.
         label: what a policy is trained to do: taken, the action that the mostly random player took
             (published), or best, the planner's.
+        overwrite: replace what is there.
         strict: the published name of the second file, sft_reflectioner.jsonl.
     """
     from pathlib import Path
@@ -35,5 +37,5 @@ def alfworld_gen_sft(
     source = Path(task_file)
     texts = household_texts(read_list(source), containing=containing, label=label, strict=strict)
     folder = Path(output) if output else source.parent
-    texts.write(folder)
+    texts.write(folder, overwrite=overwrite)
     print("\n".join(texts.summary(folder)))

@@ -7,7 +7,7 @@ from sweet_rl.commands.recording import recorded
 
 
 @recorded("reflect ensemble_logs")
-def ensemble_logs(*runs: str, output_dir: str = ".", strict: bool = False) -> None:
+def ensemble_logs(*runs: str, output_dir: str = ".", overwrite: bool = False, strict: bool = False) -> None:
     """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
 
     Iterations of a run that pools n trainer calls (--gradient_accumulation_steps) count 1/n each.
@@ -15,6 +15,7 @@ def ensemble_logs(*runs: str, output_dir: str = ".", strict: bool = False) -> No
     Args:
         runs: folders such as results/003_rl_finetune.
         output_dir: where the files go.
+        overwrite: replace what is there.
         strict: offsets as published, where runs may overlap.
     """
     import json
@@ -23,14 +24,19 @@ def ensemble_logs(*runs: str, output_dir: str = ".", strict: bool = False) -> No
     from sweet_rl.algorithms.reflect.series import ensemble_logs as merged
     from sweet_rl.errors import UsageError
     from sweet_rl.records import replace_file
+    from sweet_rl.runs import new_file
 
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
-    for name in runs:
-        tracking.reads("runs", name)
-        folder = Path(name).expanduser()
+    folders = [Path(name).expanduser() for name in runs]
+    targets = [Path(output_dir).expanduser() / f"{folder.resolve().name}.json" for folder in folders]
+    if len(set(targets)) < len(targets):
+        raise UsageError("Two of the runs have the same name, and their files would be the same; rename one.")
+    for target in targets:
+        new_file(target, "output_dir", overwrite=overwrite)
+    for folder, target in zip(folders, targets, strict=True):
+        tracking.reads("runs", str(folder))
         logs = merged(folder, strict=strict)
-        target = Path(output_dir).expanduser() / f"{folder.resolve().name}.json"
         tracking.writes(target)
         replace_file(target, [json.dumps(logs).encode()])
         print(f"{len(logs)} iterations are in {target}")

@@ -60,7 +60,9 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         own_seed = derive_seed(games.seed, job.key, job.attempt)
         return await play_explore(job.item, new_game(), teacher, seed=own_seed, markov=games.markov)
 
-    with JobFile(beside(output, player.name, "journal"), settings, overwrite=overwrite) as jobs:
+    with JobFile(
+        beside(output, player.name, "journal"), settings, overwrite=overwrite, output=output
+    ) as jobs:
         for path in (jobs.path, output):
             tracking.writes(path, continues=not overwrite)
         make = partial(make_teacher, player, output)

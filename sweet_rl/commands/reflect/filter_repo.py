@@ -10,6 +10,7 @@ def filter_repo(
     repo_dir: str,
     *,
     output: str = "data/auto_explore/repos_filtered",
+    overwrite: bool = False,
     strict: bool = False,
 ) -> None:
     """Copy what may be shown of every repository in a folder (Reflect-RL spec §2.1.1).
@@ -19,13 +20,23 @@ def filter_repo(
 
     Args:
         repo_dir: a folder whose sub-folders are repositories.
-        output: where the copies go; files of an earlier run are overwritten.
+        output: where the copies go.
+        overwrite: replace copies of these repositories that are there.
         strict: the published rules, by which "ci" anywhere in a name drops it (pricing.py, social/).
     """
+    import shutil
     from pathlib import Path
 
+    from sweet_rl.errors import UsageError
     from sweet_rl.teaching.repositories import Filtered, filter_repositories
 
+    names = [entry.name for entry in Path(repo_dir).glob("*") if entry.is_dir()]
+    copies = [Path(output) / name for name in names if (Path(output) / name).exists()]
+    if copies and not overwrite:
+        raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")
+    if Path(output).resolve() != Path(repo_dir).resolve():
+        for copy in copies:  # what is left out now would stay from then
+            shutil.rmtree(copy)
     totals = Filtered()
     for totals in filter_repositories(Path(repo_dir), Path(output), strict=strict):  # noqa: B007
         pass

@@ -11,6 +11,7 @@ def filter_task(
     *,
     repo_dir: str = "data/auto_explore/repos_filtered",
     output: str = "data/auto_explore/tasks_filtered/data.json",
+    overwrite: bool = False,
     strict: bool = False,
 ) -> None:
     """Drop tasks that cannot be asked or played, and join duplicates (Reflect-RL spec §2.1.3).
@@ -19,15 +20,18 @@ def filter_task(
         task_file: a file of tasks, or a folder of them (where there are others, data.json is left aside).
         repo_dir: the repositories that they are about.
         output: the file to write.
+        overwrite: replace what is there.
         strict: as published, a task with a blank in its file's name goes.
     """
     from pathlib import Path
 
     from sweet_rl.errors import UsageError
+    from sweet_rl.runs import new_file
     from sweet_rl.teaching.task_filter import clean_tasks
     from sweet_rl.teaching.texts import read_list, write_list
     from sweet_rl.tracking import is_record
 
+    new_file(output, "output", overwrite=overwrite)
     source = Path(task_file)
     files = [source]
     if source.is_dir():

@@ -11,6 +11,7 @@ def gen_sft(
     *,
     repo_dir: str = "data/auto_explore/repos_filtered",
     output: str | None = None,
+    overwrite: bool = False,
     strict: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -23,6 +24,7 @@ def gen_sft(
         task_file: tasks with trajectories, usually train.json.
         repo_dir: the repositories that they are about.
         output: folder of the texts; default that of task_file.
+        overwrite: replace what is there.
         strict: texts of the published game, which has other quotes around odd names.
         quiet: no progress bar.
     """
@@ -45,5 +47,5 @@ def gen_sft(
     )
     bar.close()
     folder = Path(output) if output else source.parent
-    texts.write(folder)
+    texts.write(folder, overwrite=overwrite)
     print("\n".join(texts.summary(folder)))

@@ -54,7 +54,7 @@ def gen_task(
     async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
         return await ask_about(job, source, teacher, PIECES.count, seed=seed, strict=strict)
 
-    with JobFile(beside(data, flags.name, "journal"), settings, overwrite=overwrite) as jobs:
+    with JobFile(beside(data, flags.name, "journal"), settings, overwrite=overwrite, output=data) as jobs:
         tracking.writes(data.parent, folder=True, continues=not overwrite)
         make = partial(make_teacher, flags, data)
         teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=quiet)

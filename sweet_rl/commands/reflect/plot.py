@@ -12,19 +12,23 @@ PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 
 @recorded("reflect plot")
-def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bool = False) -> None:
+def plot(
+    *runs: str, output: str = "visualization", window: int = 99, overwrite: bool = False, strict: bool = False
+) -> None:
     """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
 
     Args:
         runs: folders such as results/003_rl_finetune.
         output: the files' name; .pdf and .png are put behind it.
         window: iterations over which a point is a mean.
+        overwrite: replace what is there.
         strict: offsets and means as published, where a loss that there is not counts as 0.
     """
     from pathlib import Path
 
     from sweet_rl.algorithms.reflect.series import ensemble_logs
     from sweet_rl.errors import UsageError, missing_package
+    from sweet_rl.runs import new_file
 
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
@@ -32,6 +36,9 @@ def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bo
         raise UsageError(f"--window must be at least 1, got {window}.")
     for name in runs:
         tracking.reads("runs", name)
+    targets = [Path(output).expanduser().with_name(Path(output).name + suffix) for suffix in (".pdf", ".png")]
+    for target in targets:
+        new_file(target, "output", overwrite=overwrite)
     logs = {
         Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), strict=strict)
         for name in runs
@@ -40,8 +47,7 @@ def plot(*runs: str, output: str = "visualization", window: int = 99, strict: bo
         figure = _figure(logs, window, strict=strict)
     except ImportError as error:
         raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
-    for suffix in (".pdf", ".png"):
-        target = Path(output).expanduser().with_name(Path(output).name + suffix)
+    for target in targets:
         tracking.writes(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target)

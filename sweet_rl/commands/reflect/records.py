@@ -49,7 +49,7 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
     """
     journal = beside(flags.output, teacher.name, "journal")
     settings = {**teacher.settings(), **flags.settings}
-    with JobFile(journal, settings, overwrite=flags.overwrite) as jobs:
+    with JobFile(journal, settings, overwrite=flags.overwrite, output=flags.output) as jobs:
         for path in (journal, flags.output):
             tracking.writes(path, continues=not flags.overwrite)
         bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)

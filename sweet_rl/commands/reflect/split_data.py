@@ -11,6 +11,7 @@ def split_data(
     *,
     seed: int = 0,
     by_repo: bool = False,
+    overwrite: bool = False,
     strict: bool = False,
 ) -> None:
     """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file (Reflect-RL spec §2.1.5).
@@ -19,14 +20,18 @@ def split_data(
         task_file: tasks, as reflection_negative writes them. Those without a question are left out.
         seed: the same seed gives the same parts.
         by_repo: all tasks of a repository go to one part, so that tests are on repositories never seen.
+        overwrite: replace what is there.
         strict: as published, each task by a draw of its own, so that the shares hold only about.
     """
     from pathlib import Path
 
-    from sweet_rl.teaching.splits import split_tasks
+    from sweet_rl.runs import new_file
+    from sweet_rl.teaching.splits import SHARES, split_tasks
     from sweet_rl.teaching.texts import read_list, write_list
 
     source = Path(task_file)
+    for name in SHARES:
+        new_file(source.with_name(f"{name}.json"), "task_file in another folder", overwrite=overwrite)
     tasks = read_list(source)
     parts = split_tasks(tasks, seed=seed, by_repo=by_repo, strict=strict)
     for name, part in parts.items():

@@ -12,6 +12,7 @@ def taxi_gen_sft(
     output: str | None = None,
     label: str = "taken",
     with_prompt: bool = False,
+    overwrite: bool = False,
     strict: bool = False,
 ) -> None:
     """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records (Reflect-RL spec §2.2).
@@ -25,6 +26,7 @@ def taxi_gen_sft(
         label: what a policy is trained to do: taken, the action that the mostly random driver took
             (published), or best, the oracle's.
         with_prompt: leave the rules in states that have them, for games that are played with --with_prompt.
+        overwrite: replace what is there.
         strict: the published texts.
     """
     from pathlib import Path
@@ -38,5 +40,5 @@ def taxi_gen_sft(
     source = Path(task_file)
     texts = taxi_texts(read_list(source), label=label, keep_rules=with_prompt, strict=strict)
     folder = Path(output) if output else source.parent
-    texts.write(folder)
+    texts.write(folder, overwrite=overwrite)
     print("\n".join(texts.summary(folder)))

@@ -1,0 +1,162 @@
+"""An HTTP application on an address of this machine, with limits: for whoever tries to hold it up.
+
+A connection must deliver its request's headers, and a body, in time; a body may be so large and no larger;
+and a server answers to its own names only: a foreign Host header is how a page elsewhere would make a browser
+talk to a loopback address (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from aiohttp.web_protocol import RequestHandler
+
+from sweet_rl.errors import UsageError
+
+_BACKLOG = 1024
+_WAITING = web.AppKey("waiting", set[Any])
+"""Connections whose first request has no whole headers yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how much a client may take.
+
+    Args:
+        headers_s: seconds from a connection's beginning to the end of its first request's headers.
+        body_s: seconds from there to the end of its body.
+        idle_s: seconds that a connection is kept open for its next request, whose headers end in them.
+        body_bytes: of a body at most.
+    """
+
+    headers_s: float = 10.0
+    body_s: float = 60.0
+    idle_s: float = 75.0
+    body_bytes: int = 8 * 2**20
+
+
+def is_loopback(host: str) -> bool:
+    """True when only this machine can connect to `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_own_name(host_header: str, host: str) -> bool:
+    """Whether a request with this Host header is meant for a server that listens on `host`.
+
+    An address is nobody's name and cannot be rebound, so any will do where other machines are let in; tunnels
+    change the port, so it does not matter.
+    """
+    try:
+        name = urlsplit(f"//{host_header}").hostname or ""
+    except ValueError:
+        return False
+    if is_loopback(host):
+        return is_loopback(name)
+    return name in {host.lower(), "localhost", socket.gethostname().lower(), socket.getfqdn().lower()} or (
+        _is_address(name)
+    )
+
+
+def guard(host: str, limits: Limits) -> Middleware:
+    """A middleware that refuses foreign names, and bodies that do not come in time; handlers find them read.
+
+    Args:
+        host: what the server listens on.
+        limits: for the time of a body; its size is the application's `client_max_size`.
+    """
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if (waiting := request.app.get(_WAITING)) is not None:
+            waiting.discard(request.protocol)
+        if not is_own_name(request.host, host):
+            raise web.HTTPForbidden(text=f"This server does not answer to the name {request.host!r}.\n")
+        try:
+            async with asyncio.timeout(limits.body_s):
+                await request.read()
+        except TimeoutError:
+            refused = web.HTTPRequestTimeout(text=f"The body was not there after {limits.body_s:g} s.\n")
+            refused.force_close()
+            raise refused from None
+        return await handler(request)
+
+    return guarded
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, host: str, port: int, limits: Limits | None = None
+) -> AsyncIterator[int]:
+    """The application on an address, for the length of a block; yields its port.
+
+    A handler is cancelled when its client has gone away.
+
+    Args:
+        app: what answers; `guard` is among its middlewares.
+        host: address to listen on.
+        port: 0 takes a free one.
+        limits: how long connections may take.
+
+    Raises:
+        UsageError: the address cannot be listened on, say because the port is taken.
+    """
+    limits = limits or Limits()
+    waiting = app[_WAITING] = set()
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        keepalive_timeout=limits.idle_s,
+        shutdown_timeout=0.5,
+    )
+    await runner.setup()
+    make, loop = runner.server, asyncio.get_running_loop()
+
+    def drop(connection: RequestHandler) -> None:
+        if connection in waiting:
+            waiting.discard(connection)
+            connection.force_close()
+
+    def connected() -> RequestHandler:
+        if make is None:
+            raise RuntimeError("the application has stopped")
+        connection = make()
+        waiting.add(connection)
+        loop.call_later(limits.headers_s, drop, connection)
+        return connection
+
+    try:
+        try:
+            server = await loop.create_server(connected, host, port, backlog=_BACKLOG)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(
+                f"Cannot listen on {host}, port {port}: {reason}. Choose another --port (0 takes a free one) "
+                "or an address of this machine as --host."
+            ) from error
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+    finally:
+        await runner.cleanup()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
