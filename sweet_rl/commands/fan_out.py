@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,12 +24,12 @@ from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import UsageError
-from sweet_rl.grading.code import CodeGrader, Grades, ReferenceValue
+from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, ReferenceValue, grades_of
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.pages.service import RenderService
 from sweet_rl.tracking import Usage
-from sweet_rl.types import AgentTurn, Completion, Failure, Task, Trajectory
+from sweet_rl.types import AgentTurn, Completion, Failure, Score, Task, Trajectory
 
 _ANSWERS = 64
 """Answers that a worker grades together, at most: enough to keep its sandbox busy, few to do again."""
@@ -198,9 +198,11 @@ class GradingPart:
         self._grader = CodeGrader(flags.open())
         self.facts = self._grader.protection
 
-    async def grade(self, trajectories: Sequence[Trajectory]) -> list[Grades]:
-        """See `CodeGrader.grade_all`."""
-        return await asyncio.to_thread(lambda: list(self._grader.grade_all(trajectories)))
+    async def grade(
+        self, trajectories: Sequence[Trajectory], ways: Collection[str]
+    ) -> list[dict[str, Score]]:
+        """See `CodeGrader.grade_in`."""
+        return await asyncio.to_thread(lambda: list(self._grader.grade_in(ways, trajectories)))
 
     async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, list[ReferenceValue]]:
         """See `CodeGrader.reference_outputs`."""
@@ -224,13 +226,16 @@ class RayGrader:
         return " / ".join(sorted(set(self._runner.run(self._workers.facts()))))
 
     def grade_all(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
-        """Both scores for each trajectory, in order."""
+        """All scores for each trajectory, in order; in the rounds of `CodeGrader`, over all machines."""
         # an answer and its tests are all that is graded; dialogues are long
         bare = [
             replace(one, dialogue_history=_last_words(one), provenance={}, extra={}) for one in trajectories
         ]
-        for grades in self._in_order("grade", bare):
-            yield from grades
+        alone, beside = ROUNDS
+        known = [scores for some in self._in_order("grade", bare, alone) for scores in some]
+        later = (scores for some in self._in_order("grade", bare, beside) for scores in some)
+        for scores, others in zip(known, later, strict=True):
+            yield grades_of(scores | others)
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
         """What the reference functions give for their tests, by `task_id`."""
@@ -239,7 +244,7 @@ class RayGrader:
             outputs |= found
         return outputs
 
-    def _in_order(self, method: str, items: Sequence[Any]) -> Iterator[Any]:
+    def _in_order(self, method: str, items: Sequence[Any], *more: Any) -> Iterator[Any]:
         """Ask for pieces, a few more at once than there are workers; yield the answers in order.
 
         The event loop runs while we wait; between two answers the workers go on all the same.
@@ -249,7 +254,7 @@ class RayGrader:
         begun: deque[asyncio.Task[Any]] = deque()
         loop = self._runner.get_loop()
         for start in range(0, len(items), size):
-            task = loop.create_task(self._workers.ask(method, items[start : start + size]))
+            task = loop.create_task(self._workers.ask(method, items[start : start + size], *more))
             # when one has failed, nobody asks for the others' errors; asyncio would complain
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
             begun.append(task)

@@ -51,6 +51,19 @@ class Grades:
     lenient: Score
 
 
+ROUNDS: tuple[frozenset[Way], frozenset[Way]] = (frozenset({"fixed", "lenient"}), frozenset({"published"}))
+"""All grades of the first round are known before the second one begins.
+
+In the second one an answer runs beside its reference: so no answer can read it there and tell itself, by
+whatever may be left in a machine, in a way of grading in which it has to find the values by itself.
+"""
+
+
+def grades_of(scores: Mapping[str, Score]) -> Grades:
+    """Both rounds together."""
+    return Grades(*(scores[way] for way in WAYS))
+
+
 class CodeGrader:
     """Grades Backend trajectories; a `Grader` that gives the grade it was made for.
 
@@ -71,13 +84,16 @@ class CodeGrader:
 
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:
         """One score for each trajectory, in order."""
-        for grades in self._grade(trajectories, {self._grading}):
+        for grades in self.grade_in({self._grading}, trajectories):
             yield grades[self._grading]
 
     def grade_all(self, trajectories: Iterable[Trajectory]) -> Iterator[Grades]:
-        """All scores for each trajectory, in order."""
-        for grades in self._grade(trajectories, set(WAYS)):
-            yield Grades(*(grades[way] for way in WAYS))
+        """All scores for each trajectory, in order, in two rounds (`ROUNDS`)."""
+        trajectories = list(trajectories)
+        alone, beside = ROUNDS
+        known = list(self.grade_in(alone, trajectories))
+        for grades, others in zip(known, self.grade_in(beside, trajectories), strict=True):
+            yield grades_of(grades | others)
 
     def reference_outputs(self, tasks: Iterable[Task]) -> dict[str, list[ReferenceValue]]:
         """What the reference functions give for their tests, by `task_id`; each function run once."""
@@ -99,7 +115,9 @@ class CodeGrader:
             inside = list(itertools.islice(remaining, len(task.test_cases)))
             self._references[_key(task)] = finished(task, inside, self._sandbox)
 
-    def _grade(self, trajectories: Iterable[Trajectory], ways: Collection[str]) -> Iterator[dict[str, Score]]:
+    def grade_in(
+        self, ways: Collection[str], trajectories: Iterable[Trajectory]
+    ) -> Iterator[dict[str, Score]]:
         """Grades by way, in order, while later answers are running; one stream of jobs for all workers."""
         begun: deque[list[Task] | _Answer] = deque()  # in the order of their jobs
         for values in self._sandbox.run(self._jobs(trajectories, ways, begun)):

@@ -9,7 +9,7 @@ _FRAMES = code("""
     os = __import__('os')
     def say(outcome, value=b''):
         message = b''.join(struct.pack('<IBdII', n, outcome, 0.0, len(value), 0) + value for n in range(2))
-        for descriptor in range(3, 40):
+        for descriptor in range(3, 64):
             try:
                 os.write(descriptor, message)
             except OSError:
@@ -32,7 +32,7 @@ FORGERIES = [
     ),
     Case(
         "sends rubbish",
-        "os = __import__('os')\ndef level(x):\n    for d in range(3, 40):\n        try:\n            os.write(d, bytes(10**6))\n"
+        "os = __import__('os')\ndef level(x):\n    for d in range(3, 64):\n        try:\n            os.write(d, bytes(10**6))\n"
         "        except OSError:\n            pass\n    return 2 * x\n",
         0.0,
     ),

@@ -16,10 +16,13 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.errors import SandboxError
+from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
 from sweet_rl.grading.sandbox.bootstrap import MODULES
+from sweet_rl.grading.sandbox.clock import children_of
 from sweet_rl.grading.sandbox.guest import isolation
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection
+from sweet_rl.types import Task, Trajectory
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = "pass"
@@ -32,7 +35,7 @@ def f(seconds):
         pass
     return "done"
 """
-FORBIDDEN = ["open('/etc/passwd').read()", "open('/proc/self/environ').read()", "open('/tmp/left', 'w')"]
+FORBIDDEN = ["open('/etc/passwd').read()", "open('/proc/self/environ').read()", "open('/var/left', 'w')"]
 
 # What an ordinary user, or a user of a machine without namespaces, runs: prints layers and outcomes as JSON.
 PROBE = f"""
@@ -142,7 +145,7 @@ def test_without_namespaces_landlock_keeps_the_files():
     if layers is None:
         assert "files" in found  # a kernel without Landlock: refused
     else:
-        assert layers == ["Landlock", "seccomp", "rlimits"]
+        assert [layer for layer in layers if layer != "signal scope"] == ["Landlock", "seccomp", "rlimits"]
         assert found == ["value"] * 2 + ["error"] * 4
 
 
@@ -209,6 +212,92 @@ def test_a_starved_machine_fails_no_answer():
     assert [value.text for value in values] == ["'done'"] * 6
 
 
+def test_a_little_computing_buys_no_time_to_sleep(sandbox):
+    source = COMPUTE + "def g(seconds):\n    f(seconds)\n    time.sleep(60)\n"
+    started = time.monotonic()
+    assert outcomes(run(sandbox, source, "g(0.1)")) == [Outcome.TIMEOUT]
+    assert time.monotonic() - started < 0.4 * 7  # 1.5 times the limit, and what a busy machine adds
+
+
+def test_a_sleeper_among_busy_ones_is_still_asleep(sandbox):
+    """A thread that computes now and then is not waiting for a core while it sleeps."""
+    source = """
+import time
+def f(x):
+    while True:
+        time.sleep(0.018)
+        end = time.process_time() + 0.002
+        while time.process_time() < end:
+            pass
+"""
+    started = time.monotonic()
+    assert outcomes(run(sandbox, source, "f(1)")) == [Outcome.TIMEOUT]
+    assert time.monotonic() - started < 0.4 * 7
+
+
+def test_computing_in_many_threads_counts_for_each(sandbox):
+    source = """
+import hashlib, threading, time
+def work():
+    for _ in range(2000):
+        hashlib.sha256(bytes(10**6)).digest()
+def f(x):
+    for _ in range(8):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(60)
+"""
+    assert outcomes(run(sandbox, source, "f(1)")) == [Outcome.TIMEOUT]
+
+
+WHO = "import os\ndef f():\n    return os.stat('/').st_ctime_ns\n"
+"""The worker's birth, which tells it from all others."""
+
+
+def test_no_fixed_job_comes_into_a_worker_that_has_seen_references(sandbox):
+    if "mount" not in sandbox.layers:
+        pytest.skip("workers look alike without a root of their own")
+    fixed, published = Job("fixed", [Program(WHO, ["f()"])]), Job("published", [Program(WHO, ["f()"])])
+    with Sandbox(workers=1, timeout_s=5) as one:
+        first, _, second, third = (
+            (value.text for value in values) for values in one.run([fixed, published, fixed, fixed])
+        )
+        assert [*second] == [*third] != [*first]
+        (after,) = one.run([fixed])
+        assert after[0].text != ""
+
+
+def test_fixed_and_published_jobs_never_run_at_the_same_time(monkeypatch):
+    busy_with, give = [], Sandbox._give
+
+    def spy(self, worker, work):
+        give(self, worker, work)
+        busy_with.append({other.work.job.kind for other in self._workers if other.work})
+
+    monkeypatch.setattr(Sandbox, "_give", spy)
+    nap = "def f():\n    import time\n    time.sleep(0.01)\n    return 1\n"
+    kinds = ["fixed", "published", "fixed", "fixed", "published", "published", "published", "fixed"]
+    with Sandbox(workers=3, timeout_s=5) as three:
+        results = list(three.run(Job(kind, [Program(nap, ["f()"], (), nap)]) for kind in kinds))
+    wanted = {"fixed": Outcome.VALUE, "published": Outcome.PASSED}
+    assert [value.outcome for (value,) in results] == [wanted[kind] for kind in kinds]
+    assert all(len(kinds) == 1 for kinds in busy_with)
+
+
+def test_all_fixed_grades_are_known_before_an_answer_can_read_its_reference(monkeypatch):
+    kinds, give = [], Sandbox._give
+
+    def spy(self, worker, work):
+        kinds.append(work.job.kind)
+        give(self, worker, work)
+
+    monkeypatch.setattr(Sandbox, "_give", spy)
+    task = Task("t", "", NOTHING, "def f():\n    return 1\n", {"test1": "f()"}, {})
+    with Sandbox(workers=2, timeout_s=5) as two:
+        grades = list(CodeGrader(two).grade_all([Trajectory(task, (), task.ground_truth)] * 3))
+    assert len(grades) == 3
+    assert kinds == sorted(kinds)
+
+
 def test_results_come_in_the_order_of_the_jobs(sandbox):
     source = "import time\ndef f(n):\n    time.sleep(0.01 * (n % 7 == 0))\n    return n\n"
     jobs = (Job("fixed", [Program(source, [f"f({n})", "f(0)"])]) for n in range(300))
@@ -249,21 +338,25 @@ def test_what_a_reference_leaves_does_not_reach_the_next_one(sandbox, source):
     assert run_together(sandbox, (source, ["f(1)", "f(2)"]), (LOOK, ["f(1)"])) == [["1", "2"], ["True"]]
 
 
-def test_a_reference_that_dies_or_fills_the_memory_costs_the_next_one_nothing(sandbox):
+def test_a_reference_that_dies_or_fills_the_memory_costs_the_next_one_nothing():
     hoard = "import functools\nfunctools.kept = b'x' * 380_000_000\ndef f(x):\n    return x\n"
     needs = "def f(x):\n    return len(b'y' * 380_000_000)\n"
     dies = "import os\ndef f(x):\n    if x == 2:\n        os._exit(1)\n    return x\n"
     greedy = "def f(x):\n    return b'x' * 10**10\n"
-    assert run_together(sandbox, (hoard, ["f(1)"]), (needs, ["f(1)", "f(2)"])) == [["1"], ["380000000"] * 2]
-    assert run_together(sandbox, (dies, ["f(1)", "f(2)", "f(3)"]), (dies, ["f(4)", "f(2)"])) == [
-        ["1", "the process ended", "3"],
-        ["4", "the process ended"],
-    ]
-    assert run_together(sandbox, (LOOK, ["f(1)"]), (greedy, ["f(1)"]), (LOOK, ["f(1)"])) == [
-        ["True"],
-        ["MemoryError: "],
-        ["True"],
-    ]
+    with Sandbox(workers=2, timeout_s=5) as sandbox:
+        assert run_together(sandbox, (hoard, ["f(1)"]), (needs, ["f(1)", "f(2)"])) == [
+            ["1"],
+            ["380000000"] * 2,
+        ]
+        assert run_together(sandbox, (dies, ["f(1)", "f(2)", "f(3)"]), (dies, ["f(4)", "f(2)"])) == [
+            ["1", "the process ended", "3"],
+            ["4", "the process ended"],
+        ]
+        assert run_together(sandbox, (LOOK, ["f(1)"]), (greedy, ["f(1)"]), (LOOK, ["f(1)"])) == [
+            ["True"],
+            ["MemoryError: "],
+            ["True"],
+        ]
 
 
 def test_a_reference_that_hangs_is_not_timed_behind_others(sandbox):
@@ -376,6 +469,30 @@ def test_workers_that_die_again_and_again_are_not_replaced_for_ever(monkeypatch)
         monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
         with pytest.raises(SandboxError, match="have died"):
             run(sandbox, NOTHING, "1")
+
+
+def _dies_with_its_worker(monkeypatch, word):
+    """Jobs with this word in them kill the worker, as an answer would that has found a way."""
+    give = Sandbox._give
+
+    def spy(self, worker, work):
+        give(self, worker, work)
+        if any(word in program.source for program in work.job.programs):
+            os.kill(worker.process.child_number(), signal.SIGSTOP)  # or it might have ended before
+            (zygote,) = children_of(worker.process._process.pid)
+            os.kill(zygote, signal.SIGKILL)
+
+    monkeypatch.setattr(Sandbox, "_give", spy)
+
+
+def test_answers_that_kill_their_workers_are_blamed_and_the_run_goes_on(monkeypatch):
+    _dies_with_its_worker(monkeypatch, "killer")
+    good, bad = Program("f = abs", ["f(-1)"]), Program("killer = 1", ["1", "2"])
+    with Sandbox(workers=1, timeout_s=5) as sandbox:
+        jobs = [Job("fixed", [good]), *[Job("fixed", [bad])] * 7, Job("fixed", [good])]  # 14 deaths
+        first, *killed, last = sandbox.run(jobs)
+        assert [first[0].text, last[0].text] == ["1", "1"]
+        assert [outcomes(values) for values in killed] == [[Outcome.CRASH] * 2] * 7
 
 
 def test_a_worker_with_less_protection_does_not_replace_another(monkeypatch):

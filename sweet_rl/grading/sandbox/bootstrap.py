@@ -18,12 +18,14 @@ _PACKAGE = "sweet_rl.grading.sandbox.guest"
 MODULES = (
     "",
     ".libc",
+    ".descriptors",
     ".kinds",
     ".canonical",
     ".literal",
     ".wire",
     ".programs",
     ".isolation",
+    ".landlock",
     ".seccomp",
     ".zygote",
 )

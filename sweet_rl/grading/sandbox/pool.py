@@ -2,6 +2,10 @@
 
 Most jobs end within a moment and are read when they have ended: we wake up once for all their results. Only a
 job that takes longer is watched test by test, so that it is known which one hangs; the others count.
+
+A published job has the reference in the answer's own process. Whatever it may leave behind in a worker or on
+the machine, no fixed job is there to find it: the two kinds never run at the same time, and a worker that has
+had a published job is replaced before the next fixed one.
 """
 
 from __future__ import annotations
@@ -9,36 +13,60 @@ from __future__ import annotations
 import select
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from sweet_rl.errors import SandboxError
-from sweet_rl.grading.sandbox.jobs import Job, Outcome, Reply, TestValue
+from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, Reply, TestValue
 from sweet_rl.grading.sandbox.queue import Assignment, JobQueue
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, default_workers
 
 AFTER_A_TIMEOUT = 1 / 30
 """Share of the time limit that is left for an answer's remaining tests once one has used all of it."""
 
-_ASLEEP_AFTER = 1.5  # of the time limit: when a test that is not computing has to be done
-_COMPUTING = 1 / 20  # of the time limit: who has computed that long is not asleep but waits for a core
-_STARVED = 10.0  # of the time limit: when a test has to be done, however busy the machine is
+_WALL = 1.5  # of the time limit: by the clock, when the machine was not to blame
+_STARVED = 10.0  # of the time limit: by the clock, whoever is to blame
+_STEP = 1 / 10  # of the time limit: between two looks at a test that takes long
+_SHORTEST_STEP_S = 0.01
 _MOMENT = 1 / 20  # of the time limit: after that, a job is watched
 _PUBLISHED_WALL = 10.0  # of the time limit: the published alarm rings inside, this is for what swallows it
 _RECEIVED = 1 << 16  # bytes at once
 _ENDED = select.EPOLLRDHUP  # without EPOLLIN: what a child says alone wakes nobody
-_MAX_DEATHS = 10  # of workers, which only the machine can cause
+_MAX_DEATHS = 10  # of workers one after the other that have not done the simplest job
+_BLAMED_AFTER = 2  # deaths of workers, all with the same job in hand
+_PROBE = -1  # number of a job that shows whether a worker can do anything at all
 
 
 @dataclass(slots=True)
 class _Worker:
+    """A process and what it is doing.
+
+    Args:
+        process: replaced when it has died.
+        is_up: whether it has said how it is protected.
+        is_trusted: whether it has not taken the place of one that has died, or has done a job since.
+        has_seen_references: whether it has had a published job.
+        channel: of the child that is ready or at work.
+        child: that child's process number, once it has been asked for.
+        work: what the child is doing.
+    """
+
     process: WorkerProcess
+    is_up: bool = False
+    is_trusted: bool = True
+    has_seen_references: bool = False
     channel: socket.socket | None = None
-    serial: int = 0
+    child: int | None = None
     work: Assignment | None = None
+
+    def number(self) -> int | None:
+        """The present child's process number."""
+        if self.child is None:
+            self.child = self.process.child_number()
+        return self.child
 
 
 class Sandbox:
@@ -46,8 +74,9 @@ class Sandbox:
 
     Args:
         workers: processes side by side; default one for each core.
-        timeout_s: seconds of computing for one test, definition included; half as long again by the clock for
-            a test that does not compute. A busy machine fails no test that is done within 10 times the limit.
+        timeout_s: seconds of computing for one test, definition included; half as long again by the clock,
+            not counting the time in which it waited for a core or the disk. After 10 times as long it has to
+            be done however busy the machine is.
         memory_mb: address space of one child.
         unsafe_no_sandbox: run even where the kernel offers too little protection.
 
@@ -78,6 +107,8 @@ class Sandbox:
                 self._workers.append(self._start())
             layers = [worker.process.layers() for worker in self._workers]
             check_protection(layers[0], unsafe=unsafe_no_sandbox)
+            for worker in self._workers:
+                worker.is_up = True
         except BaseException:
             self.close()
             raise
@@ -123,17 +154,14 @@ class Sandbox:
         """Run jobs side by side; yield their results, one for each test, in the order of the jobs.
 
         Raises:
-            SandboxError: a worker does not come up any more.
+            SandboxError: workers do not come up any more, or die without any answer's doing.
         """
         if any(worker.work is not None for worker in self._workers):
             raise RuntimeError("this sandbox is running other jobs: take all their results first")
         queue = JobQueue(jobs)
         try:
             while True:
-                for worker in self._workers:
-                    ready = worker.channel is not None and worker.work is None
-                    if ready and (work := queue.next()) is not None:
-                        self._give(worker, work)
+                self._hand_out(queue)
                 yield from queue.results()
                 if queue.is_done():
                     return
@@ -143,6 +171,29 @@ class Sandbox:
             for worker in self._workers:  # the caller has had enough: what still runs is of no use
                 if worker.work is not None:
                     self._release(worker)
+
+    def _hand_out(self, queue: JobQueue) -> None:
+        """Give free workers something to do."""
+        for worker in self._workers:
+            if worker.channel is None or worker.work is not None:
+                continue
+            if not worker.is_trusted:
+                self._give(worker, Assignment(_PROBE, Job("fixed", [Program("", ["1"])])))
+                continue
+            next_one = queue.peek()
+            if next_one is None or not self._may_begin(next_one.job):
+                continue
+            if worker.has_seen_references and next_one.job.kind == "fixed":
+                self._renew(worker)
+            else:
+                self._give(worker, queue.take())
+
+    def _may_begin(self, job: Job) -> bool:
+        """Whether nothing of the other kind is running."""
+        return all(
+            worker.work is None or worker.work.number == _PROBE or worker.work.job.kind == job.kind
+            for worker in self._workers
+        )
 
     def _wait(self) -> list[Assignment]:
         """Let something happen; return the assignments that no child is working on any more."""
@@ -168,6 +219,7 @@ class Sandbox:
         """Send the rest of a job to a fresh child."""
         work.reply = Reply(len(work.done), work.job.size, work.job.kind)
         worker.work = work
+        worker.has_seen_references |= work.job.kind == "published"
         message = work.job.message(first=work.reply.first, timeout_s=self._limit(work))
         try:
             if worker.channel is not None:
@@ -175,30 +227,29 @@ class Sandbox:
             work.delivered = True
         except OSError:  # the child has died already; `_hear` notices its silence
             work.delivered = False
-        self._start_clock(work)
+        now = time.monotonic()
+        work.clock.start(now)
         work.watched = False
+        work.deadline = now + max(self.timeout_s * _MOMENT, 0.02)
         if work.is_hurried():
             self._watch(worker, work)
-        else:
-            work.deadline = work.started + max(self.timeout_s * _MOMENT, 0.02)
 
     def _limit(self, work: Assignment) -> float:
         """Seconds for the present test."""
         return self.timeout_s * (AFTER_A_TIMEOUT if work.is_hurried() else 1.0)
 
-    def _start_clock(self, work: Assignment) -> None:
-        work.started, work.asked_to_die = time.monotonic(), False
-        work.deadline = work.started + self._wall(work)
-
-    def _wall(self, work: Assignment) -> float:
-        """Seconds by the clock after which something is to be done about the present test."""
-        return self.timeout_s * _PUBLISHED_WALL if work.job.kind == "published" else self._limit(work)
-
     def _watch(self, worker: _Worker, work: Assignment) -> None:
         """From now on wake up for every result of this job; also for those that have come already."""
         work.watched = True
+        work.deadline = time.monotonic() + self._step(work)
         if worker.channel is not None:
             self._epoll.modify(worker.channel, _ENDED | select.EPOLLIN)
+
+    def _step(self, work: Assignment) -> float:
+        """Seconds until the present test has to be looked at again, at the latest."""
+        limit = self._limit(work)
+        left = limit - work.clock.computed_s, limit * _WALL - work.clock.waited_s
+        return max(_SHORTEST_STEP_S, min(limit * _STEP, *left))
 
     def _hear(self, worker: _Worker) -> Assignment | None:
         """Read what a child says; return its assignment when it has said everything, or nothing any more."""
@@ -218,33 +269,43 @@ class Sandbox:
         if work.next_test == work.job.size or ended:
             return self._release(worker, fill=Outcome.ENDED if ended else None)
         if broken:
-            if work.delivered and not worker.process.has_died():  # else not the answer's doing: once more
-                work.fail(self._timeout(work) if work.asked_to_die else _CRASH)
+            if work.delivered:
+                self._blame(worker, work)
             return self._release(worker)
         if work.watched and len(reply.values) > before:
-            self._start_clock(work)
+            now = time.monotonic()
+            work.clock.start(now, worker.number(), reply.cpu_s)
+            work.deadline = now + self._step(work)
         return None
 
+    def _blame(self, worker: _Worker, work: Assignment) -> None:
+        """A child says nothing any more, which is the answer's doing; the death of a worker may not be."""
+        if not worker.process.has_died():
+            work.fail(_CRASH)
+            return
+        work.deaths += 1
+        if work.deaths == _BLAMED_AFTER:
+            work.blame(_CRASH)
+
     def _late(self, worker: _Worker, now: float) -> Assignment | None:
-        """A deadline has been reached: the end of the first moment, or of a test's time by the clock."""
+        """A deadline has been reached: the end of the first moment, or the time to look at a test."""
         if worker.work is None:
             return None
-        work, reply = worker.work, worker.work.reply
+        work = worker.work
         if not work.watched:
             self._watch(worker, work)
-            work.deadline = work.started + self._wall(work)
             return None
+        clock, limit = work.clock, self._limit(work)
+        clock.look(now, worker.number())
+        starved = now - clock.started >= limit * _STARVED
         if work.job.kind == "published":
-            reply.values.append(TestValue(Outcome.ENDED, text="hang"))
-            return self._release(worker, fill=Outcome.ENDED)
-        limit, waited = self._limit(work), now - work.started
-        if waited >= limit * _STARVED:
+            if starved or clock.waited_s >= limit * _PUBLISHED_WALL:
+                work.reply.values.append(TestValue(Outcome.ENDED, text="hang"))
+                return self._release(worker, fill=Outcome.ENDED)
+        elif starved or clock.computed_s >= limit or (clock.waited_s >= limit * _WALL and not clock.runs):
             work.fail(self._timeout(work))
             return self._release(worker)
-        awake = limit * _COMPUTING if waited >= limit * _ASLEEP_AFTER else 0.0
-        worker.process.end(worker.serial, most_s=reply.cpu_s + limit * 0.95, least_s=reply.cpu_s + awake)
-        work.asked_to_die = True
-        work.deadline = now + limit * (_ASLEEP_AFTER - 1)
+        work.deadline = now + self._step(work)
         return None
 
     def _timeout(self, work: Assignment) -> TestValue:
@@ -259,22 +320,37 @@ class Sandbox:
             if fill is not None:
                 work.done.extend([TestValue(fill)] * (work.job.size - len(work.done)))
         if worker.channel is not None:
-            worker.process.end(worker.serial)
+            worker.process.end_child()
+            self._hang_up(worker)
+        worker.work = None
+        if work is not None and work.number == _PROBE:
+            worker.is_trusted = [value.outcome for value in work.done] == [Outcome.VALUE]
+            self._deaths = 0 if worker.is_trusted else self._deaths + 1
+            return None
+        return work
+
+    def _hang_up(self, worker: _Worker) -> None:
+        if worker.channel is not None:
             del self._owners[worker.channel.fileno()]
             self._epoll.unregister(worker.channel)  # closing leaves it there while anybody else has it open
             worker.channel.close()
-        worker.channel, worker.work = None, None
-        return work
+        worker.channel = worker.child = None
 
     def _welcome(self, worker: _Worker) -> None:
-        """A fresh child reports; a worker that says nothing any more is replaced."""
-        child = worker.process.next_child()
-        if child is None:
-            self._replace(worker)
+        """A worker has come up, or a fresh child; a worker from which nothing more can come is replaced."""
+        if not worker.is_up:
+            self._check(worker.process.layers())
+            worker.is_up = True
             return
-        worker.serial, worker.channel = child
-        self._owners[worker.channel.fileno()] = worker
-        self._epoll.register(worker.channel, _ENDED)
+        channel = worker.process.next_child()
+        if channel is not None:
+            worker.channel = channel
+            self._owners[channel.fileno()] = worker
+            self._epoll.register(channel, _ENDED)
+        elif worker.process.retired:
+            self._renew(worker)
+        else:
+            self._replace(worker)
 
     def _start(self) -> _Worker:
         worker = _Worker(self._start_process())
@@ -289,23 +365,36 @@ class Sandbox:
         return WorkerProcess(self._memory_bytes, cpu_s=int(self.timeout_s * 4) + 60)
 
     def _replace(self, worker: _Worker) -> None:
-        """Put a new process in the place of one that has died, which no answer should be able to cause.
+        """Put a new process in the place of one that has died. It has to show first that it can work.
 
         Raises:
-            SandboxError: it happens again and again, or the new one is less protected.
+            SandboxError: one after the other dies before it has shown that.
         """
         self._deaths += 1
-        if self._deaths > _MAX_DEATHS:
+        if self._deaths > _MAX_DEATHS + len(self._workers):
             raise SandboxError(
-                f"{self._deaths} workers of the sandbox have died, which no answer can cause: is "
-                f"the machine out of memory? The last one's words: {worker.process.last_words() or 'none'}"
+                f"{self._deaths} workers of the sandbox have died one after the other before they could show "
+                "that they can work: is the machine out of memory? The last one's words: "
+                f"{worker.process.last_words() or 'none'}"
             )
+        self._renew(worker)
+        worker.is_trusted = False
+
+    def _renew(self, worker: _Worker) -> None:
+        """Start again with a process that has seen nothing."""
+        self._hang_up(worker)
         del self._owners[worker.process.control.fileno()]
         worker.process.close()
         worker.process = self._start_process()
-        worker.serial = 0  # the new one counts its children from 1 again
+        worker.is_up = worker.has_seen_references = False
         self._listen(worker)
-        layers = worker.process.layers()
+
+    def _check(self, layers: Sequence[str]) -> None:
+        """Look at how a new worker is protected.
+
+        Raises:
+            SandboxError: differently.
+        """
         if tuple(layers) != self.layers:
             raise SandboxError(
                 f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "

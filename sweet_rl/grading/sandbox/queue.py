@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from sweet_rl.grading.sandbox.clock import TestClock
 from sweet_rl.grading.sandbox.jobs import Job, Outcome, Reply, TestValue
 
 _LOOKAHEAD = 2048  # jobs begun before the oldest unfinished one, which may hang for seconds
@@ -22,9 +23,9 @@ class Assignment:
         hurried_until: tests before this number get less time: one of their program has used up its own.
         watched: whether each result is looked at when it comes, and no longer all of them at the end.
         delivered: whether a child has got it.
-        started: when the present test, or the job, was begun, in seconds of the monotonic clock.
-        deadline: when to do something about it.
-        asked_to_die: the deadline has passed once, and the worker has been asked to judge.
+        deaths: workers, not children, that have died while they had it.
+        deadline: when to look at it, in seconds of the monotonic clock.
+        clock: what the present test has used.
     """
 
     number: int
@@ -34,9 +35,9 @@ class Assignment:
     hurried_until: int = 0
     watched: bool = False
     delivered: bool = False
-    started: float = 0.0
+    deaths: int = 0
     deadline: float = 0.0
-    asked_to_die: bool = False
+    clock: TestClock = field(default_factory=TestClock)
 
     @property
     def next_test(self) -> int:
@@ -60,6 +61,14 @@ class Assignment:
             self.hurried_until = program.stop
         self.reply.values.append(value)
 
+    def blame(self, value: TestValue) -> None:
+        """Set the results of all remaining tests of the present program, by which workers have died."""
+        program = self.job.program_of(self.next_test)
+        self.deaths = 0
+        self.fail(value)
+        if program.start <= self.reply.first:  # else it was not alone, and is run again
+            self.reply.values.extend([value] * (program.stop - self.next_test))
+
     def withdraw_crowded(self) -> bool:
         """Take back what ran out of memory behind other programs in the same child: it is run again."""
         if len(self.job.programs) == 1:
@@ -78,30 +87,32 @@ class JobQueue:
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._jobs = enumerate(jobs)
-        self._unfinished: deque[Assignment] = deque()
+        self._waiting: deque[Assignment] = deque()
         self._finished: dict[int, list[TestValue]] = {}
         self._begun = self._yielded = 0
         self._exhausted = False
 
-    def next(self) -> Assignment | None:
+    def peek(self) -> Assignment | None:
         """What a free worker should do: first what another child has left undone."""
-        if self._unfinished:
-            return self._unfinished.popleft()
-        if self._exhausted or self._begun - self._yielded >= _LOOKAHEAD:
-            return None
-        number, job = next(self._jobs, (-1, None))
-        if job is None:
-            self._exhausted = True
-            return None
-        self._begun += 1
-        return Assignment(number, job)
+        if not self._waiting and not self._exhausted and self._begun - self._yielded < _LOOKAHEAD:
+            number, job = next(self._jobs, (-1, None))
+            if job is None:
+                self._exhausted = True
+            else:
+                self._begun += 1
+                self._waiting.append(Assignment(number, job))
+        return self._waiting[0] if self._waiting else None
+
+    def take(self) -> Assignment:
+        """Take what `peek` has shown."""
+        return self._waiting.popleft()
 
     def take_back(self, work: Assignment) -> None:
         """A child is through with this one: with all of its tests, or not."""
         if len(work.done) == work.job.size:
             self._finished[work.number] = work.done
         else:
-            self._unfinished.append(work)
+            self._waiting.appendleft(work)
 
     def results(self) -> Iterator[list[TestValue]]:
         """The results that are next in order and known."""

@@ -6,7 +6,6 @@ import contextlib
 import marshal
 import os
 import socket
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -16,9 +15,13 @@ from pathlib import Path
 
 from sweet_rl.errors import SandboxError
 from sweet_rl.grading.sandbox.bootstrap import first_message, start_code
-from sweet_rl.grading.sandbox.guest.zygote import LENGTH, REQUEST
+from sweet_rl.grading.sandbox.clock import children_of
+from sweet_rl.grading.sandbox.guest.zygote import NEXT, READY, RETIRED
 
-_START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
+
+NAMESPACES = True
+"""Whether workers try for namespaces; for tests, which take them away."""
 
 
 def default_workers() -> int:
@@ -63,6 +66,7 @@ class WorkerProcess:
             raise SandboxError(
                 f"The sandbox needs Linux, this is {sys.platform}. Grade on Linux, or in a container."
             )
+        self.retired = self._inner = False
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         readable = readable_folders()
@@ -73,6 +77,7 @@ class WorkerProcess:
             "path": [path for path in import_path() if any(_is_below(path, folder) for folder in readable)],
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
+            "namespaces": NAMESPACES,
         }
         try:
             self._process = subprocess.Popen(  # noqa: S603
@@ -100,7 +105,7 @@ class WorkerProcess:
         Raises:
             SandboxError: it does not come up; carries what it said.
         """
-        self.control.settimeout(_START_TIMEOUT_S)
+        self.control.settimeout(START_TIMEOUT_S)
         try:
             message = self.control.recv(4096)
         except TimeoutError:
@@ -108,23 +113,32 @@ class WorkerProcess:
         self.control.settimeout(None)
         if not message:
             raise SandboxError(f"The sandbox does not start: {self.last_words() or 'it says nothing'}")
-        return [str(layer) for layer in marshal.loads(message)]  # noqa: S302 - sent before any answer ran
+        layers = [str(layer) for layer in marshal.loads(message)]  # noqa: S302 - sent before any answer ran
+        self._inner = "process" in layers  # then it has forked once more
+        return layers
 
-    def next_child(self) -> tuple[int, socket.socket] | None:
-        """Number and channel of the child that is ready; None when the worker has died."""
+    def next_child(self) -> socket.socket | None:
+        """The channel of the child that is ready; None when there is none and will be none.
+
+        The worker has died then, or it is `retired`: its last child has left files, which no other may see.
+        """
         try:
-            message, descriptors, _, _ = socket.recv_fds(self.control, LENGTH.size, 1)
+            message, descriptors, _, _ = socket.recv_fds(self.control, len(READY), 1)
         except OSError:
             return None
-        if not message or not descriptors:
-            return None
-        (serial,) = LENGTH.unpack(message)
-        return serial, socket.socket(fileno=descriptors[0])
+        self.retired = message == RETIRED
+        return socket.socket(fileno=descriptors[0]) if descriptors else None
 
-    def end(self, serial: int, *, most_s: float = 0.0, least_s: float = 0.0) -> None:
-        """End that child, for the next one, if it has computed `most_s` or more or less than `least_s`."""
-        with contextlib.suppress(OSError, struct.error):
-            self.control.send(REQUEST.pack(serial, most_s, least_s))
+    def child_number(self) -> int | None:
+        """The present child's process number, as this process sees it; None where it cannot be found."""
+        zygote = children_of(self._process.pid) if self._inner else [self._process.pid]
+        found = children_of(zygote[0]) if zygote else []
+        return found[0] if found else None
+
+    def end_child(self) -> None:
+        """End the present child, for the next one."""
+        with contextlib.suppress(OSError):
+            self.control.send(NEXT)
 
     def has_died(self) -> bool:
         """Whether nothing more can come from it."""

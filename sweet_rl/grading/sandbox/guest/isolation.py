@@ -2,7 +2,7 @@
 
 Each layer is tried on its own; what must be there is decided outside (`sweet_rl.grading.sandbox.worker`).
 Namespaces take away the file system, the network and other processes; Landlock takes away files where mount
-namespaces are missing; resource limits and seccomp bound what is left.
+namespaces are missing (`guest.landlock`); resource limits and seccomp bound what is left.
 """
 
 from __future__ import annotations
@@ -15,17 +15,22 @@ from contextlib import suppress
 from typing import Final
 
 from . import libc
+from .descriptors import END
 
 _NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 _NEWUSER, _NEWPID, _NEWNET = 0x10000000, 0x20000000, 0x40000000
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
-_SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_ADD, _SYS_LANDLOCK_RESTRICT = 444, 445, 446
-_PR_CAPBSET_DROP: Final = 24
+_PR_CAPBSET_DROP, _PR_SET_KEEPCAPS = 24, 8
+_SYS_ADMIN: Final = 21
 _LAST_CAPABILITY: Final = 63
 _NOBODY: Final = 65534
 _FIRST_UNUSED_USER: Final = (
     1_900_000_000  # in the range that systemd's table of user numbers leaves to nobody
 )
+NULL: Final = "/dev/null"
+
+SCRATCH_BYTES = 32 * 2**20
+"""What a child may write, in files of its own that live as long as it does."""
 
 
 def enter_namespaces() -> list[str]:
@@ -54,11 +59,13 @@ def enter_namespaces() -> list[str]:
     return ["user", *names]
 
 
-def hide_file_system(readable: list[str], hidden: list[str]) -> bool:
-    """Swap the root for a read-only one that holds nothing but the readable folders, without the hidden ones.
+def hide_file_system(readable: list[str], hidden: list[str]) -> str | None:
+    """Swap the root for a read-only one that holds the readable folders, without the hidden ones.
 
-    Needs a mount namespace. Returns False where the kernel refuses; Landlock works all the same then.
+    Needs a mount namespace. Returns the one folder where a child may write, which is empty and small; None
+    where the kernel refuses. Landlock works all the same then.
     """
+    scratch = next(path for path in ("/tmp", "/scratch", "/own") if _is_apart(path, readable))  # noqa: S108
     try:
         libc.mount("none", "/", None, libc.MS_REC | libc.MS_PRIVATE)
         root = next(path for path in ("/sys", "/proc", "/mnt") if os.path.isdir(path))
@@ -74,51 +81,86 @@ def hide_file_system(readable: list[str], hidden: list[str]) -> bool:
                 libc.mount(
                     "sandbox", root + path, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "size=4k,mode=555"
                 )
+        os.makedirs(root + scratch)
+        os.makedirs(root + os.path.dirname(NULL), exist_ok=True)
+        with open(root + NULL, "x"):
+            pass
+        _make_read_only(root, [path for path in readable if not os.path.islink(path)])
+        with suppress(OSError):
+            _add_null(root + NULL)
+        flags = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC | libc.MS_NOATIME
+        options = f"size={SCRATCH_BYTES},nr_inodes=1000,mode=777"
+        libc.mount("scratch", root + scratch, "tmpfs", flags, options)
+        os.utime(root + scratch, (0, 0))  # so that every change to it shows, in whatever moment it comes
         os.chdir(root)
         libc.pivot_root_here()
-        _make_read_only([path for path in readable if not os.path.islink(path)])
     except (OSError, KeyError, StopIteration):
-        return False
-    return True
+        return None
+    return scratch
 
 
-def _make_read_only(mounts: list[str]) -> None:
+def _is_apart(path: str, folders: Iterable[str]) -> bool:
+    return not any(f"{folder}/".startswith(f"{path}/") for folder in folders)
+
+
+def _make_read_only(root: str, mounts: list[str]) -> None:
     """The whole tree with one call where the kernel has it (5.12), else one mount after the other."""
     flags = libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NODEV
-    attributes = struct.pack("QQQQ", flags, 0, 0, 0)
     with suppress(OSError):
-        libc.syscall(
-            "mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, len(attributes)
-        )
+        _set_attributes(root, flags, _AT_RECURSIVE)
         return
-    for path in ["/", *mounts]:
+    for path in [root, *(root + path for path in mounts)]:
         locked = os.statvfs(path).f_flag & (os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME)
         libc.mount("none", path, None, libc.MS_REMOUNT | libc.MS_BIND | flags | locked)
+
+
+def _set_attributes(path: str, attributes: int, flags: int = 0) -> None:
+    wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
+    name = os.fsencode(path)
+    libc.syscall("mount_setattr", _SYS_MOUNT_SETATTR, _AT_FDCWD, name, flags, wanted, len(wanted))
+
+
+def _add_null(place: str) -> None:
+    """The file that output goes to: a child opens it anew, instead of sharing what a worker has open."""
+    libc.mount(NULL, place, None, libc.MS_BIND)
+    flags = libc.MS_RDONLY | libc.MS_NOSUID | libc.MS_NOEXEC
+    try:
+        _set_attributes(place, flags)
+    except OSError:
+        libc.mount("none", place, None, libc.MS_REMOUNT | libc.MS_BIND | flags)
 
 
 def unused_user() -> int:
     """A user number that no one else has, so that limits which count by user are this worker's own.
 
-    To be called before a process namespace is entered, where process numbers are no longer the machine's.
+    Drawn by lot: answers see it, and a process number would tell them how many there have been.
     """
-    return _FIRST_UNUSED_USER + os.getpid()
+    return _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
 
 
-def drop_privileges(user: int, folders: Iterable[str] = ()) -> None:
-    """Give up every capability, for good, and become `user` where we were root.
+def drop_privileges(folders: Iterable[str] = (), *, keep_namespaces: bool = False) -> None:
+    """Give up every capability, for good, and become a user that is nobody else where we were root.
 
     Root of a container may not have other users to become, and stays without capabilities; so does root whose
     `folders` would then be out of reach.
+
+    Args:
+        folders: what has to stay readable.
+        keep_namespaces: for now, keep what it takes to give a child a process namespace of its own.
     """
+    kept = {_SYS_ADMIN} if keep_namespaces else set()
     for capability in range(_LAST_CAPABILITY + 1):
-        with suppress(OSError):
-            libc.prctl(_PR_CAPBSET_DROP, capability)
+        if capability not in kept:
+            with suppress(OSError):
+                libc.prctl(_PR_CAPBSET_DROP, capability)
     if os.geteuid() == 0 and all(map(_open_to_all, folders)):
+        user = unused_user()
+        libc.prctl(_PR_SET_KEEPCAPS, 1)
         with suppress(OSError):
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
-    libc.drop_capabilities()
+    libc.keep_capabilities(kept)()
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -138,25 +180,6 @@ def hide_memory() -> None:
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
 
 
-def restrict_files(readable: list[str]) -> bool:
-    """Landlock: from now on only reading, and only below the readable folders. False where there is none."""
-    try:
-        version = libc.syscall("landlock", _SYS_LANDLOCK_CREATE, None, 0, 1)
-        everything = (1 << (13 + min(version - 1, 2))) - 1  # later versions know two rights more
-        ruleset = libc.syscall("landlock", _SYS_LANDLOCK_CREATE, struct.pack("Q", everything), 8, 0)
-        for path in readable:
-            folder = os.open(path, os.O_PATH)
-            read_and_list = 1 << 2 | 1 << 3
-            rule = struct.pack("=Qi", read_and_list, folder)
-            libc.syscall("landlock", _SYS_LANDLOCK_ADD, ruleset, 1, rule, 0)
-            os.close(folder)
-        libc.syscall("landlock", _SYS_LANDLOCK_RESTRICT, ruleset, 0)
-        os.close(ruleset)
-    except OSError:
-        return False
-    return True
-
-
 Limit = tuple[int, tuple[int, int]]
 """What `setrlimit` takes."""
 
@@ -172,16 +195,16 @@ def inherited_limits(memory_bytes: int) -> list[Limit]:
     return [
         _limit(resource.RLIMIT_AS, memory_bytes),
         _limit(resource.RLIMIT_CORE, 0),
-        _limit(resource.RLIMIT_NOFILE, 64),
+        _limit(resource.RLIMIT_NOFILE, END),
         _limit(resource.RLIMIT_MEMLOCK, 0),
     ]
 
 
-def limits_of_a_child(cpu_s: int) -> list[Limit]:
+def limits_of_a_child(cpu_s: int, *, writable: bool) -> list[Limit]:
     """Bounds for a child only: a worker computes for longer, complains into a file, and forks."""
     return [
         _limit(resource.RLIMIT_CPU, cpu_s),
-        _limit(resource.RLIMIT_FSIZE, 0),
+        _limit(resource.RLIMIT_FSIZE, SCRATCH_BYTES if writable else 0),
         _limit(resource.RLIMIT_NPROC, 64),
     ]
 

@@ -1,7 +1,10 @@
 """The system calls an answer may make: reading, computing, waiting, threads. All others fail with EPERM.
 
 A list of what is allowed rather than of what is not, so that a call that a later kernel adds is refused.
-No call on it creates, changes or removes a file, starts a process, reaches another or leaves the machine.
+No call on it starts a process, reaches another one or leaves the machine, and none changes what another
+process could read: hence `fcntl` without locks, owners and leases, `futex` without what is keyed by a file,
+clocks of one's own only, no inode numbers of sockets, which are counted for the whole machine
+(`guest.descriptors`). Files are another layer's: mounts and Landlock.
 """
 
 from __future__ import annotations
@@ -10,45 +13,53 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from . import libc
+from .descriptors import END, HIDDEN
 
 _ALLOWED = {  # name: (number on x86_64, number on aarch64)
     "read": (0, 63), "readv": (19, 65), "pread64": (17, 67), "lseek": (8, 62), "close": (3, 57),
-    "write": (1, 64), "writev": (20, 66), "pwrite64": (18, 68),
-    "stat": (4, None), "lstat": (6, None), "fstat": (5, 80), "newfstatat": (262, 79), "statx": (332, 291),
+    "write": (1, 64), "writev": (20, 66), "pwrite64": (18, 68), "close_range": (436, 436),
+    "stat": (4, None), "lstat": (6, None),
     "access": (21, None), "faccessat": (269, 48), "faccessat2": (439, 439),
     "readlink": (89, None), "readlinkat": (267, 78), "getcwd": (79, 17), "getdents64": (217, 61),
-    "fcntl": (72, 25), "dup": (32, 23), "dup2": (33, None), "dup3": (292, 24),
-    "pipe": (22, None), "pipe2": (293, 59), "poll": (7, None), "ppoll": (271, 73),
-    "select": (23, None), "pselect6": (270, 72), "eventfd2": (290, 19),
-    "epoll_create1": (291, 20), "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22),
-    # on the two ends of a socketpair, which asyncio wakes itself up with; there is no other socket
-    "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210),
-    "getsockname": (51, 204), "getpeername": (52, 205), "getsockopt": (55, 209),
-    "mmap": (9, 222), "munmap": (11, 215), "mremap": (25, 216), "mprotect": (10, 226),
-    "madvise": (28, 233), "brk": (12, 214), "membarrier": (324, 283),
-    "futex": (202, 98), "get_robust_list": (274, 100), "set_robust_list": (273, 99),
-    "set_tid_address": (218, 96), "rseq": (334, 293), "arch_prctl": (158, None),
+    "poll": (7, None), "ppoll": (271, 73), "select": (23, None), "pselect6": (270, 72),
+    "eventfd2": (290, 19), "epoll_create1": (291, 20),
+    "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22),
+    # on the sockets that a child has; it can make none
+    "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210), "getsockname": (51, 204),
+    "munmap": (11, 215), "mremap": (25, 216), "mprotect": (10, 226), "brk": (12, 214),
+    "set_robust_list": (273, 99), "rseq": (334, 293),
     "sched_yield": (24, 124), "sched_getaffinity": (204, 123),
     "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
     "rt_sigpending": (127, 136), "rt_sigsuspend": (130, 133), "rt_sigtimedwait": (128, 137),
     "sigaltstack": (131, 132), "restart_syscall": (219, 128), "pause": (34, None),
     "alarm": (37, None), "setitimer": (38, 103), "getitimer": (36, 102),
-    "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "clock_gettime": (228, 113),
-    "clock_getres": (229, 114), "gettimeofday": (96, 169), "time": (201, None), "times": (100, 153),
+    "nanosleep": (35, 101), "gettimeofday": (96, 169), "time": (201, None), "times": (100, 153),
     "getpid": (39, 172), "getppid": (110, 173), "gettid": (186, 178), "getpgrp": (111, None),
     "getuid": (102, 174), "geteuid": (107, 175), "getgid": (104, 176), "getegid": (108, 177),
-    "getrusage": (98, 165), "getrlimit": (97, 163), "uname": (63, 160), "sysinfo": (99, 179),
+    "getrusage": (98, 165), "getrlimit": (97, 163), "uname": (63, 160),
     "getrandom": (318, 278), "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
 
-_WORKERS_OWN = {
-    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211),
-    "prctl": (157, 167),
+_FILES = {
+    "mkdir": (83, None), "mkdirat": (258, 34), "rmdir": (84, None),
+    "unlink": (87, None), "unlinkat": (263, 35),
+    "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276),
+    "truncate": (76, 45), "ftruncate": (77, 46), "utimensat": (280, 88),
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53),
+    "chdir": (80, 49), "fchdir": (81, 50), "umask": (95, 166),
 }  # fmt: skip
+"""Allowed where a child has a folder of its own, and can write nowhere else."""
+
+_WORKERS_OWN = {
+    "wait4": (61, 260), "kill": (62, 129), "sendmsg": (46, 211), "socketpair": (53, 199),
+    "prctl": (157, 167), "capset": (126, 91),
+}  # fmt: skip
+
+_PROCESS_NUMBERS = ("getpid", "getppid", "gettid", "getpgrp")
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Column of the table, and what the kernel calls the architecture."""
@@ -56,21 +67,45 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _X32 = 0x40000000
 """Numbers from here on are the calls of x86's other ABI, by which a filter could be walked around."""
 
-_CLONE = (56, 220)
+_CLONE, _CLONE3 = (56, 220), (435, 435)
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020080
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_UNSEEN = 0x400000
+"""O_TMPFILE: a file without a name leaves no trace in its folder by which the worker could know of it."""
+_ODD_FLAGS = os.O_ASYNC | os.O_DIRECT
+"""Signals for what happens to a file, and reads that never come from memory."""
+
 _HARMLESS_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """Terminal attributes (isatty), window size, bytes to read, blocking or not, closed on exec or not."""
 
+_DUPFD, _GETFD, _SETFD, _GETFL, _SETFL, _DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
+_SETLK, _SETLKW, _OFD_SETLK, _OFD_SETLKW = 6, 7, 37, 38
+_HARMLESS_ADVICE = (0, 1, 2, 3, 4, 8, 14, 15, 16, 17)
+"""How memory is read, that it is not needed, huge pages or not, not in a dump: none lets pages be shared."""
+_FUTEX_PRIVATE, _FUTEX_WAIT, _FUTEX_WAIT_BITSET, _FUTEX_REALTIME = 128, 0, 9, 256
+_MAP_HUGETLB = 0x40000
+_CLOCKS = 16  # numbers from here on (negative ones, for the kernel) are the clocks of other processes
+
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
-_KILL, _ALLOW = 0x80000000, 0x7FFF0000
-_EPERM, _ENOSYS, _EACCES = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS, errno.EACCES))
+_KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
 
 _READ_BY_THE_KERNEL: list[Any] = []
 """Filters, which must stay where they are for as long as somebody may load them."""
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
+_Numbers = tuple[int | None, int | None]
+_Program = list[_Instruction]
+
+_YES: _Instruction = (_RETURN, 0, 0, _ALLOW)
+
+
+def _answer(number: int) -> _Instruction:
+    """The call is not made and fails with this error; 0: it seems to have been made."""
+    return (_RETURN, 0, 0, _FAIL | number)
+
+
+_NO = _answer(errno.EPERM)
 
 
 class Filters(NamedTuple):
@@ -85,8 +120,12 @@ class Filters(NamedTuple):
     restrict_child: Callable[[], None]
 
 
-def prepare() -> Filters:
+def prepare(*, namespaces: bool, writable: bool) -> Filters:
     """Build the filters for this machine.
+
+    Args:
+        namespaces: each child has a process namespace of its own. Else it is told no process numbers.
+        writable: a child has a folder of its own, and mounts keep it from all others. Else it writes nothing.
 
     Raises:
         OSError: there is no table for this machine, or the kernel has no seccomp.
@@ -95,10 +134,13 @@ def prepare() -> Filters:
     if os.uname().sysname != "Linux" or machine not in _MACHINES:
         raise OSError(f"seccomp: no list of system calls for {os.uname().sysname} on {machine}")
     column, architecture = _MACHINES[machine]
-    return Filters(_loader(_long_program(column, architecture)), _loader(_short_program(column)))
+    checked = _checked_calls(writable) + ([(_CLONE3, [_YES])] if namespaces else [])
+    allowed = [*_ALLOWED.values(), *_WORKERS_OWN.values(), *(_FILES.values() if writable else ())]
+    long = _long_program(column, architecture, checked, allowed)
+    return Filters(_loader(long), _loader(_short_program(column, namespaces=namespaces, writable=writable)))
 
 
-def _loader(program: list[_Instruction]) -> Callable[[], None]:
+def _loader(program: _Program) -> Callable[[], None]:
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     _READ_BY_THE_KERNEL.append(buffer)  # the header has its address, which keeps nothing alive
@@ -108,7 +150,12 @@ def _loader(program: list[_Instruction]) -> Callable[[], None]:
     )
 
 
-def _long_program(column: int, architecture: int) -> list[_Instruction]:
+def _long_program(
+    column: int,
+    architecture: int,
+    checked: Sequence[tuple[_Numbers, _Program]],
+    allowed: Iterable[_Numbers],
+) -> _Program:
     """Allow what an answer may do and what the worker needs; nothing else."""
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -118,41 +165,107 @@ def _long_program(column: int, architecture: int) -> list[_Instruction]:
         (_AT_LEAST, 0, 1, _X32),
         (_RETURN, 0, 0, _KILL),
     ]
-    for numbers, check in _checked_calls():
+    for numbers, check in [*checked, *((numbers, [_YES]) for numbers in allowed)]:
         number = numbers[column]
         if number is not None:
             program += [(_EQUAL, 0, len(check), number), *check]
-    for numbers in (*_ALLOWED.values(), *_WORKERS_OWN.values()):
+    return [*program, _NO]
+
+
+def _short_program(column: int, *, namespaces: bool, writable: bool) -> _Program:
+    """Take back the worker's own calls; no new processes, only threads."""
+    taken: list[tuple[_Numbers, _Program]] = [
+        *((numbers, [_NO]) for numbers in _WORKERS_OWN.values()),
+        (_CLONE3, [_answer(errno.ENOSYS)]),  # libc then uses clone, whose flags can be read
+        (_CLONE, [_argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), _NO, _YES]),
+    ]
+    if not namespaces:
+        taken += [(_ALLOWED[name], [_answer(0)]) for name in _PROCESS_NUMBERS]
+    if not writable:
+        refused = [(_ANY_BIT, 0, 1, _WRITING), _answer(errno.EACCES), _YES]
+        taken += [((2, None), [_argument(1), *refused]), ((257, 56), [_argument(2), *refused])]
+    program: _Program = [(_LOAD, 0, 0, _NUMBER)]
+    for numbers, check in taken:
         number = numbers[column]
         if number is not None:
-            program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
-    return [*program, (_RETURN, 0, 0, _EPERM)]
+            program += [(_EQUAL, 0, len(check), number), *check]
+    return [*program, _YES]
 
 
-def _short_program(column: int) -> list[_Instruction]:
-    """Take back the worker's own calls; no new processes, only threads."""
-    program = [(_LOAD, 0, 0, _NUMBER)]
-    for numbers in _WORKERS_OWN.values():
-        program += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, _EPERM)]
-    clone = [_argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, _EPERM)]
-    return [*program, (_EQUAL, 0, len(clone), _CLONE[column]), *clone, (_RETURN, 0, 0, _ALLOW)]
-
-
-def _checked_calls() -> list[tuple[tuple[int | None, int | None], list[_Instruction]]]:
+def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
     """What is allowed for some arguments only: the numbers of a call, and how its arguments are judged."""
-    allow, refuse = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _EPERM)
-    read_only = (_RETURN, 0, 0, _EACCES)
-    ioctls = [(_EQUAL, len(_HARMLESS_IOCTLS) - at, 0, code) for at, code in enumerate(_HARMLESS_IOCTLS)]
-    return [
-        (_CLONE, [_argument(0), (_ANY_BIT, 1, 0, _CLONE_NAMESPACES), allow, refuse]),
-        ((435, 435), [(_RETURN, 0, 0, _ENOSYS)]),  # clone3: libc then uses clone, whose flags can be read
-        ((2, None), [_argument(1), (_ANY_BIT, 1, 0, _WRITING), allow, read_only]),  # open
-        ((257, 56), [_argument(2), (_ANY_BIT, 1, 0, _WRITING), allow, read_only]),  # openat
-        ((302, 261), [_argument(0), (_EQUAL, 0, 1, 0), allow, refuse]),  # prlimit64: one's own, downwards
-        ((16, 29), [_argument(1), *ioctls, refuse, allow]),  # ioctl
-        # socketpair: local streams; a datagram socket could be sent from to any address
-        ((53, 199), [_argument(0), (_EQUAL, 0, 3, 1), _argument(1), (_ANY_BIT, 1, 0, 0xE), allow, refuse]),
-    ]
+    shown = [_argument(0), (_AT_LEAST, 0, 1, HIDDEN), _NO, _YES]
+    shown_or_path = [_argument(0), (_AT_LEAST, 0, 2, HIDDEN), (_AT_LEAST, 1, 0, END), _NO, _YES]
+    opened = [
+        (_ANY_BIT, 0, 1, _UNSEEN), _answer(errno.EOPNOTSUPP), (_ANY_BIT, 0, 1, _ODD_FLAGS), _NO, _YES
+    ]  # fmt: skip
+    own_clock = [_argument(0), (_AT_LEAST, 0, 1, _CLOCKS), _answer(errno.EINVAL), _YES]
+    checked: list[tuple[_Numbers, _Program]] = [
+        ((202, 98), _futex()),
+        ((72, 25), _fcntl()),
+        # mmap: huge pages come from a pool of the machine
+        ((9, 222), [_argument(3), (_ANY_BIT, 0, 1, _MAP_HUGETLB), _NO, _YES]),
+        ((28, 233), [_argument(2), *_one_of(_HARMLESS_ADVICE)]),  # madvise
+        ((262, 79), shown_or_path),  # newfstatat
+        ((5, 80), shown),  # fstat
+        ((32, 23), shown), ((33, None), shown), ((292, 24), shown),  # dup, dup2, dup3
+        ((2, None), [_argument(1), *opened]),  # open
+        ((257, 56), [_argument(2), *opened]),  # openat
+        # clock_gettime, clock_getres, clock_nanosleep
+        ((228, 113), own_clock), ((229, 114), own_clock), ((230, 115), own_clock),
+        (_CLONE, [_argument(0), (_ANY_BIT, 0, 1, _CLONE_NAMESPACES), _NO, _YES]),
+        ((302, 261), [_argument(0), *_one_of([0])]),  # prlimit64: one's own, downwards
+        ((16, 29), [_argument(1), *_one_of(_HARMLESS_IOCTLS)]),  # ioctl
+        # statx, which tells how many mounts there have been: callers use stat then
+        ((332, 291), [_answer(errno.ENOSYS)]),
+    ]  # fmt: skip
+    if writable:
+        # on the library's disk they would do something: nothing has to last
+        checked += [((74, 82), [_answer(0)]), ((75, 83), [_answer(0)])]  # fsync, fdatasync
+    return checked
+
+
+def _fcntl() -> _Program:
+    """Flags of a descriptor, copies of it. Locks, owners, signals and leases are kept where others see them.
+
+    A lock only seems to be got: a child's files are its own, so nobody can hold one.
+    """
+    flags = [_argument(2), (_ANY_BIT, 0, 1, _ODD_FLAGS), _NO, _YES]
+    # a shown descriptor may be copied to anywhere, a hidden one to a hidden number
+    copy = [_argument(0), (_AT_LEAST, 1, 0, HIDDEN), _YES, _argument(2), (_AT_LEAST, 0, 1, HIDDEN), _YES, _NO]
+    program: _Program = [_argument(1)]
+    for command in (_DUPFD, _DUPFD_CLOEXEC):
+        program += [(_EQUAL, 0, len(copy), command), *copy]
+    program += [(_EQUAL, 0, len(flags), _SETFL), *flags]
+    for command in (_GETFD, _SETFD, _GETFL):
+        program += [(_EQUAL, 0, 1, command), _YES]
+    for command in (_SETLK, _SETLKW, _OFD_SETLK, _OFD_SETLKW):
+        program += [(_EQUAL, 0, 1, command), _answer(0)]
+    return [*program, _NO]
+
+
+def _futex() -> _Program:
+    """Private ones. A shared one's key may be a page of a library's file, by which others could be woken.
+
+    libc waits so for the end of a thread; told to try again, it looks until the thread is gone.
+    """
+    again = _answer(errno.EAGAIN)
+    waits = (
+        _FUTEX_WAIT,
+        _FUTEX_WAIT_BITSET,
+        _FUTEX_WAIT | _FUTEX_REALTIME,
+        _FUTEX_WAIT_BITSET | _FUTEX_REALTIME,
+    )
+    program: _Program = [_argument(1), (_ANY_BIT, 0, 1, _FUTEX_PRIVATE), _YES]
+    for operation in waits:
+        program += [(_EQUAL, 0, 1, operation), again]
+    return [*program, _NO]
+
+
+def _one_of(values: Sequence[int]) -> _Program:
+    """Allow the loaded argument if it is one of these."""
+    equal = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
+    return [*equal, _NO, _YES]
 
 
 def _argument(index: int) -> _Instruction:

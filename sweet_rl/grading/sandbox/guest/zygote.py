@@ -1,11 +1,12 @@
 """The warm process that forks a child for each job, and the child.
 
 The zygote never sees a job: the child reads it from a channel of its own, so that no later child can find it
-in inherited memory. The zygote only forks, kills on request, and cleans up.
+in inherited memory. The zygote only forks, kills on request, and cleans up. It learns neither its children's
+numbers nor how they have ended: the next one could find that in inherited memory, too.
 
-Messages: the zygote sends `(serial)` with the channel of a new child attached; it is sent
-`(serial, most_s, least_s)`: end that child, and fork the next one, if it has computed for `most_s` or more,
-or for less than `least_s`. Child and outside speak as `_read_job` and `_pack` show.
+Messages: the zygote sends `READY` with the channel of a new child attached, or, where it can have no further
+child because this one has left files, `RETIRED`; it is sent `NEXT`: end the child, and fork another one.
+Child and outside speak as `_read_job` and `_pack` show.
 
 What is between the fork and the job is written to touch few pages: in a forked interpreter each one is a copy
 to be made, and copies are most of what an answer costs.
@@ -13,7 +14,7 @@ to be made, and copies are most of what an answer costs.
 
 from __future__ import annotations
 
-import _socket  # its sockets ask the kernel nothing when they are made
+import _socket
 import gc
 import marshal
 import os
@@ -22,17 +23,27 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from . import isolation, seccomp
+from . import descriptors, isolation, landlock, libc, seccomp
 from .programs import ENDED, MEMORY, Result, run_fixed, run_published, traces
 
-REQUEST = struct.Struct("<Idd")
+READY, RETIRED, NEXT = b"c", b"r", b"n"
 RESULT = struct.Struct("<IBdII")
 LENGTH = struct.Struct("<I")
 
 _DESCRIPTOR = struct.Struct("i")
+_CHILD = 2
+"""Every child's number, for the zygote; for itself it is process 1."""
+_NOT_IGNORED = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+}
+
+
+_wait_for_all = libc.prepared_wait()
 
 
 class _Doors(NamedTuple):
@@ -41,6 +52,9 @@ class _Doors(NamedTuple):
     limits: list[isolation.Limit]
     filters: seccomp.Filters | None
     alone: bool  # its parent is process 1 of its own namespace, may kill everybody else and takes all with it
+    give_up_capabilities: Callable[[], None]
+    own_null: bool
+    look: Callable[[], bytes]  # at what differs once a child has had a file; no child can change it back
 
 
 def main(control: _socket.socket, settings: dict[str, Any]) -> None:
@@ -48,100 +62,112 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
 
     Args:
         control: a datagram-like socket pair end to the process outside.
-        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "path" for imports.
+        settings: "readable" folders, "hidden" ones below them, "memory_bytes", "cpu_s", "path" for imports,
+            "namespaces": whether to try for any.
     """
-    user = isolation.unused_user()
-    layers = isolation.enter_namespaces()
+    layers = isolation.enter_namespaces() if settings["namespaces"] else []
     inner = os.fork() if "process" in layers else 0
     if inner:  # outside the new process namespace: wait for it to end
         control.close()
         os.waitpid(inner, 0)
         os._exit(0)
     os.setsid()
-    hidden = "mount" in layers and isolation.hide_file_system(settings["readable"], settings["hidden"])
-    if not hidden:
+    readable, hidden, alone = settings["readable"], settings["hidden"], "process" in layers
+    scratch = isolation.hide_file_system(readable, hidden) if "mount" in layers else None
+    if scratch is None:
         layers = [layer for layer in layers if layer != "mount"]
-    isolation.drop_privileges(user, settings["readable"] if not hidden else ())
+    else:
+        hidden = []
+    isolation.drop_privileges(readable if scratch is None else (), keep_namespaces=alone)
     isolation.die_with_parent()  # a change of user would have made the kernel forget it
-    if isolation.restrict_files(settings["readable"]):
-        layers.append("Landlock")
+    layers += landlock.restrict(readable, hidden, scratch, isolation.NULL)
     isolation.hide_memory()
+    _ignore_signals()
     filters: seccomp.Filters | None = None
     with suppress(OSError):
-        filters = seccomp.prepare()
+        filters = seccomp.prepare(namespaces=alone, writable=scratch is not None)
         filters.restrict_worker()
         layers.append("seccomp")
     sys.path[:] = settings["path"]
     isolation.limit_resources(isolation.inherited_limits(settings["memory_bytes"]))
-    doors = _Doors(isolation.limits_of_a_child(settings["cpu_s"]), filters, "process" in layers)
+    limits = isolation.limits_of_a_child(settings["cpu_s"], writable=scratch is not None)
+    look: Callable[[], bytes] = bytes
+    if scratch is not None:
+        look = libc.prepared_look(scratch)
+        os.chdir(scratch)
+        os.environ["HOME"] = os.environ["TMPDIR"] = scratch
+    doors = _Doors(limits, filters, alone, libc.keep_capabilities(), descriptors.can_open_null(), look)
+    descriptors.offer_wake_pair()
     gc.collect()
     gc.freeze()
     control.send(marshal.dumps([*layers, "rlimits"]))
     _serve(control, doors)
 
 
+def _ignore_signals() -> None:
+    """Whoever may find a way to send one: nothing that can be ignored ends a worker."""
+    for number in signal.valid_signals() - _NOT_IGNORED:
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def _serve(control: _socket.socket, doors: _Doors) -> None:
     """One child after the other."""
-    serial = 0
+    fork, untouched = _fork_of(doors), doors.look()
     while True:
-        serial += 1
-        outer, inner = _socket.socketpair()
-        child = os.fork()
+        outer, inner = descriptors.make_pair()
+        one, other = descriptors.make_pair()
+        child = fork()
         if child == 0:
-            control.close()
-            outer.close()
-            _be_child(inner, doors)
-        inner.close()
+            _be_child((inner.fileno(), one.fileno(), other.fileno()), doors)
+        for end in (inner, one, other):
+            end.close()
         attached = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _DESCRIPTOR.pack(outer.fileno()))
-        control.sendmsg([LENGTH.pack(serial)], [attached])
+        control.sendmsg([READY], [attached])
         outer.close()
-        while not _is_over(control.recv(REQUEST.size), serial, child):
-            pass
+        asked = control.recv(len(NEXT))
         _clean_up(child, doors.alone)
+        if not asked:
+            os._exit(0)  # nobody is there any more
+        if doors.look() != untouched:
+            control.send(RETIRED)
+            os._exit(0)
 
 
-def _is_over(request: bytes, serial: int, child: int) -> bool:
-    """Whether the request means this child, and now. Does not return when nobody is there to ask any more."""
-    if not request:
-        os.kill(child, signal.SIGKILL)
+def _fork_of(doors: _Doors) -> Callable[[], int]:
+    """A fork with a process namespace for each child, where that is possible."""
+    if not doors.alone:
+        return os.fork
+    fork = libc.prepared_fork(inner=1, outer=_CHILD)
+    trial = fork()
+    if trial == 0:
         os._exit(0)
-    meant, most_s, least_s = REQUEST.unpack(request)
-    return bool(meant == serial and (most_s == 0 or not least_s <= _cpu_seconds(child) < most_s))
+    if trial < 0:
+        return os.fork
+    _clean_up(trial, alone=True)
+    return fork
 
 
 def _clean_up(child: int, alone: bool) -> None:
     """Kill the child and whatever it may have left, and let nothing of it remain."""
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    try:
-        while alone:  # all orphans of the namespace are ours
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                os.kill(-1, signal.SIGKILL)
-                os.waitpid(-1, 0)
-    except ChildProcessError:
-        return
+    with suppress(ProcessLookupError):
+        os.kill(-1 if alone else child, signal.SIGKILL)
+    _wait_for_all()
 
 
-def _cpu_seconds(process: int) -> float:
-    """CPU time of another process: its clock's number is made from its own (clock_getcpuclockid)."""
-    try:
-        return time.clock_gettime((~process << 3) | 2)
-    except OSError:
-        return 0.0
-
-
-def _be_child(channel: _socket.socket, doors: _Doors) -> None:
+def _be_child(ends: tuple[int, int, int], doors: _Doors) -> None:
     """Lock the door, read one job, run it, end. Never returns."""
     status = 1
     try:
         if not doors.alone:
             isolation.die_with_parent()
-        os.dup2(1, 2)  # the worker's own complaints go to a file, an answer's go nowhere
+        doors.give_up_capabilities()
+        channel = descriptors.arrange(*ends, own_null=doors.own_null)
         for what, bounds in doors.limits:
             resource.setrlimit(what, bounds)
         if doors.filters is not None:
             doors.filters.restrict_child()
-        _run(channel, _read_job(channel))
+        _run(channel, _read_job(channel), doors.look)
         channel.close()  # which says that this is all, before the process has been taken down
         status = 0
     finally:
@@ -157,19 +183,19 @@ def _read_job(channel: _socket.socket) -> dict[str, Any]:
     return job
 
 
-def _run(channel: _socket.socket, job: dict[str, Any]) -> None:
+def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]) -> None:
     """All programs of the job from test number `first` on; each result is sent as soon as it is known.
 
     Ends early where a program has left something that the next one would notice: that one gets a fresh child.
     """
     start, first, several = 0, job["first"], len(job["programs"]) > 1
     send, now = channel.sendall, time.process_time
-    before, short_of_memory = traces() if several else None, False
+    before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:
         expressions = program["expressions"]
         end = start + len(expressions)
         if first < end:
-            if first < start and (short_of_memory or traces() != before):
+            if first < start and (short_of_memory or (traces(), look()) != before):
                 return
             number = max(first, start)
             skip = number - start
