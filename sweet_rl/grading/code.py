@@ -198,7 +198,7 @@ class _Answer:
                 jobs["fixed"] = Job("fixed", [fixed_program(task, code)])
             # what the word filter or a fence rule spoils is read again, leniently
             read = lenient_code(trajectory, entry_point(task)) if "lenient" in ways else None
-            if read is not None and read.strip() != (code or "").strip():
+            if read is not None and read.rstrip() != (code or "").strip("\n").rstrip():
                 jobs["lenient"] = Job("fixed", [fixed_program(task, read)])
         if "published" in ways and code is not None and task.test_cases:
             jobs["published"] = Job("published", [published_program(task, code)])

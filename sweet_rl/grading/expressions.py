@@ -19,6 +19,7 @@ from sweet_rl.grading.sandbox.guest.programs import VALUES
 
 _CALL = re.compile(r"\s*([^\W\d]\w*)\(.*\)\s*", re.DOTALL)
 _MORE_THAN_A_CALL = re.compile(r"==|!=|[<>\\]|\b(?:in|is|not)\b|\)\s*(?:[-+*/%&|^@.\[(]|(?:if|and|or|for)\b)")
+_IMPORT = re.compile(r"^(?:import|from)\s", re.MULTILINE)
 _SCOPES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -69,6 +70,18 @@ def halves(expression: str, reference: str) -> Halves:
     imports = "\n".join(dict.fromkeys(names.imports[name] for name in names.imports if name in used))
     inside = "".join(f"{ast.unparse(piece)}, " for piece in divider.inside)
     return Halves(f"({inside})", ast.unparse(rest), imports)
+
+
+@lru_cache(maxsize=10_000)
+def needed_imports(expressions: tuple[str, ...], reference: str) -> str:
+    """The reference's imports whose names the arguments use: `f(datetime(2024, 5, 1))` needs `datetime`."""
+    if not _IMPORT.search(reference):
+        return ""
+    imports = _read(reference).imports
+    words = [re.findall(r"\w+", expression) for expression in expressions]
+    called = {found[0] for found in words if found}  # which is for the answer to define
+    used = set(itertools.chain.from_iterable(words)) - called
+    return "\n".join(dict.fromkeys(imports[name] for name in imports if name in used))
 
 
 @lru_cache(maxsize=1000)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from sweet_rl.grading.expressions import Halves, halves
+from sweet_rl.grading.expressions import Halves, halves, needed_imports
 from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
 from sweet_rl.types import Task
 
@@ -36,7 +36,9 @@ def fixed_program(task: Task, source: str) -> Program:
     """A definition (an answer, or the reference) and what of the tests is evaluated beside it."""
     divided = _divided(task)
     packed = [number for number, test in enumerate(divided) if test.outside is not None]
-    return Program(source, [test.inside for test in divided], _own_names(task), packed=packed)
+    inside = tuple(test.inside for test in divided)
+    imports = needed_imports(inside, task.ground_truth)
+    return Program(source, inside, _own_names(task), packed=packed, imports=imports)
 
 
 def published_program(task: Task, source: str) -> Program:

@@ -209,6 +209,17 @@ def test_a_test_that_would_show_what_it_expects_is_not_shown():
     assert [test.detail for test in score.tests] == ["not run", "not run"]
 
 
+def test_arguments_have_the_imports_that_they_need():
+    reference = "from datetime import date\nfrom math import gcd\ndef f(day):\n    return day.isoformat()\n"
+    task = task_of(
+        reference, "f(date(2024, 5, 1))", "f(day=date(2024, 5, 2)) == '2024-05-02'", "f(date(2024, 5, 3))"
+    )
+    (score,) = scores_of(task, "def f(day):\n    return str(day)\n")
+    assert score.value == 1.0, score.tests
+    (nothing,) = scores_of(task_of(reference, "gcd(4, 6)", "f(date(gcd(2024, 2024), 5, 1))"), "x = 1\n")
+    assert [test.outcome for test in nothing.tests] == ["error", "error"]
+
+
 def test_a_task_whose_reference_fails_its_own_comparisons_cannot_be_graded():
     task = task_of("def f(x):\n    return 5\n", "f(1) == 5", "f(2) == 6")
     right, junk = scores_of(task, task.ground_truth, "def f(x):\n    return -1\n")

@@ -61,6 +61,13 @@ def test_code_before_the_marker_is_read():
     assert (grades.fixed.value, grades.published.value, grades.lenient.value) == (0, 0, 1)
 
 
+def test_a_blank_before_a_function_of_one_line():
+    task = Task("t", "", F, F, {"test1": "f(1)"}, {})
+    with Sandbox(workers=1) as sandbox:
+        (grades,) = CodeGrader(sandbox).grade_all([Trajectory(task, (), " def f(x): return x + x")])
+    assert (grades.fixed.value, grades.lenient.value) == (0, 1)
+
+
 PIECES = [
     F, G, "```", "```py\n", "```python\n", "\n", "Some words.\n", "f = ", "f(1)\n", "    return 3\n", "import os\n", "x = 1\n", "'''",
     "def f(x):\n    return 4\n",

@@ -49,6 +49,7 @@ class Program:
         expressions: one for each test.
         own_names: builtins that the definition may replace, since the reference does.
         reference: for the published way, the code whose values are compared with.
+        imports: statements that give expressions what the definition has no name for.
         packed: numbers of the tests whose values are to come back as data, in the text.
         data: such texts, one for each expression, which finds what is in them (`guest.programs.VALUES`).
     """
@@ -57,6 +58,7 @@ class Program:
     expressions: Sequence[str]
     own_names: Sequence[str] = ()
     reference: str = ""
+    imports: str = ""
     packed: Collection[int] = ()
     data: Sequence[str] = ()
 
@@ -91,6 +93,7 @@ class Job:
                         "reference": program.reference,
                         "expressions": [_compiled(expression) for expression in program.expressions],
                         "own_names": set(program.own_names),
+                        "imports": program.imports,
                         "packed": set(program.packed),
                         "data": list(program.data),
                     }

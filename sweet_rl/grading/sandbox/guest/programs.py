@@ -65,8 +65,9 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
 
     `__name__` is not "__main__", as in the published evaluation, so that an answer's own try-out block is not
     run. Builtins that the answer has redefined or patched do not reach the expression, except the names in
-    `own_names`, which the reference defines too. The values of the tests in `packed` are sent as data; in
-    `data`, one text for each test, an expression finds what was sent so.
+    `own_names`, which the reference defines too. What the arguments need of the reference's imports they
+    have, whatever the answer imports. The values of the tests in `packed` are sent as data; in `data`, one
+    text for each test, an expression finds what was sent so.
     """
     expressions: list[Test] = program["expressions"]
     try:
@@ -80,8 +81,12 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
         try:
             module = sys.modules[MODULE] = ModuleType(MODULE)  # dataclasses and pickle look classes up there
             namespace = vars(module)
+            namespace["__file__"] = "answer.py"
             exec(code, namespace)  # noqa: S102 - this is what the sandbox is for
-            scope = {
+            scope: dict[str, Any] = {}
+            if program["imports"]:
+                exec(program["imports"], scope)  # noqa: S102
+            scope |= {
                 name: value for name, value in namespace.items() if name not in _BUILTINS or name in own_names
             }
             scope["__builtins__"] = _BUILTINS
