@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from sweet_rl.algorithms.archer.critic import length_batches
 from sweet_rl.algorithms.archer.prefill import TreePrefill
+from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.algorithms.batches import neighbours
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, Written, end_tokens, keep_likeliest
@@ -31,7 +31,6 @@ from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.head import ResponseHead
 from sweet_rl.training.trees import in_order
 
-_CACHED_TEXTS = 65_536
 OBSERVATION = "{obs}"
 """Where the observation stands in a template."""
 
@@ -124,7 +123,7 @@ class TokenPolicy:
         self._decoder = Decoder(model, self._stop_ids, self._spells_end, self._prefill)
         self._head = ResponseHead(model, self._logprobs_of)
         self._reader = Reader(pad_id=0, attention_span=attention_span(model))
-        self.prompt = lru_cache(maxsize=_CACHED_TEXTS)(self._make_prompt)
+        self.prompt = Recent(self._make_prompt, lambda prompt: len(prompt.ids))
         self.value_head: nn.Linear | None = None
         if use_baseline:
             self.value_head = nn.Linear(text_config.hidden_size, 1, device=self.device, dtype=self.dtype)

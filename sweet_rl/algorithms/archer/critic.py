@@ -14,13 +14,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.archer.losses import CriticValues
+from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError
 
@@ -29,7 +29,6 @@ Pooling = Literal["pooler", "first", "mean"]
 first token), the first token's output as it is, or the mean over tokens."""
 
 _HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
-_CACHED_TEXTS = 65_536
 _WORTH = {"cpu": 256, "cuda": 4096}
 """Tokens from which on a device is busy with a batch: padding then costs more than another batch. For models
 256 wide or wider; narrower ones need more."""
@@ -105,7 +104,7 @@ class TextEncoder:
         """Texts encoded so far: how a test knows that none was encoded twice."""
         pad_id = tokenizer.pad_token_id
         self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
-        self._ids = lru_cache(maxsize=_CACHED_TEXTS)(self._tokenize)
+        self._ids = Recent(self._tokenize, len)
         accepted = inspect.signature(model.forward).parameters
         self._options = {"use_cache": False} if "use_cache" in accepted else {}
 
