@@ -77,7 +77,8 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     async def playground() -> AsyncIterator[Playground]:
         user = None
         if game.name in QUESTION_GAMES:
-            user = make_oracle(game.name, oracle, concurrency=int(config["concurrency"]))
+            with tracking.role("user"):
+                user = make_oracle(game.name, oracle, concurrency=int(config["concurrency"]))
         try:
             async with open_game(game, user) as make_env:
                 yield Playground(make_env, tasks, held_out, transcript_of(game.name))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from sweet_rl import tracking
 from sweet_rl.commands.archer import TINY, WORLDS, template_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError, no_such
@@ -158,6 +159,8 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
     pupil.check()
     folder = Path(output_dir).expanduser()
     _make_room(folder, overwrite=overwrite)
+    tracking.sets(dict(pupil.recipe))
+    tracking.writes(folder, folder=True)
     paths = show.dataset.split(",") if show.dataset else [_played(show, folder)]
     games = _games(paths, show)
     template, eos_str, max_new_tokens = _form(show)

@@ -98,7 +98,8 @@ async def play_game(flags: PlayFlags) -> None:
             tracking.writes(flags.record, continues=True)
         oracle = None
         if flags.game.name in QUESTION_GAMES:
-            oracle = make_oracle(flags.game.name, flags.oracle, concurrency=1)
+            with tracking.role("user"):
+                oracle = make_oracle(flags.game.name, flags.oracle, concurrency=1)
             stack.push_async_callback(oracle.close)
         make_env = await stack.enter_async_context(open_game(flags.game, oracle))
         trajectory = await _played(flags, task, make_env(), _repeats(journal, task))

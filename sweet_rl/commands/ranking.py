@@ -87,8 +87,6 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Sample with sample_best_of_n.py first.")
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        tracking.sets(flags.settings())
-        tracking.writes(flags.output_path, continues=flags.to_continue)
         done = done_keys(
             journal.rows,
             {row.key: row.prompt for row in rows},
@@ -98,6 +96,8 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
             force=flags.force_continue,
         )
         journal.rows.clear()
+        tracking.sets(flags.settings())
+        tracking.writes(flags.output_path, continues=flags.to_continue)
         todo = [row for row in rows if row.key not in done]
         unscored = Unscored()
         if todo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,9 @@ Stage = Callable[..., None]
 
 typed_here: ContextVar[bool] = ContextVar("typed_here", default=False)
 """Whether the stage that begins next was typed on the command line of this process."""
+
+PARENT = "SWEET_RL_PARENT_RUN"
+"""Environment variable with the id of the run that a process works for."""
 
 _PRICES = (
     "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then says "
@@ -55,6 +59,7 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
             table = values.pop("prices", None) if prices else None
             call = inspect.BoundArguments(plain, values)
             with _record(name, signature, explicit, dict(given.arguments), table, was_typed=was_typed):
+                tracking.reads("prices", table)
                 for flag in reads:
                     told = values[flag]
                     for source in told if isinstance(told, tuple) else (told,):
@@ -93,7 +98,7 @@ class _record:  # noqa: N801 - a context manager
             command=_command(name, signature, explicit),
             argv=list(sys.argv) if was_typed else None,
             prices=load_prices(table) if table is not None else None,
-            parent=None if parent is None else parent.id,
+            parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
         )
         self._listening = tracking.listening(self._record)
 

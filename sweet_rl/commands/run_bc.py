@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 
+@recorded("run_bc", reads=("dataset", "tasks", "policy_lm", "env_load_path"))
 def run_bc(
     output_dir: str | None = None,
     *,

@@ -74,8 +74,6 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         )
     settings = _settings(flags, agent)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        tracking.sets(settings)
-        tracking.writes(flags.output_path, continues=flags.to_continue)
         done = done_keys(
             journal.rows,
             {turn.key: turn.prompt for turn in turns},
@@ -85,6 +83,8 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
             force=flags.force_continue,
         )
         journal.rows.clear()
+        tracking.sets(settings)
+        tracking.writes(flags.output_path, continues=flags.to_continue)
         todo = [turn for turn in turns if turn.key not in done]
         failures: Counter[str] = Counter()
         if todo:

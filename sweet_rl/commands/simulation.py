@@ -86,8 +86,6 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
-        tracking.sets(settings)
-        tracking.writes(flags.output_path, continues=flags.to_continue)
         todo = plan(
             episodes,
             journal.rows,
@@ -99,6 +97,8 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
         if not (journal.rows or flags.overwrite or flags.to_continue):
             parts.world.check_pictures()
         journal.rows.clear()
+        tracking.sets(settings)
+        tracking.writes(flags.output_path, continues=flags.to_continue)
         stats = RolloutStats(episodes=len(episodes) - len(todo.todo))
         outcome = Outcome()
         if todo.todo:

@@ -18,7 +18,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.commands.recipes import Call, Chain, Study, data, first_round, second_round, third_round
+from sweet_rl.commands.recording import PARENT
 from sweet_rl.commands.study_pages import page_chains
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import replace_file
@@ -68,8 +70,8 @@ def seconds_of(folder: Path) -> dict[str, float]:
 @contextlib.contextmanager
 def _workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that keep torch loaded between stages, with one thread: tiny models want no more."""
-    saved = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")}
-    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    saved = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", PARENT)}
+    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", PARENT: tracking.run_id() or ""}
     try:
         with ProcessPoolExecutor(
             jobs,

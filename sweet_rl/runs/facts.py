@@ -63,7 +63,7 @@ def gpus() -> list[str]:
     """Names of the GPUs that torch has in use; none where it is not loaded."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
-    if cuda is None or not cuda.is_initialized():
+    if cuda is None or not getattr(cuda, "is_initialized", bool)():  # not loaded, or only just being loaded
         return []
     return [str(cuda.get_device_name(place)) for place in range(cuda.device_count())]
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from glob import escape
@@ -100,7 +100,7 @@ class Record:
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
         if argv is not None:
             self._session["argv"] = argv
-        self._begun = time.monotonic()
+        self._begun, self._folder = time.monotonic(), str(_absolute(Path()))
         self._usage: list[Usage] = []
         self._inputs: list[dict[str, Json]] = []
         self._unread: list[tuple[dict[str, Json], Path, BufferedReader | None]] = []
@@ -145,32 +145,41 @@ class Record:
 
     def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
         """An output is begun: the record stands beside it from now on."""
-        place = place_of(path, folder=folder)
+        whole = _absolute(path)
         with self._lock:
-            if path in self._places or any(path.is_relative_to(own) for own in self._places if own.is_dir()):
+            if whole in self._places or any(own in whole.parents for own in self._places if own.is_dir()):
                 return
+            place = place_of(whole, folder=folder)
             old = read_record(place)
             if continues and old is not None:
                 self._go_on(old)
-            elif continues and path.is_file() and path.stat().st_size:
+            elif continues and whole.is_file() and whole.stat().st_size:
                 self._about["begun_without_record"] = True
-            elif old is not None and old["id"] != self.id:
-                self._about["replaces"] = old["id"]
             if folder:
-                path.mkdir(parents=True, exist_ok=True)
-            for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
-                torn.unlink(missing_ok=True)
-            self._places[path] = place
-            self._outputs[path] = {"path": str(path)}
-            self._save()
-            if self._keeper is None and self._writes_here:
-                self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
-                self._keeper.start()
+                whole.mkdir(parents=True, exist_ok=True)
+            self._begin(whole, place, {"path": str(path)})
 
     def changes(self, path: Path) -> None:
-        """A file is changed in place."""
+        """A file is changed in place: the record stands beside that of the run that made it."""
+        whole = _absolute(path)
         with self._lock:
-            self._outputs.setdefault(path, {"path": str(path), "changed_in_place": True})
+            if whole not in self._places:
+                place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
+                self._begin(whole, place, {"path": str(path), "changed_in_place": True})
+
+    def _begin(self, whole: Path, place: Path, entry: dict[str, Json]) -> None:
+        old = read_record(place)
+        if old is not None and old["id"] != self.id:
+            self._about["replaces"] = old["id"]
+        self._places[whole], self._outputs[whole] = place, entry
+        if not self._writes_here:
+            return
+        for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
+            torn.unlink(missing_ok=True)
+        self._save()
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
+            self._keeper.start()
 
     def close(self, status: str, error: str | None = None) -> None:
         """The run is over.
@@ -207,12 +216,17 @@ class Record:
                     raise
 
     def _go_on(self, old: dict[str, Json]) -> None:
-        """This session continues an earlier run."""
+        """This session continues an earlier run; of several, the one whose output was named first."""
         if old["id"] == self.id:
+            return
+        if self._earlier:
+            self._about.setdefault("continues", []).append(old["id"])
             return
         self.id = old["id"]
         self._about |= {
-            name: old[name] for name in ("replaces", "parent", "begun_without_record") if name in old
+            name: old[name]
+            for name in ("replaces", "parent", "continues", "begun_without_record")
+            if name in old
         }
         self._about["started"] = old.get("started")
         *before, last = old["sessions"] or [{}]
@@ -224,8 +238,8 @@ class Record:
 
     def _keep(self) -> None:
         """In a thread: digests as soon as they can be had, then what has been counted, now and then."""
+        wait_s = 0.0 if self._unread else _EVERY_S
         self._digest_inputs()
-        wait_s = 0.0
         while not self._ended.wait(wait_s):
             wait_s = _EVERY_S
             with suppress(StorageError), self._lock:
@@ -291,15 +305,17 @@ class Record:
         content |= self._about | self._now()
         if "error" in session:
             content["error"] = session["error"]
-        return content | {"folder": str(Path.cwd()), "sessions": sessions}
+        return content | {"folder": self._folder, "sessions": sessions}
 
     def _save(self) -> None:
         if not self._writes_here:
             return
-        text = without_secrets(json.dumps(self._content(), indent=1, default=str, ensure_ascii=False))
+        keys = [str(value) for flag, value in self.settings.items() if flag.endswith("api_key_var")]
+        text = json.dumps(self._content(), indent=1, default=str, ensure_ascii=False)
+        text = without_secrets(text, keys)
         for path, place in self._places.items():
             if place.name != RECORD or path.is_dir():  # a folder that was taken away stays away
-                replace_file(place, [text.encode("utf-8", "surrogateescape"), b"\n"])
+                replace_file(place, [text.encode("utf-8", "backslashreplace"), b"\n"])
 
 
 def _revision(name: str) -> str | None:
@@ -311,10 +327,20 @@ def _revision(name: str) -> str | None:
     return None
 
 
-def without_secrets(text: str) -> str:
-    """The text without passwords in URLs and the values of variables that are named like keys."""
+def _absolute(path: Path) -> Path:
+    """Where it is, wherever the process goes; links stay as they are."""
+    return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - links stay
+
+
+def without_secrets(text: str, names: Sequence[str] = ()) -> str:
+    """The text without passwords in URLs and the values of environment variables that hold keys.
+
+    Args:
+        text: JSON.
+        names: variables that do, beside those that are named like keys.
+    """
     for name, value in os.environ.items():
-        if _SECRET_NAMES.search(name) and len(value) >= 8:
+        if (name in names or _SECRET_NAMES.search(name)) and len(value) >= 8:
             text = text.replace(json.dumps(value, ensure_ascii=False)[1:-1], "[secret]")
     for pattern, shown in _SECRET_PLACES:
         text = pattern.sub(shown, text)

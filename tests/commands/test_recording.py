@@ -9,10 +9,11 @@ from sweet_rl.cli import COMMANDS, load
 from sweet_rl.errors import UsageError
 from sweet_rl.runs.digests import digest_of
 from sweet_rl.runs.finding import survey
+from sweet_rl.users.server_process import start_server
 from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer
 
-WRITES_NOTHING = {"runs", "serve_shop", "serve_simulator"}
+WRITES_NOTHING = {"preflight", "runs", "serve_shop", "serve_simulator"}
 TRAINING = {
     "train_batch_size": 4,
     "micro_train_batch_size": 2,
@@ -152,9 +153,57 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
          **TRAINING)  # fmt: skip
     kept("train_reward_model", agent, "steps.jsonl", save_path="critic", **TRAINING)
     kept("export_pairs", "steps.jsonl", "trl.jsonl", tokenizer=agent)
+    kept("run_bc", "start", tasks="twenty-questions:ten", games=1, iterations=1, device="cpu", quiet=True)
     kept("run_archer", *ONLINE, config_name="archer_20q")
     assert survey(tmp_path).unrecorded == []
     assert survey(tmp_path).stale == []
+
+
+def test_tokens_of_agent_and_human_are_as_their_servers_count(tmp_path):
+    """Both answer over HTTP; what the server saw of each is what the record says."""
+    with start_server() as server:
+        for output, agent in (("a.jsonl", {}), ("b.jsonl", {"agent_model": "questioner"})):
+            if not agent:
+                agent = {
+                    "agent_model": "echo",
+                    "agent": "openai",
+                    "agent_base_url": server.base_url,
+                    "agent_api": "chat",
+                }
+            load("simulate_interactions")(
+                "mini:test",
+                output,
+                env_base_url=server.base_url,
+                num_tasks=3,
+                max_steps=4,
+                quiet=True,
+                **agent,
+            )
+    both, one = (json.loads((tmp_path / f"{name}.jsonl.run.json").read_text())["usage"] for name in "ab")
+    assert set(both) == {"agent", "user"}
+    assert set(one) == {"user"}
+    (human,) = one["user"].values()
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    said = [turn for row in rows for turn in row["dialogue_history"][1:] if turn["role"] == "user"]
+    assert human["replies"] == len(said)
+    assert human["replies_without_usage"] == human["failed_requests"] == human["retries"] == 0
+    assert human["prompt_tokens"] > human["completion_tokens"] >= len(said)
+
+
+def test_what_is_refused_leaves_the_record_as_it_was(tmp_path):
+    simulate, place = load("simulate_interactions"), tmp_path / "a.jsonl.run.json"
+    flags = {"agent_model": "questioner", "env_model": "scripted", "num_tasks": 2, "quiet": True}
+    simulate("mini:test", "a.jsonl", **flags)
+    before = place.read_text()
+    for refused in ({}, {"to_continue": True, "seed": 5}, {"to_continue": True, "overwrite": True}):
+        with pytest.raises(UsageError):
+            simulate("mini:test", "a.jsonl", **flags, **refused)
+    assert place.read_text() == before
+    simulate("mini:test", "a.jsonl", **flags | {"num_tasks": 3}, to_continue=True)
+    simulate("mini:test", "a.jsonl", **flags, overwrite=True)
+    last = json.loads(place.read_text())
+    assert last["replaces"] == json.loads(before)["id"] != last["id"]
+    assert last["settings"]["max_steps"] == 10  # what was not given is resolved
 
 
 def test_the_stages_for_pages(tmp_path):

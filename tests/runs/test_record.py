@@ -15,6 +15,7 @@ from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.runs import record as records
 from sweet_rl.runs.digests import digest_of, unchanged
+from sweet_rl.runs.finding import survey
 from sweet_rl.runs.prices import Price, cost_of, load_prices
 from sweet_rl.tracking import Usage
 
@@ -26,7 +27,7 @@ def write(
     source: str | None = None,
     seed: int = 0,
     to_continue: bool = False,
-    api_key_var: str = "SOME_KEY",
+    api_key_var: str = "SOME_CREDENTIAL",
     tokens: int = 0,
     error: str | None = None,
 ) -> None:
@@ -95,13 +96,13 @@ def test_a_file_without_a_record_is_continued_with_that_said(place, tmp_path):
 
 def test_failures_and_interruptions_are_told(place, tmp_path, monkeypatch):
     (tmp_path / "out.jsonl").write_text("")
-    monkeypatch.setenv("SOME_KEY", "sk-very-secret")
+    monkeypatch.setenv("SOME_CREDENTIAL", "sk-very-secret")
     with pytest.raises(UsageError):
         write("out.jsonl", error="UsageError", tokens=5)
     found = content(place)
     assert (found["status"], found["error"]) == ("failed", "[secret]")
     assert "sk-very" not in place.read_text()
-    assert found["settings"]["api_key_var"] == "SOME_KEY"
+    assert found["settings"]["api_key_var"] == "SOME_CREDENTIAL"
     with pytest.raises(KeyboardInterrupt):
         write("out.jsonl", error="KeyboardInterrupt", to_continue=True)
     write("out.jsonl", to_continue=True)
@@ -127,8 +128,11 @@ def test_secrets_in_commands_are_left_out(monkeypatch):
 def test_only_the_first_process_of_a_launcher_writes(place, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
+    unfinished = place.with_name(".out.jsonl.run.json.abc.tmp")  # the first process writes just now
+    unfinished.write_text("{")
     write("out.jsonl")
     assert not place.exists()
+    assert unfinished.exists()
     monkeypatch.setenv("RANK", "0")
     write("out.jsonl")
     assert content(place)["processes"] == 2
@@ -275,3 +279,53 @@ def test_a_broken_table_of_prices_is_refused_before_the_stage_runs(place, tmp_pa
     with pytest.raises(UsageError, match="cannot be read"):
         load_prices("none.toml")
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_file_changed_in_place_has_the_makers_record_and_the_changers(place, tmp_path):
+    @recorded("reflect grade")
+    def grade(error: bool = False) -> None:
+        tracking.changes("out.jsonl")
+        (tmp_path / "out.jsonl").write_text("graded")
+        if error:
+            raise UsageError("in between")
+
+    write("out.jsonl")
+    made = content(place)
+    with pytest.raises(UsageError):
+        grade(error=True)
+    changed = content(tmp_path / "out.jsonl.reflect_grade.run.json")
+    assert content(place) == made
+    assert (changed["status"], changed["outputs"][0]["changed_in_place"]) == ("failed", True)
+    grade()
+    assert content(tmp_path / "out.jsonl.reflect_grade.run.json")["replaces"] == changed["id"]
+    assert [run.content["stage"] for run in survey(tmp_path).runs] == ["write", "reflect grade"]
+    assert survey(tmp_path).stale == []
+
+
+def test_of_two_runs_that_one_goes_on_with_both_are_named(place, tmp_path):
+    @recorded("both")
+    def both() -> None:
+        for name in ("a.jsonl", "b.jsonl"):
+            tracking.writes(name, continues=True)
+            (tmp_path / name).write_text("x")
+
+    write("a.jsonl")
+    write("b.jsonl")
+    first, second = (content(tmp_path / f"{name}.jsonl.run.json") for name in "ab")
+    both()
+    for name in "ab":
+        found = content(tmp_path / f"{name}.jsonl.run.json")
+        assert (found["id"], found["continues"]) == (first["id"], [second["id"]])
+
+
+def test_the_folder_may_be_left(place, tmp_path):
+    @recorded("leaves")
+    def leaves() -> None:
+        tracking.writes("out.jsonl")
+        Path("out.jsonl").write_text("x")
+        (tmp_path / "other").mkdir()
+        os.chdir(tmp_path / "other")
+
+    leaves()
+    assert content(place)["status"] == "finished"
+    assert list((tmp_path / "other").iterdir()) == []

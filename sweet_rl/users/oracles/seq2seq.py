@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from sweet_rl import tracking
 from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import ServiceError, UsageError, missing_package
@@ -57,6 +58,7 @@ class Seq2SeqOracle:
         if weights is not None:
             _put_weights(self._model, Path(weights).expanduser())
         self._model = _placed(self._model, device)
+        self._usage = tracking.meter(self.name, "user")
         self._batcher = MicroBatcher(self._engine, max_batch=max_batch)
 
     async def reply(self, context: UserContext) -> UserReply:
@@ -75,6 +77,7 @@ class Seq2SeqOracle:
         """In the batcher's thread: all answers of a batch."""
         import torch  # noqa: PLC0415 - loaded by now
 
+        self._usage.requests += len(prompts)
         batch = self._tokenizer(
             list(prompts), padding=True, truncation=True, max_length=MAX_PROMPT_TOKENS, return_tensors="pt"
         ).to(self._model.device)
@@ -92,6 +95,9 @@ class Seq2SeqOracle:
                 f"Out of GPU memory with {len(prompts)} questions in one batch of the oracle. Ask fewer at "
                 "once, or put the oracle on the CPU."
             ) from error
+        padding = self._tokenizer.pad_token_id
+        for read, wrote in zip(batch["attention_mask"].sum(dim=1).tolist(), written.tolist(), strict=True):
+            self._usage.add(read, sum(token != padding for token in wrote))
         yield list(enumerate(self._tokenizer.batch_decode(written, skip_special_tokens=True)))
 
 
