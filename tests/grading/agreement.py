@@ -17,7 +17,7 @@ from sweet_rl.grading.hidden_tests import entry_point
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Task, Trajectory
-from tests.grading.mutations import KINDS, answers
+from tests.grading.mutations import GROUPS, KINDS, answers
 
 SLOW = "slow"
 SLOW_TASKS, SLOW_TESTS = 1, 3
@@ -65,6 +65,11 @@ def table(kinds: Sequence[str], grades: Sequence[Grades]) -> list[str]:
     lines = [HEADER]
     for kind in dict.fromkeys(kinds):
         lines.append(_line(kind, [one for other, one in zip(kinds, grades, strict=True) if other == kind]))
+    order, starts = list(KINDS), [list(KINDS).index(first) for first in GROUPS.values()]
+    numbers = [order.index(kind) for kind in kinds]
+    for group, start, end in zip(GROUPS, starts, [*starts[1:], len(order)], strict=True):
+        members = [one for number, one in zip(numbers, grades, strict=True) if start <= number < end]
+        lines.append(_line(group, members))
     return [*lines, _line("all", grades)]
 
 

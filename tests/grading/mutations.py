@@ -270,6 +270,15 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
+GROUPS = {
+    "form: fences, words, the filter": "fence: python",
+    "structure: helpers, classes, hints": "helper at the top",
+    "values: what it returns": "operator",
+    "time: what it waits for": "slow: sleeps in its first test",
+}
+"""Groups of kinds by the first of each."""
+
+
 def answers(source: str, name: str, task_id: str) -> dict[str, str]:
     """Answers by kind."""
     made = {
