@@ -24,6 +24,7 @@ def export_pairs(
     prompt_key: str | None = None,
     chosen_key: str = "chosen",
     rejected_key: str = "rejected",
+    other_tokenizer: bool = False,
     overwrite: bool = False,
 ) -> None:
     """Write preference pairs as a data set that TRL's DPOTrainer or OpenRLHF's train_dpo trains on.
@@ -41,6 +42,7 @@ def export_pairs(
         prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.
         chosen_key: field with the preferred side.
         rejected_key: field with the other side.
+        other_tokenizer: export turns that were sampled with another tokenizer all the same.
         overwrite: replace output_path when it exists.
     """
     if output_path is None:
@@ -61,6 +63,7 @@ def export_pairs(
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.records import replace_file, replace_rows
     from sweet_rl.training.data import read_pairs
+    from sweet_rl.training.encoding import check_tokenizers
     from sweet_rl.training.export import Layout, PairExporter
     from sweet_rl.training.settings import DataSettings
 
@@ -73,7 +76,9 @@ def export_pairs(
     )
     pairs = read_pairs(settings, seed=0).train
     layout: Layout = "openrlhf" if format == "openrlhf" else "trl"
-    exporter = PairExporter(load_tokenizer(tokenizer), layout=layout, conversational=conversational)
+    loaded = load_tokenizer(tokenizer)
+    check_tokenizers(pairs, loaded, allowed=other_tokenizer)
+    exporter = PairExporter(loaded, layout=layout, conversational=conversational)
     rows = exporter.rows(pairs, skip_inexact=skip_inexact)
     if not rows:
         raise UsageError(

@@ -27,6 +27,7 @@ class TrainingFlags:
         max_samples: take the first so many rows of each dataset.
         max_len: tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.
         response_template: text that opens an assistant turn, for models whose chat template does not say it.
+        other_tokenizer: train on turns that were sampled with another tokenizer all the same; their texts are tokenised anew.
         max_epochs: passes over the data.
         train_batch_size: rows of one update, over all processes.
         micro_train_batch_size: rows in one forward pass at most; has no influence on the result.
@@ -87,6 +88,7 @@ class TrainingFlags:
     max_samples: float = 1e8
     max_len: int = 512
     response_template: str | None = None
+    other_tokenizer: bool = False
     max_epochs: int = 1
     train_batch_size: int = 128
     micro_train_batch_size: int = 8
@@ -150,6 +152,7 @@ class TrainingFlags:
             max_samples=int(self.max_samples),
             max_len=self.max_len,
             response_template=self.response_template,
+            other_tokenizer=self.other_tokenizer,
             eval_fraction=self.eval_fraction,
             **own,
         )

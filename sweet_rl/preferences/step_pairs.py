@@ -150,9 +150,10 @@ def pair_row(
     if published:
         return result
     ids = [row.candidates[place].token_ids for place in pair]
-    if not no_prompt and row.tokenizer is not None and None not in ids:
-        result |= {"chosen_token_ids": list(ids[0] or ()), "rejected_token_ids": list(ids[1] or ())}
+    if row.tokenizer is not None:
         result["tokenizer"] = row.tokenizer
+        if not no_prompt and None not in ids:
+            result |= {"chosen_token_ids": list(ids[0] or ()), "rejected_token_ids": list(ids[1] or ())}
     return result | key_fields(row.key) | {"chosen_index": pair.chosen, "rejected_index": pair.rejected}
 
 

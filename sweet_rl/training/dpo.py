@@ -12,7 +12,7 @@ from sweet_rl.records import replace_rows
 from sweet_rl.training import models
 from sweet_rl.training.batches import Collator
 from sweet_rl.training.data import PairRow, Render, read_pairs
-from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder
+from sweet_rl.training.encoding import EncodedPair, Encoder, TurnEncoder, check_tokenizers
 from sweet_rl.training.engines import lost_processes_named
 from sweet_rl.training.fitting import (
     Rows,
@@ -124,6 +124,7 @@ def _pairs(tokenizer: Any, settings: TrainSettings, say: Say) -> _Pairs:
     data = settings.data
     sets = read_pairs(data, seed=settings.seed, render=_render(tokenizer))
     rows = [*sets.train, *sets.test]
+    check_tokenizers(rows, tokenizer, allowed=data.other_tokenizer)
     vision = _vision(tokenizer, rows, settings)
     encode = PublishedEncoder if settings.published else TurnEncoder
     encoder: Encoder = encode(

@@ -346,6 +346,42 @@ class TurnEncoder:
         )
 
 
+class Sampled(Protocol):
+    """A row that may say with which tokenizer its text was sampled."""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Its digest; None: nobody knows."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """File and line, for messages."""
+        ...
+
+
+def check_tokenizers(rows: Sequence[Sampled], tokenizer: Any, *, allowed: bool) -> None:
+    """Refuse rows that were sampled, and ranked, with another tokenizer than the one that is trained with.
+
+    Args:
+        rows: what is read.
+        tokenizer: of the model that is trained.
+        allowed: the person wants their texts tokenised anew.
+
+    Raises:
+        UsageError: names the first of them, and what can be done.
+    """
+    digest = tokenizer_digest(tokenizer)
+    foreign = [row.place for row in rows if row.tokenizer not in {None, digest}]
+    if foreign and not allowed:
+        raise UsageError(
+            f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
+            f"{tokenizer.name_or_path!r} ({_few(foreign)}): their turns are marked and ended in another way. "
+            "Train the model that they were sampled with, sample and rank anew with this one, or pass "
+            "--other_tokenizer to have the texts tokenised anew as they are."
+        )
+
+
 def find_all(ids: Sequence[int], pattern: Sequence[int]) -> Iterable[int]:
     """Where `pattern` begins in `ids`."""
     width = len(pattern)

@@ -39,6 +39,8 @@ class DataSettings:
     max_len: int = 512
     response_template: str | None = None
     eval_fraction: float = 0.03
+    other_tokenizer: bool = False
+    """Take turns that were sampled with another tokenizer, and tokenise their texts anew."""
     image_processor: str | None = None
     """Folder or name; None: the model's own."""
     min_pixels: int = 16 * 28**2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweet_rl.training import models
 from sweet_rl.training.batches import TextCollator
 from sweet_rl.training.dialogues import read_texts
-from sweet_rl.training.encoding import TurnEncoder
+from sweet_rl.training.encoding import TurnEncoder, check_tokenizers
 from sweet_rl.training.engines import half_weights
 from sweet_rl.training.fitting import (
     Rows,
@@ -52,6 +52,7 @@ def _rows(settings: TrainSettings, selection: SelectionSettings, say: Say) -> Ro
     for line in selected.lines(selection):
         say(line)
     tokenizer = models.load_tokenizers(settings.model)
+    check_tokenizers(read, tokenizer, allowed=data.other_tokenizer)
     encoder = TurnEncoder(tokenizer, max_len=data.max_len, response_template=data.response_template)
     texts, report = encoder.encode_texts(read)
     say_what_was_encoded(texts, report, data, say)

@@ -134,7 +134,11 @@ def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
     tok = load_tokenizer(tokenizer)
     ids = {"chosen_token_ids": [40, tok.eos_token_id], "rejected_token_ids": [41]}
     row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "b", "tokenizer": tokenizer_digest(tok)}
-    export(row | ids, row | ids | {"tokenizer": "another"})
+    with pytest.raises(
+        UsageError, match=r"1 of 2 rows were sampled with another tokenizer.*--other_tokenizer"
+    ):
+        export(row | ids, row | ids | {"tokenizer": "another"})
+    export(row | ids, row | ids | {"tokenizer": "another"}, other_tokenizer=True)
     assert "\n1 sides were cut by the token limit when they were sampled" in capsys.readouterr().out
 
 

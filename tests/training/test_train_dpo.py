@@ -193,6 +193,19 @@ def test_refusals(flags, message, steady, pairs, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("compat", ["fixed", "published"])
+def test_pairs_of_another_tokenizer_are_refused(compat, steady, pairs, tmp_path):
+    marked = [row | {"tokenizer": "another"} if i == 4 else row for i, row in enumerate(rows(pairs))]
+    source = tmp_path / "marked.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in marked))
+    told = r"1 of 37 rows were sampled with another tokenizer.*marked\.jsonl:5.*--other_tokenizer"
+    with pytest.raises(UsageError, match=told):
+        run(steady, source, tmp_path, compat=compat)
+    assert not (tmp_path / "out").exists()
+    if compat == "fixed":
+        assert run(steady, source, tmp_path, other_tokenizer=True)
+
+
 def test_a_reference_of_another_family_is_refused(steady, pairs, golden, policy, tmp_path):
     with pytest.raises(UsageError, match="the tokenizers of --pretrain"):
         run(steady, pairs, tmp_path, ref_pretrain=str(policy))

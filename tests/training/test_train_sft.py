@@ -34,6 +34,16 @@ def run(model, dataset, folder, **flags):
     return [json.loads(line) for line in (folder / "out/metrics.jsonl").read_text().splitlines()]
 
 
+def test_turns_of_another_tokenizer_are_refused(tiny, tmp_path):
+    source = tmp_path / "pairs.jsonl"
+    row = {"prompt": "a", "chosen": "b", "rejected": "b", "tokenizer": "another"}
+    source.write_text(json.dumps(row) + "\n")
+    with pytest.raises(
+        UsageError, match=r"1 of 1 rows were sampled with another tokenizer.*--other_tokenizer"
+    ):
+        run(tiny, source, tmp_path)
+
+
 def weights(folder):
     from safetensors.torch import load_file
 
