@@ -7,22 +7,23 @@ from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.teaching.explore_talk import ExploreTalk
 from sweet_rl.teaching.jobs import Done
-from sweet_rl.teaching.teachers import Teacher
+from sweet_rl.teaching.teachers import Teacher, of_the_model
 from sweet_rl.types import Failure, Task
 
 
 async def play_explore(
-    task: Task, game: ExploreGame, player: Teacher, *, seed: int, markov: bool = False
+    task: Task, game: ExploreGame, player: Teacher, *, seed: int, markov: bool = False, strict: bool = False
 ) -> Done:
     """Play a task to its end; the result has `won`, `cost`, and the commands.
 
-    An episode that cannot go on is not won; what went wrong is told.
+    An episode that the model cannot go on with is not won. One that the service or the world broke off has no
+    result; `strict`: it is not won either, as published.
 
     Raises:
         ServiceError: nobody can be asked.
     """
     failures: list[Failure] = []
-    cost = 0.0
+    cost, broken = 0.0, False
     try:
         game.reset(task, seed=seed)
         talk = ExploreTalk(game, task.problem_description, player, seed=seed, markov=markov)
@@ -36,7 +37,10 @@ async def play_explore(
     except (RequestFailed, EpisodeError) as error:
         failures.append(error.failure)
         won = False
+        broken = not strict and not (isinstance(error, RequestFailed) and of_the_model(error))
     finally:
         game.close()
+    if broken:
+        return Done(None, tuple(failures))
     commands = list(getattr(game, "history", ()))
     return Done({"task_id": task.task_id, "won": won, "cost": cost, "commands": commands}, tuple(failures))

@@ -66,6 +66,7 @@ class JobFile:
         self.path = path
         self.results: dict[str, Json] = {}
         self.failures: Counter[str] = Counter()
+        self.first_failure: Failure | None = None
         self._tries: Counter[str] = Counter()
         self._journal = Journal(path, overwrite=overwrite)
         try:
@@ -106,6 +107,8 @@ class JobFile:
             self.failures.update(failure.kind for failure in done.failures)
             if done.result is not None:
                 self.results[job.key] = done.result
+            elif done.failures:
+                self.first_failure = self.first_failure or done.failures[-1]
             on_done()
 
         try:

@@ -17,7 +17,7 @@ from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, resolve
 from sweet_rl.envs.text_game import Moved, TextGame
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import packaged_text
-from sweet_rl.teaching.teachers import Asked, Teacher
+from sweet_rl.teaching.teachers import Asked, Teacher, of_the_model
 from sweet_rl.types import Failure, Message, derive_seed
 
 ATTEMPTS: Final = 3
@@ -48,6 +48,7 @@ class Played:
     cost: float = 0.0
     steps: int = 0
     moved: Moved | None = None
+    strict: bool = False
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -98,11 +99,12 @@ async def play(
 
     Raises:
         ServiceError: nobody can be asked.
+        RequestFailed: the service did not answer a question, however often it was asked (not with `strict`).
         EpisodeError: the game broke.
     """
+    played = Played(strict=strict)
     head = ACTION_HEADS[game.name]
     draws = random.Random(seed)
-    played = Played()
     while played.moved is None or not played.moved.over:
         before, actions = split_prompt(game.text, head)
         step_seed = derive_seed(seed, played.steps)
@@ -127,13 +129,19 @@ async def play(
 
 
 async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Played) -> str:
-    """One request; "" after so many that brought nothing, which are recorded."""
+    """One request; "" after so many that brought nothing, which are recorded.
+
+    Raises:
+        RequestFailed: the last one failed for want of a service, and that is no reply of the model.
+    """
     messages = [Message("system", _prompt("react_system")), Message("user", text)]
     for attempt in range(ATTEMPTS):
         try:
             return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
         except RequestFailed as error:
             played.failures.append(replace(error.failure, turn=played.steps))
+            if attempt == ATTEMPTS - 1 and not (played.strict or of_the_model(error)):
+                raise
     return ""
 
 

@@ -36,6 +36,14 @@ class Asked:
     seed: int
 
 
+def of_the_model(error: RequestFailed) -> bool:
+    """Whether a request failed by the model's own doing: it said nothing, or the dialogue is too long.
+
+    Anything else was the service's, and says nothing about the model.
+    """
+    return error.failure.kind in {"empty_reply", "bad_request"}
+
+
 class Teacher(Protocol):
     """Somebody who answers; many questions may be under way at once."""
 

@@ -99,3 +99,19 @@ def test_a_silent_model_is_sent_the_state_again():
     assert teacher.asked[0] == teacher.asked[1] == teacher.asked[2]
     assert [failure.kind for failure in played.failures] == ["empty_reply"] * 2
     assert played.steps == 1
+
+
+class Unserved(EmbeddedTeacher):
+    name = "m"
+
+    async def say(self, asked):
+        raise RequestFailed(Failure("server_error", "overloaded", 500))
+
+
+def test_without_a_service_nothing_is_said_about_the_model():
+    with pytest.raises(RequestFailed, match="overloaded"):
+        run(Unserved(), Ignorant())
+    _, published = run(Unserved(), Ignorant(), strict=True)
+    assert published.moved.over
+    _, silent = run(Listening(*[""] * 6), Ignorant())  # that is the model's own
+    assert silent.moved.over

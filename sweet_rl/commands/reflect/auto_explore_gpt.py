@@ -23,6 +23,7 @@ def auto_explore_gpt(
     seed: int = 0,
     overwrite: bool = False,
     strict: bool = False,
+    max_failed: float = 0.02,
     quiet: bool = False,
 ) -> None:
     """Let a model do tasks of AutoExplore, and print its success on every level (Reflect-RL spec §8).
@@ -30,7 +31,8 @@ def auto_explore_gpt(
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
     the embedded player is, and the result says so.
 
-    An episode that cannot go on counts as a failure. The same command goes on where it was stopped.
+    An episode that fails for want of a service is in no number; the same command plays it again, and goes on
+    where it was stopped.
 
     Args:
         task_file: the tasks.
@@ -48,7 +50,8 @@ def auto_explore_gpt(
         concurrency: episodes in flight.
         seed: of the model's draws.
         overwrite: begin again.
-        strict: targets, levels and costs as published.
+        strict: targets, levels and costs as published, and an episode that fails is one that is not won.
+        max_failed: share of the episodes that may fail for want of a service; with more, the exit is 1.
         quiet: no progress bar.
     """
     from pathlib import Path
@@ -65,5 +68,5 @@ def auto_explore_gpt(
         merge_after_first_k=merge_after_first_k,
         strict=strict,
     )
-    games = ExploreFlags(task_file, repo_dir, eval_reps, horizon, markov, levels, seed, strict)
+    games = ExploreFlags(task_file, repo_dir, eval_reps, horizon, markov, levels, seed, strict, max_failed)
     run(games, flags, Path(output), overwrite=overwrite, quiet=quiet)

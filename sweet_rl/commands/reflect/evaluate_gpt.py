@@ -22,6 +22,7 @@ def evaluate_gpt(
     flags: TeacherFlags,
     overwrite: bool = False,
     strict: bool = False,
+    max_failed: float = 0.02,
     quiet: bool = False,
 ) -> None:
     """Let a model play the taxi or the household without training (Reflect-RL spec §8).
@@ -49,6 +50,7 @@ def evaluate_gpt(
         overwrite: begin again.
         strict: as published: a reply is searched for anything that might be a label, a reply without one
             becomes a random action, and an episode counts that earned more than 0 (dropoff: 20).
+        max_failed: share of the episodes that may fail for want of a service; with more, the exit is 1.
         quiet: no progress bar.
     """
     from pathlib import Path
@@ -63,5 +65,5 @@ def evaluate_gpt(
         raise UsageError(f"--extra must be {', '.join(CURRICULA)}, got {extra!r}.")
     if runs < 1 or horizon < 1:
         raise UsageError(f"--runs and --horizon must be at least 1, got {runs} and {horizon}.")
-    games = GptFlags(scenario, extra, random, horizon, shuffle_action, react, runs, tasks, strict)
+    games = GptFlags(scenario, extra, random, horizon, shuffle_action, react, runs, tasks, strict, max_failed)
     run(games, flags, Path(output), overwrite=overwrite, quiet=quiet)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
+from sweet_rl.commands.running import judge_failed
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
@@ -35,6 +36,7 @@ class ExploreFlags:
     levels: LevelFlags
     seed: int
     strict: bool
+    max_failed: float
 
 
 def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: bool, quiet: bool) -> None:
@@ -58,7 +60,9 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
 
     async def episode(job: Job[Task], teacher: Teacher) -> Done:
         own_seed = derive_seed(games.seed, job.key, job.attempt)
-        return await play_explore(job.item, new_game(), teacher, seed=own_seed, markov=games.markov)
+        return await play_explore(
+            job.item, new_game(), teacher, seed=own_seed, markov=games.markov, strict=games.strict
+        )
 
     with JobFile(
         beside(output, player.name, "journal"), settings, overwrite=overwrite, output=output
@@ -72,10 +76,23 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         )
         results = [{**row, "player": player.name} for row in success_by_level(levels, jobs.results)]
         for row in results:
-            print(f"Level {row['level']}: {100 * row['success']:.2f}%")
+            said = (
+                "no episode was played to its end"
+                if row["success"] is None
+                else f"{100 * row['success']:.2f}%"
+            )
+            print(f"Level {row['level']}: {said}")
         write_list(output, results)
         print(f"That is in {output}")
         say_failures(jobs, 0, "episodes")
+        judge_failed(
+            len(jobs.missing(planned)),
+            len(planned),
+            str(jobs.first_failure),
+            noun="episodes",
+            kept="The same command plays them again.",
+            most=games.max_failed,
+        )
 
 
 def _plan(games: ExploreFlags) -> list[dict[str, Task]]:
@@ -100,14 +117,16 @@ def _plan(games: ExploreFlags) -> list[dict[str, Task]]:
 def success_by_level(
     levels: Sequence[Mapping[str, Task]], played: Mapping[str, Json]
 ) -> list[dict[str, Json]]:
-    """`level`, `episodes` and `success` (of 1) of every level.
+    """`level`, `episodes`, `failed` and `success` (of 1, of the episodes that did not fail) of every level.
 
     Args:
         levels: the episodes of each, by key.
-        played: what came of every one of them: `won`.
+        played: what came of those that did not fail: `won`.
     """
     results: list[dict[str, Json]] = []
     for at, episodes in enumerate(levels):
-        won = [played[key]["won"] for key in episodes]
-        results.append({"level": at, "episodes": len(won), "success": sum(won) / max(len(won), 1)})
+        won = [played[key]["won"] for key in episodes if key in played]
+        success = sum(won) / len(won) if won else None
+        failed = len(episodes) - len(won)
+        results.append({"level": at, "episodes": len(won), "failed": failed, "success": success})
     return results

@@ -12,10 +12,12 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
+from sweet_rl.commands.running import judge_failed
 from sweet_rl.envs.alfworld import Household, HouseholdGame
 from sweet_rl.envs.taxi.game import TaxiGame
 from sweet_rl.envs.text_game import TextGame
 from sweet_rl.errors import EpisodeError
+from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
 from sweet_rl.tasks import load_tasks
 from sweet_rl.tasks.household import published_household_tasks
@@ -41,6 +43,7 @@ class GptFlags:
     runs: int
     tasks: str | None
     strict: bool
+    max_failed: float
 
 
 class Chance:
@@ -68,7 +71,7 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
     name = "random" if games.random else player.name
     journal = beside(folder / "result.txt", f"{games.scenario}.{name}", "journal")
     settings = {**player.settings(), **asdict(games)}
-    del settings["runs"]
+    del settings["runs"], settings["max_failed"]
     tasks = _tasks(games)
     planned = {f"run {number}": number for number in range(games.runs)}
     engine = Household() if games.scenario == "alfworld" else None
@@ -91,7 +94,15 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
                 print(player.measured("knows the way and is the ceiling"))
             episodes = [jobs.results[key] for key in planned if key in jobs.results]
             _write(folder, games, name, episodes)
-            say_failures(jobs, len(jobs.missing(planned)), "episodes")
+            say_failures(jobs, 0, "episodes")
+            judge_failed(
+                len(jobs.missing(planned)),
+                len(planned),
+                str(jobs.first_failure),
+                noun="episodes",
+                kept="The same command plays them again.",
+                most=games.max_failed,
+            )
     finally:
         if engine is not None:
             engine.close()
@@ -127,7 +138,7 @@ async def _episode(
         game.reset(task, seed=job.item)
         seed = derive_seed(job.item, job.attempt)
         played = await play(game, knower, teacher, seed=seed, react=games.react, strict=games.strict)
-    except EpisodeError as error:
+    except (EpisodeError, RequestFailed) as error:
         return Done(None, (error.failure,))
     finally:
         game.close()

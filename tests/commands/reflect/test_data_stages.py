@@ -24,6 +24,7 @@ from sweet_rl.commands.reflect.taxi_gen_sft import taxi_gen_sft
 from sweet_rl.commands.reflect.taxi_reflection import taxi_reflection
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.repositories.made import make_repository
+from sweet_rl.users.faults import Fault, Weather
 from tests.teaching.serving import talking
 
 TASKS = Path("data/auto_explore/tasks_filtered")
@@ -221,6 +222,35 @@ def test_gen_task_over_http_tries_again_what_could_not_be_read(here, capsys):
     assert {task["answer"] for task in load("data/auto_explore/tasks/data.json")} == {"7"}
 
 
+@pytest.mark.parametrize("scenario", ["taxi", "auto_explore"])
+def test_an_episode_without_a_service_is_no_failure_of_the_model(here, capsys, scenario):
+    """Half of the requests get a 500, and each is sent once: what a model is measured by does not depend on it."""
+    if scenario == "auto_explore":
+        up_to_tasks()
+
+    def measure(**flags):
+        asked = {"teacher": "openai", "model": "m", "request_attempts": 1, "quiet": True} | flags
+        if scenario == "taxi":
+            evaluate_gpt(runs=12, react=False, output=flags.pop("output", "."), **asked)
+        else:
+            asked.pop("output", None)
+            auto_explore_gpt(task_file=str(TASKS / "data.json"), eval_reps=1, horizon=1, markov=True, **asked)
+
+    stormy = Weather(fault_rate=0.5, faults=(Fault.SERVER_ERROR,), seed=1)
+    with talking(lambda _: "Action: 0", stormy) as url, pytest.raises(ServiceError) as caught:
+        measure(base_url=url)
+    assert "they have no score and are in no mean" in str(caught.value)
+    assert "more than --max_failed 0.02 allows" in str(caught.value)
+    capsys.readouterr()
+    with talking(lambda _: "Action: 0") as url:
+        measure(base_url=url)  # plays those again that failed
+    assert "have no score" not in capsys.readouterr().out
+    if scenario == "taxi":
+        assert "success 0/12" in Path("result.txt").read_text().splitlines()[-1]
+    else:
+        assert {row["failed"] for row in load("results/auto_explore_gpt.json")} == {0}
+
+
 def test_models_play_the_taxi(here, capsys):
     evaluate_gpt(runs=5, quiet=True)
     evaluate_gpt(runs=5, extra="dropoff", random=True, quiet=True)
@@ -274,9 +304,9 @@ def test_a_file_that_holds_no_records_is_named(here, content):
 
 def test_success_is_counted_by_level():
     levels = [dict.fromkeys(("a", "b", "c", "d")), {"e": None}, {}]
-    played = {key: {"won": key in {"a", "e"}} for key in "abcdef"}
+    played = {key: {"won": key in {"a", "e"}} for key in "abce"}  # d has failed
     assert success_by_level(levels, played) == [
-        {"level": 0, "episodes": 4, "success": 0.25},
-        {"level": 1, "episodes": 1, "success": 1.0},
-        {"level": 2, "episodes": 0, "success": 0.0},
+        {"level": 0, "episodes": 3, "failed": 1, "success": 1 / 3},
+        {"level": 1, "episodes": 1, "failed": 0, "success": 1.0},
+        {"level": 2, "episodes": 0, "failed": 0, "success": None},
     ]
