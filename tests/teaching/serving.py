@@ -20,7 +20,7 @@ def talking(speaker, weather=None, asked=None):
 
     async def serve():
         server = SimulatorServer(weather)
-        server._speakers["m"] = speaker
+        server._speakers["m"] = lambda messages: speaker(messages[-1].text)
         application = server.application()
         application.middlewares.append(_listening(asked))
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
