@@ -13,7 +13,11 @@ DOUBLE = "def level(x):\n    return x * 2\n"
 
 
 class Case(NamedTuple):
-    """An answer and the score that is right for it; `outcome` is that of the first test where it matters."""
+    """An answer and the score that is right for it.
+
+    `outcome` is that of the first test where it matters; `published` the score in the published way, where it is
+    looked at.
+    """
 
     name: str
     answer: str
@@ -21,6 +25,7 @@ class Case(NamedTuple):
     outcome: str | None = None
     reference: str = DOUBLE
     tests: tuple[str, ...] = ("level(2)", "level(3)")
+    published: float | None = None
 
 
 def held(name: str, attempt: str) -> Case:

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox
+from sweet_rl.grading.sandbox import Sandbox
+from tests.grading.attacks import seen_through
 from tests.grading.channels import CHANNELS
 
 
@@ -20,17 +21,9 @@ def two_workers():
         yield sandbox
 
 
-def job(source, kind="fixed"):
-    return Job(kind, [Program(source, ["f()"])])
-
-
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls by the numbers of x86_64")
 @pytest.mark.parametrize("channel", [pytest.param(channel, id=channel.name) for channel in CHANNELS])
 def test_what_is_seen_does_not_depend_on_what_was_told(one_worker, two_workers, channel):
-    sandbox = two_workers if channel.at_once else one_worker
-    seen = []
-    for bit in (0, 1):
-        values = list(sandbox.run([job(channel.writer(bit)), job(channel.reader())]))
-        seen.append(values[1][0])
-    assert [value.outcome for value in seen] == [Outcome.VALUE] * 2, seen
-    assert seen[0].text == seen[1].text
+    first, second = seen_through(channel, two_workers if channel.at_once else one_worker)
+    assert first == second
+    assert first[0] in "'\"", first  # it has seen something: no error

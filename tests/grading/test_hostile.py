@@ -1,7 +1,5 @@
 """Hostile and odd answers: each gets its right score, none gets out, and the next answer is graded as ever."""
 
-import os
-import socket
 import time
 from pathlib import Path
 
@@ -11,58 +9,8 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.extraction import forbidden_word
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
-from tests.conftest import ROOT
-from tests.grading.escapes import ESCAPES
-from tests.grading.exhaustion import EXHAUSTION
-from tests.grading.forgeries import FORGERIES
+from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Ground, whole_table
 from tests.grading.hostile_case import DOUBLE, Case
-from tests.grading.odd_answers import ODD
-
-SECRET = "sesame-" + "opens-nothing"
-CASES = [*ESCAPES, *EXHAUSTION, *FORGERIES, *ODD]
-GOOD = Case("good", DOUBLE, 1.0)
-
-
-class Ground:
-    """Where the attacks go: a sandbox, and what they must not reach."""
-
-    def __init__(self, folder: Path) -> None:
-        os.environ["SWEET_RL_CANARY"] = SECRET
-        self.file = folder / "secret.txt"
-        self.file.write_text(SECRET)
-        folder.chmod(0o755)
-        self.file.chmod(0o666)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.setblocking(False)
-        self.sandbox = Sandbox(workers=1, timeout_s=0.3)
-
-    def grade(self, *cases: Case):
-        return list(CodeGrader(self.sandbox).grade([self._trajectory(case) for case in cases]))
-
-    def _trajectory(self, case: Case) -> Trajectory:
-        answer = case.answer
-        for word, meaning in {
-            "@FILE@": self.file,
-            "@SECRET@": SECRET,
-            "@PORT@": self.listener.getsockname()[1],
-            "@PROJECT@": ROOT,
-        }.items():
-            answer = answer.replace(word, str(meaning))
-        tests = {f"test{index}": test for index, test in enumerate(case.tests)}
-        task = Task(case.name, "", case.reference, case.reference, tests, {})
-        return Trajectory(task, (), answer)
-
-    def connections(self) -> int:
-        try:
-            self.listener.accept()
-        except BlockingIOError:
-            return 0
-        return 1
-
-    def close(self) -> None:
-        self.sandbox.close()
-        self.listener.close()
-        os.environ.pop("SWEET_RL_CANARY", None)
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +20,62 @@ def ground(tmp_path_factory):
     ground.close()
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
-def test_right_score_and_the_grader_survives(ground, case):
-    score, after = ground.grade(case, GOOD)
-    outcomes = [(test.outcome, test.got, test.detail) for test in score.tests]
-    assert score.value == case.score, outcomes
-    if case.outcome:
+@pytest.fixture(scope="module")
+def rows(ground):
+    return {(row.case.name, row.way): row for row in whole_table(ground)}
+
+
+WAYS = [
+    (case, way)
+    for case in CASES
+    for way in ("fixed", "published")
+    if way == "fixed" or case.published is not None
+]
+
+
+@pytest.mark.parametrize(("case", "way"), [pytest.param(*one, id=f"{one[0].name}-{one[1]}") for one in WAYS])
+def test_right_score_and_the_next_answer_is_graded_as_ever(rows, case, way):
+    row = rows[case.name, way]
+    outcomes = [(test.outcome, test.got, test.detail) for test in row.score.tests]
+    assert row.score.value == row.expected, outcomes
+    if case.outcome and way == "fixed":
         assert outcomes[0][0] == case.outcome, outcomes
-    assert after.value == 1.0
+    assert row.after == 1.0
+
+
+def test_nothing_was_reached(ground, rows):
     assert ground.file.read_text() == SECRET
     assert ground.connections() == 0
 
 
-def test_there_are_at_least_sixty_and_none_is_stopped_by_its_words():
-    assert len({case.name for case in CASES}) == len(CASES) >= 60
+def test_there_are_many_and_none_is_stopped_by_its_words():
+    assert len({case.name for case in CASES}) == len(CASES) >= 300
     assert [case.name for case in CASES if forbidden_word(case.answer)] == []
+
+
+def test_without_namespaces_the_same_is_held(tmp_path, monkeypatch):
+    """As in an ordinary container: Landlock and seccomp alone, and no folder to write to."""
+    monkeypatch.setattr("sweet_rl.grading.sandbox.worker.NAMESPACES", False)
+    weak = Ground(tmp_path)
+    try:
+        if "Landlock" not in weak.sandbox.layers:
+            pytest.skip("this kernel has no Landlock")
+        assert "process" not in weak.sandbox.layers
+        categories = (
+            "read the reference",
+            "kill the worker",
+            "reach processes",
+            "reach files",
+            "raw system calls",
+        )
+        found = list(weak.rows([case for category in categories for case in TABLE[category]]))
+        assert [row for row in found if row.score.value != row.expected or row.after != 1] == []
+        assert (
+            weak.grade(Case("", "def level(x):\n    return __import__('os').getpid()\n", 0.0))[0].tests[0].got
+            == "0"
+        )
+    finally:
+        weak.close()
 
 
 def test_nothing_is_left_behind(ground):
@@ -135,7 +124,7 @@ def test_grades_come_while_later_answers_are_still_to_be_read(ground, monkeypatc
     def trajectories():
         for number in range(40):
             read.append(number)
-            yield ground._trajectory(GOOD)
+            yield ground.trajectory(GOOD)
 
     for number, score in enumerate(CodeGrader(ground.sandbox).grade(trajectories())):
         assert score.value == 1.0
@@ -144,7 +133,7 @@ def test_grades_come_while_later_answers_are_still_to_be_read(ground, monkeypatc
 
 def test_all_grades_of_one_stream(ground):
     fenced = Case("fenced", f"Look:\n```\npass\n```\nor\n```py\n{DOUBLE}```\n", 0.0)
-    answers = [ground._trajectory(case) for case in (GOOD, fenced, GOOD)]
+    answers = [ground.trajectory(case) for case in (GOOD, fenced, GOOD)]
     none = Trajectory(answers[0].task, (), None)
     grades = list(CodeGrader(ground.sandbox).grade_all([*answers, none]))
     assert [(one.fixed.value, one.published.value, one.lenient.value) for one in grades] == [

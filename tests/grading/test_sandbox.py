@@ -149,6 +149,34 @@ def test_without_namespaces_landlock_keeps_the_files():
         assert found == ["value"] * 2 + ["error"] * 4
 
 
+def test_landlock_hides_a_package_among_others(tmp_path):
+    """Without mounts: what lies beside this library may be imported, the library may not."""
+    for name in ("shown", "hidden"):
+        (tmp_path / "lib" / "site" / name).mkdir(parents=True)
+        (tmp_path / "lib" / "site" / name / "__init__.py").write_text(f"name = {name!r}")
+    (tmp_path / "lib" / "beside.txt").write_text("beside")
+    (tmp_path / "lib" / "site" / "link").symlink_to("/etc")
+    code = f"""
+import os
+from sweet_rl.grading.sandbox.guest import landlock, libc
+libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+lib = {str(tmp_path / "lib")!r}
+if landlock.restrict([lib], [lib + "/site/hidden"], None, "/dev/null"):
+    for path in "site/shown/__init__.py", "beside.txt", "site/hidden/__init__.py", "site/link/passwd":
+        try:
+            print(open(lib + "/" + path).read())
+        except PermissionError:
+            print("refused")
+    print(sorted(os.listdir(lib + "/site")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if not done.stdout:
+        pytest.skip("this kernel has no Landlock")
+    names = "['hidden', 'link', 'shown']"
+    assert done.stdout.split("\n")[:5] == ["name = 'shown'", "beside", "refused", "refused", names]
+
+
 @pytest.mark.parametrize(
     ("layers", "missing"),
     [

@@ -222,6 +222,8 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
     if writable:
         # on the library's disk they would do something: nothing has to last
         checked += [((74, 82), [_answer(0)]), ((75, 83), [_answer(0)])]  # fsync, fdatasync
+        # listxattr and its like, which shutil calls for every copy
+        checked += [(numbers, [_answer(errno.EOPNOTSUPP)]) for numbers in ((194, 11), (195, 12), (196, 13))]
     return checked
 
 

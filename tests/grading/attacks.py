@@ -1,0 +1,153 @@
+"""The table of attacks, and of odd answers that are right: what each is to score, and what it does score.
+
+Run: python -m tests.grading.attacks
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from sweet_rl.grading.code import CodeGrader
+from sweet_rl.grading.sandbox import Job, Program, Sandbox
+from sweet_rl.types import Score, Task, Trajectory
+from tests.conftest import ROOT
+from tests.grading import escapes, exhaustion, forgeries, legal_answers, odd_answers, peeking
+from tests.grading.channels import CHANNELS, Channel
+from tests.grading.hostile_case import DOUBLE, Case
+
+SECRET = "sesame-" + "opens-nothing"
+GOOD = Case("good", DOUBLE, 1.0)
+
+TABLE: dict[str, Sequence[Case]] = {
+    "read the reference": peeking.PEEKING,
+    "forge the result": forgeries.FORGERIES,
+    "kill the worker": peeking.KILLING,
+    "reach processes": escapes.PROCESSES,
+    "reach files": escapes.FILES,
+    "reach the network": escapes.NETWORK,
+    "raw system calls": peeking.SYSTEM_CALLS,
+    "end early": exhaustion.ENDINGS,
+    "use up time": exhaustion.TIME,
+    "use up memory": exhaustion.MEMORY,
+    "odd values": odd_answers.VALUES,
+    "odd texts": odd_answers.TEXTS,
+    "legal: files": legal_answers.FILES,
+    "legal: threads": legal_answers.THREADS,
+    "legal: language": legal_answers.LANGUAGE,
+    "legal: library": legal_answers.LIBRARY,
+}
+CASES = [case for cases in TABLE.values() for case in cases]
+
+
+class Row(NamedTuple):
+    """One line of the table; `after` is the score of an honest answer graded next."""
+
+    category: str
+    case: Case
+    way: str
+    expected: float | None
+    score: Score
+    after: float | None
+
+
+class Ground:
+    """Where the attacks go: a sandbox, and what they must not reach."""
+
+    def __init__(self, folder: Path) -> None:
+        os.environ["SWEET_RL_CANARY"] = SECRET
+        self.file = folder / "secret.txt"
+        self.file.write_text(SECRET)
+        folder.chmod(0o755)
+        self.file.chmod(0o666)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        self.sandbox = Sandbox(workers=2, timeout_s=0.3)
+
+    def grade(self, *cases: Case, way: Literal["fixed", "published"] = "fixed") -> list[Score]:
+        grader = CodeGrader(self.sandbox, grading=way)
+        return list(grader.grade([self.trajectory(case) for case in cases]))
+
+    def rows(self, cases: Sequence[Case], way: Literal["fixed", "published"] = "fixed") -> Iterator[Row]:
+        """Each case between two honest answers, all in one stream through one worker."""
+        where = {case.name: category for category, some in TABLE.items() for case in some}
+        scores = self.grade(*(one for case in cases for one in (case, GOOD)), way=way)
+        for case, score, after in zip(cases, scores[::2], scores[1::2], strict=True):
+            expected = case.score if way == "fixed" else case.published
+            yield Row(where[case.name], case, way, expected, score, after.value)
+
+    def trajectory(self, case: Case) -> Trajectory:
+        answer = case.answer
+        for word, meaning in {
+            "@FILE@": self.file,
+            "@SECRET@": SECRET,
+            "@PORT@": self.listener.getsockname()[1],
+            "@PROJECT@": ROOT,
+        }.items():
+            answer = answer.replace(word, str(meaning))
+        tests = {f"test{index}": test for index, test in enumerate(case.tests)}
+        task = Task(case.name, "", case.reference, case.reference, tests, {})
+        return Trajectory(task, (), answer)
+
+    def connections(self) -> int:
+        try:
+            self.listener.accept()
+        except BlockingIOError:
+            return 0
+        return 1
+
+    def close(self) -> None:
+        self.sandbox.close()
+        self.listener.close()
+        os.environ.pop("SWEET_RL_CANARY", None)
+
+
+def whole_table(ground: Ground) -> list[Row]:
+    """All rows, the published ones last."""
+    published = [case for case in CASES if case.published is not None]
+    return [*ground.rows(CASES), *ground.rows(published, "published")]
+
+
+def seen_through(channel: Channel, sandbox: Sandbox) -> list[str]:
+    """What the second answer sees where the first one tells it 0, and where it tells it 1."""
+    seen = []
+    for bit in (0, 1):
+        sources = channel.writer(bit), channel.reader()
+        _, (value,) = sandbox.run(Job("fixed", [Program(source, ["f()"])]) for source in sources)
+        seen.append(value.text)
+    return seen
+
+
+def main() -> None:
+    """Print each row that is not as it should be, and the number of rows by category."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        ground = Ground(Path(folder))
+        rows = whole_table(ground)
+        print(f"{ground.sandbox.protection}\n\n{'':<24}{'rows':>6}{'as expected':>13}{'after it 1.0':>14}")
+        ground.close()
+    for category in TABLE:
+        some = [row for row in rows if row.category == category]
+        right, alive = (
+            sum(row.score.value == row.expected for row in some),
+            sum(row.after == 1 for row in some),
+        )
+        print(f"{category:<24}{len(some):>6}{right:>13}{alive:>14}")
+    with Sandbox(workers=1, timeout_s=1) as one, Sandbox(workers=2, timeout_s=2) as two:
+        closed = sum(len(set(seen_through(way, two if way.at_once else one))) == 1 for way in CHANNELS)
+    print(f"{'tell another answer':<24}{len(CHANNELS):>6}{closed:>13}")
+    print(f"{'all':<24}{len(rows) + len(CHANNELS):>6}, in {time.monotonic() - started:.0f} s")
+    for row in rows:
+        if row.score.value != row.expected or row.after != 1:
+            print(
+                f"\n{row.category}: {row.case.name} ({row.way}): expected {row.expected}, found {row.score}"
+            )
+
+
+if __name__ == "__main__":
+    main()
