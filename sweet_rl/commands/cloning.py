@@ -160,7 +160,7 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
     folder = Path(output_dir).expanduser()
     _make_room(folder, overwrite=overwrite)
     tracking.sets(dict(pupil.recipe))
-    tracking.writes(folder, folder=True)
+    tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
     paths = show.dataset.split(",") if show.dataset else [_played(show, folder)]
     games = _games(paths, show)
     template, eos_str, max_new_tokens = _form(show)

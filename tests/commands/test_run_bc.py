@@ -160,3 +160,5 @@ def test_the_two_lines_of_the_page(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "run" / "final" / "model.safetensors").is_file()
+    record = json.loads((tmp_path / "start" / "run.json").read_text())
+    assert "run_bc" in json.dumps(record)
