@@ -36,6 +36,7 @@ def simulate(tasks, out, **flags):
     given = {
         "task_type": "html",
         "env_model": "scripted",
+        "max_failed": 1.0,  # one of three pages cannot be drawn
         "max_steps": 3,
         "quiet": True,
         "render_cache": "none",
@@ -108,3 +109,15 @@ def test_what_it_refuses(flags, message, tasks, tmp_path, renderer):
     with pytest.raises(UsageError, match=message):
         simulate(flags.pop("input_path", tasks), tmp_path / "out.jsonl", **flags)
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_pictures_of_another_run_are_not_drawn_over(tasks, tmp_path, renderer):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "theirs.png").write_bytes(b"precious")
+    flags = {"temp_path": str(folder), "agent_model": "blank"}
+    with pytest.raises(UsageError, match="holds pictures of another run"):
+        simulate(tasks, tmp_path / "out.jsonl", **flags)
+    simulate(tasks, tmp_path / "out.jsonl", overwrite=True, **flags)
+    simulate(tasks, tmp_path / "out.jsonl", to_continue=True, **flags)
+    assert (folder / "theirs.png").read_bytes() == b"precious"
