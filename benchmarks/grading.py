@@ -70,24 +70,26 @@ def published_loop(trajectories: Sequence[Trajectory]) -> list[float]:
         return [published_correctness(t.task, t.answer or "") for t in trajectories]
 
 
-def ours(trajectories: Sequence[Trajectory]) -> list[float]:
-    """Grade in the sandbox, its start and end included."""
+def ours(trajectories: Sequence[Trajectory]) -> list[float | None]:
+    """Grade in the sandbox, its start and end included; None where a task cannot be graded."""
     with Sandbox() as sandbox:
-        return [score.value or 0.0 for score in CodeGrader(sandbox).grade(trajectories)]
+        return [score.value for score in CodeGrader(sandbox).grade(trajectories)]
 
 
 class Timing(NamedTuple):
-    """What one side took; the mean grade tells whether both sides graded the same."""
+    """What one side took; the mean grade, of what is graded, tells whether both graded much the same."""
 
     seconds: float
     cpu_s: float
     grade: float
 
 
-def timed(side: Callable[[Sequence[Trajectory]], list[float]], trajectories: Sequence[Trajectory]) -> Timing:
+def timed(
+    side: Callable[[Sequence[Trajectory]], Sequence[float | None]], trajectories: Sequence[Trajectory]
+) -> Timing:
     """Seconds by the clock, and of computing, ours and that of all processes that we have started."""
     used, started = cpu_seconds(), time.perf_counter()
-    grades = side(trajectories)
+    grades = [grade for grade in side(trajectories) if grade is not None]
     return Timing(time.perf_counter() - started, cpu_seconds() - used, sum(grades) / len(grades))
 
 
