@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from sweet_rl.chat.names import EMBEDDED
 from sweet_rl.runs.digests import unchanged
 from sweet_rl.runs.record import read_record
 from sweet_rl.tracking import RECORD, is_record
@@ -92,6 +93,8 @@ def _stale(run: Found) -> Iterable[tuple[str, str]]:
         str(output.get("path")): output for output in run.content.get("outputs") or [] if "sha256" in output
     }
     for entry in run.content.get("inputs") or []:
+        if entry.get("source") == EMBEDDED:  # a part of the library
+            continue
         source = str(entry.get("source"))
         if "sha256" not in entry:
             continue

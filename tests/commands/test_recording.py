@@ -121,6 +121,8 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     assert model["completion_tokens"] == sum(len(turn["token_ids"]) for turn in turns)
     assert model["prompt_tokens"] > model["completion_tokens"]
     assert played["seeds"] == {"seed": 3}
+    (named,) = [entry for entry in played["inputs"] if entry["flag"] == "agent_model"]
+    assert named["sha256"] == digest_of(ROOT / "sweet_rl/embedded/agent")["sha256"]
     (tasks,) = [entry for entry in played["inputs"] if entry["flag"] == "input_path"]
     made = json.loads((tmp_path / "tasks.jsonl.run.json").read_text())
     assert (tasks["made_by"], tasks["sha256"]) == (made["id"], made["outputs"][0]["sha256"])
