@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.commands.evaluation import write_report
-from sweet_rl.commands.running import progress
+from sweet_rl.commands.running import judge_failed, progress
 from sweet_rl.commands.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, suggestion
@@ -46,6 +46,7 @@ RENDERING = frozenset({"browser", "network", "allow_scripts", "viewport"})
 UNPAIRED = "rows without a partner in the other run"
 FAILED = "pages whose episode failed in one of the runs: in no number above"
 NO_TARGET = "pages whose target gives no picture: in no number above"
+MALFORMED = "malformed_verdict"
 NO_VERDICT = "pages without a verdict in both orders: in no number above"
 DISAGREED = "pages on which the two orders differ: ties"
 UNASKED = "pages decided without asking: equal pictures, or only one run has one"
@@ -186,7 +187,9 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
             question = {"model": model, "prompt": prompt, "max_tokens": flags.max_tokens}
             job = Judging(journal_path, question, flags.most_pixels, flags.at_once, flags.quiet)
             async with open_renderer(settings) as renderer:
-                await run_by_judge(runs, job, judge, renderer, report_path)
+                lost = await run_by_judge(runs, job, judge, renderer, report_path)
+            kept = f"{journal_path} holds the verdicts; the same command asks for the others again."
+            judge_failed(len(lost), len(runs.pairs), next(iter(lost), None), noun="pages", kept=kept)
         finally:
             await client.close()
 
@@ -202,8 +205,10 @@ async def _first_model(client: OpenAIClient) -> str:
 
 async def run_by_judge(
     runs: Runs, job: Judging, judge: VisionJudge, renderer: Renderer, report_path: str | None
-) -> None:
+) -> list[Failure]:
     """Ask about every pair in both orders; print and write the result.
+
+    Returns why the judge could not be asked about a page, for each such page.
 
     Raises:
         SweetRLError: the journal is in use or broken, or there is no server or no browser; verdicts that
@@ -229,6 +234,7 @@ async def run_by_judge(
     outcomes = [(runs.pairs[index].a.task.task_id, found[index]) for index in sorted(found)]
     _report(runs, f"{judge.name}, asked in both orders", outcomes, counts, report_path)
     print(f"Every verdict is in {job.journal_path}")
+    return asking.lost
 
 
 class _Asking:
@@ -236,6 +242,7 @@ class _Asking:
 
     def __init__(self, job: Judging, judge: VisionJudge, renderer: Renderer, journal: Journal) -> None:
         self._job, self._judge, self._renderer, self._journal = job, judge, renderer, journal
+        self.lost: list[Failure] = []
         self._known = {
             row.get("question"): Verdict(
                 Outcome(row["outcome"]) if row.get("outcome") else None,
@@ -258,6 +265,7 @@ class _Asking:
             return None, NO_TARGET
         verdicts = [await self._verdict(pair, order, target, (first, second)) for order in ORDERS]
         outcome = settled(verdicts)
+        self.lost += [one.failure for one in verdicts if one.failure and one.failure.kind != MALFORMED][:1]
         if outcome is None:
             return None, NO_VERDICT
         return outcome, DISAGREED if verdicts[0].outcome != verdicts[1].outcome else ""
@@ -267,7 +275,7 @@ class _Asking:
         pictures = [digest(picture.hex()) for picture in (target, *shown)]
         question = digest([dict(self._job.question), order, *pair.a.key, *pictures])
         known = self._known.get(question)
-        if known is not None and (known.failure is None or known.failure.kind == "malformed_verdict"):
+        if known is not None and (known.failure is None or known.failure.kind == MALFORMED):
             return known
         verdict = await self._judge.compare(target, *shown, order=order)
         await self._journal.append_soon(

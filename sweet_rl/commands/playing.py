@@ -13,7 +13,7 @@ from sweet_rl import tracking
 from sweet_rl.chat.transcripts import transcript_of
 from sweet_rl.commands.games import QUESTION_GAMES, GameFlags, OracleFlags, make_oracle, open_game
 from sweet_rl.contracts import Env
-from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.rollout import play as play_episode
 from sweet_rl.types import (
@@ -88,6 +88,7 @@ async def play_game(flags: PlayFlags) -> None:
 
     Raises:
         UsageError: there is no such task, oracle or file.
+        ServiceError: nobody answers in it any more.
     """
     from sweet_rl.records import Journal, trajectory_to_row
 
@@ -107,6 +108,8 @@ async def play_game(flags: PlayFlags) -> None:
         if journal is not None:
             journal.append([trajectory_to_row(trajectory)])
             print(f"Recorded in {flags.record}.")
+        if trajectory.failed and trajectory.error is not None and trajectory.error.kind != "stopped":
+            raise ServiceError(f"The game failed and has no score: {trajectory.error}")
 
 
 def choose_task(flags: PlayFlags) -> Task:

@@ -109,7 +109,7 @@ def run_until_stopped(
 
 
 def judge_failed(
-    failed: int, total: int, first: str, *, noun: str, kept: str, most: float = MAX_FAILED
+    failed: int, total: int, first: object, *, noun: str, kept: str, most: float = MAX_FAILED, flag: str = ""
 ) -> None:
     """Say how much of a finished stage failed, and end it with an error where that is too much.
 
@@ -120,6 +120,7 @@ def judge_failed(
         noun: what a piece is, in the plural.
         kept: where the result is, and how the failed ones are tried again.
         most: the share that may fail.
+        flag: what says that share, where a flag does.
 
     Raises:
         ServiceError: more than that failed, or all.
@@ -130,7 +131,8 @@ def judge_failed(
     said = f"{all_of} {total} {noun} failed ({failed / total:.1%}): they have no score and are in no mean."
     words = f"{said} The first: {first}. {kept}"
     if failed == total or failed > most * total:
-        share = "" if failed == total else f" That is more than --max_failed {most:g} allows."
+        limit = f"{flag} {most:g}" if flag else f"{most:.0%}, which is the most that may"
+        share = "" if failed == total else f" That is more than {limit}."
         raise ServiceError(words + share)
     print(words)
 

@@ -12,7 +12,7 @@ from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.commands.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
@@ -91,11 +91,18 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
             with _workers(flags, agent) as workers:
                 work = _sample(flags, agent, todo, journal, settings, failures, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(turns), noun="rows", verb="does")
-        finish(flags.output_path, [turn.key for turn in turns])
+        failed = finish(flags.output_path, [turn.key for turn in turns])
     print(f"{len(turns)} turns with {flags.best_of_n} candidates each are in {flags.output_path}.")
     if failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in failures.most_common())
         print(f"Turns without candidates, each with its `error`: {kinds}.")
+    judge_failed(
+        len(failed),
+        len(turns),
+        words_of(failed[0]["error"]) if failed else "",
+        noun="turns",
+        kept=f"{flags.output_path} stays as it is; the same command with --to_continue tries them again.",
+    )
 
 
 def _workers(flags: SamplingFlags, agent: AgentFlags) -> AbstractContextManager[Workers | None]:

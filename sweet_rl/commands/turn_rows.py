@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweet_rl.errors import UsageError
+from sweet_rl.openai_client import is_context_full
 from sweet_rl.preferences.turn_keys import TurnKey, key_of
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.runs import HOW_TO_MIX, check_settings
-from sweet_rl.types import Json
+from sweet_rl.types import Failure, Json
 
 
 def done_keys(
@@ -24,7 +25,7 @@ def done_keys(
     path: str | Path,
     force: bool,
 ) -> set[TurnKey]:
-    """Which of the wanted rows the file holds.
+    """Which of the wanted rows the file holds; a turn that could not be sampled for is wanted again.
 
     Args:
         rows: what the file holds, with line numbers.
@@ -45,14 +46,32 @@ def done_keys(
             if wanted.get(key) != row.get("input"):
                 raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
             check_settings(row.get(field) or {}, settings, where)
-        done.add(key)
+        if field == "sampling" and has_failed(row):
+            done.discard(key)
+        else:
+            done.add(key)
     return done & set(wanted)
 
 
-def finish(path: str | Path, order: Sequence[TurnKey]) -> None:
-    """Bring a complete file into the order of its source, at once or not at all."""
+def finish(path: str | Path, order: Sequence[TurnKey]) -> list[dict[str, Json]]:
+    """Bring a complete file into the order of its source, at once or not at all.
+
+    Of a turn that was tried several times the last row stays. Returns the rows of turns that failed.
+    """
     places = {key: i for i, key in enumerate(order)}
     rows = [row for _, row in read_rows(path)]
-    in_order = sorted(rows, key=lambda row: places.get(key_of(row), len(places)))
-    if any(a is not b for a, b in zip(rows, in_order, strict=True)):
+    last = {key_of(row): i for i, row in enumerate(rows)}
+    stay = [row for i, row in enumerate(rows) if last[key_of(row)] == i or not has_failed(row)]
+    in_order = sorted(stay, key=lambda row: places.get(key_of(row), len(places)))
+    if len(stay) < len(rows) or any(a is not b for a, b in zip(rows, in_order, strict=True)):
         replace_rows(path, in_order)
+    return [row for row in in_order if has_failed(row)]
+
+
+def has_failed(row: Mapping[str, Json]) -> bool:
+    """Whether the model could not be asked about a turn; a prompt too long for it is no such failure."""
+    error = row.get("error")
+    if not isinstance(error, dict) or row.get("additional_outputs"):
+        return False
+    kind = str(error.get("kind"))
+    return kind != "context_full" and not is_context_full(Failure(kind, str(error.get("detail", ""))))

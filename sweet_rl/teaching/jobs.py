@@ -21,6 +21,21 @@ from sweet_rl.types import Failure, Json
 
 Item = TypeVar("Item")
 
+_UNSERVED = frozenset(
+    [
+        "bad_request",
+        "connection",
+        "empty_reply",
+        "only_thoughts",
+        "quota",
+        "rate_limited",
+        "refused",
+        "server_error",
+        "timeout",
+    ]
+)
+"""Kinds of failures that are no fault of what was said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Item]):
@@ -41,6 +56,8 @@ class Done:
 
 class JobFile:
     """The journal of one stage's work.
+
+    `lost` are the pieces of this run for which nobody could be asked, and why.
 
     Args:
         path: the .jsonl file.
@@ -67,6 +84,7 @@ class JobFile:
         self.results: dict[str, Json] = {}
         self.failures: Counter[str] = Counter()
         self.first_failure: Failure | None = None
+        self.lost: dict[str, Failure] = {}
         self._tries: Counter[str] = Counter()
         self._journal = Journal(path, overwrite=overwrite)
         try:
@@ -109,6 +127,8 @@ class JobFile:
                 self.results[job.key] = done.result
             elif done.failures:
                 self.first_failure = self.first_failure or done.failures[-1]
+                if done.failures[-1].kind in _UNSERVED:
+                    self.lost[job.key] = done.failures[-1]
             on_done()
 
         try:

@@ -60,4 +60,4 @@ def gen_task(
         teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=quiet)
         number = write_questions(data.parent, planned, jobs.results)
         print(f"{number} questions about {len(planned)} files are in {data}")
-        say_failures(jobs, len(jobs.missing(planned)), "files")
+        say_failures(jobs, len(jobs.missing(planned)), "files", total=len(planned))

@@ -75,4 +75,4 @@ def reflection_negative(
         right = sum(info.startswith("positive") for info in ways)
         wrong = len(ways) - right
         print(f"{len(complete)} tasks with {right} right ways and {wrong} wrong ones are in {target}")
-        say_failures(jobs, len(jobs.missing(planned)), "trajectories")
+        say_failures(jobs, len(jobs.missing(planned)), "trajectories", total=len(planned))

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.running import progress, until_stopped
+from sweet_rl.commands.running import judge_failed, progress, until_stopped
 from sweet_rl.commands.servers import client_of
 from sweet_rl.openai_client import base_url_from
 from sweet_rl.teaching.jobs import Done, Job, JobFile
@@ -89,10 +89,24 @@ def teach_all(
     run_until_stopped(everything(), jobs.path)
 
 
-def say_failures(jobs: JobFile, missing: int, noun: str) -> None:
-    """Tell what went wrong in this run, and where it can be read."""
+def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = None) -> None:
+    """Tell what went wrong in this run, and where it can be read.
+
+    Args:
+        jobs: the run's.
+        missing: pieces without a result.
+        noun: what a piece is, in the plural.
+        total: all pieces; None where nobody knows how many there are.
+
+    Raises:
+        ServiceError: for too many of them nobody could be asked.
+    """
     if jobs.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(jobs.failures.items()))
         print(f"Not all went well ({kinds}); {jobs.path} holds each with its raw text.")
     if missing:
         print(f"{missing} {noun} are missing; the same command tries them again.")
+    if total:
+        first = next(iter(jobs.lost.values()), None)
+        kept = f"{jobs.path} holds the others; the same command tries these again."
+        judge_failed(len(jobs.lost), total, first, noun=noun, kept=kept)

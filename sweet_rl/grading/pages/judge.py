@@ -155,6 +155,8 @@ class WinRate:
     def text(self) -> str:
         """One line for people."""
         total = self.wins + self.ties + self.losses
+        if not total:
+            return "No page has an outcome: there is no win rate."
         return (
             f"A wins {self.wins}, ties {self.ties}, loses {self.losses} of {total} pages; "
             f"win rate {self.rate} % (a tie is half a win; 95 % interval over tasks)"
