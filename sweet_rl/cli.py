@@ -10,6 +10,7 @@ import atexit
 import gc
 import importlib
 import inspect
+import io
 import os
 import re
 import sys
@@ -109,6 +110,9 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
     Exit status: 0 done, 1 an error that the message explains, 2 wrong flags, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):  # an id or a model's words may hold what UTF-8 cannot
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     # torch and transformers make half a million objects that stay to the end: looking through them again and
     # again, and once more at the exit, takes two seconds of every stage.
     gc.set_threshold(10_000, 20, 20)

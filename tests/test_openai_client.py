@@ -127,6 +127,12 @@ def test_what_can_pass_is_tried_again(kind):
     assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1.0
 
 
+def test_lone_surrogates_of_a_server_become_readable():
+    text = '{"choices": [{"message": {"content": "a \\ud83d b \\ud83d\\ude00"}, "finish_reason": "stop"}]}'
+    reply, _, _, _ = ask(says(text=text))
+    assert reply.content == "a \ufffd b \N{GRINNING FACE}"
+
+
 @pytest.mark.parametrize("choice", NULLS)
 def test_null_content_is_asked_for_again(choice):
     reply, asked, _, _ = ask(says({"choices": [choice]}), says())

@@ -255,6 +255,8 @@ class OpenAIClient:
             raise failed_status(status, headers, self._without_key(content))
         try:
             data = json.loads(content)
+            if b"\\ud" in content.lower():
+                data = _readable(data)
             result = read(data)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             begins = self._without_key(content)[:100].decode("utf-8", "replace")
@@ -337,6 +339,17 @@ class OpenAIClient:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError):
             return [] if answered else None
+
+
+def _readable(value: Json) -> Json:
+    """The same JSON, the replacement character in place of lone surrogates, which no tokenizer takes."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_readable(one) for one in value]
+    if isinstance(value, dict):
+        return {_readable(key): _readable(one) for key, one in value.items()}
+    return value
 
 
 def _read_choices(data: dict[str, Json]) -> list[dict[str, Json]]:

@@ -151,7 +151,8 @@ class TransformersPolicy:
     def _request(self, prompt: str, seed: int) -> Request:
         from sweet_rl.policies.decoding import Request  # noqa: PLC0415 - imports torch
 
-        ids: list[int] = self._tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        readable = prompt.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids: list[int] = self._tokenizer(readable, add_special_tokens=False)["input_ids"]
         if not ids:
             raise ValueError("an empty prompt cannot be continued")
         room = self._max_new_tokens

@@ -7,6 +7,7 @@ crash tears off is at most the last line. It knows nothing of what the rows mean
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import os
 from collections.abc import Callable, Sequence
@@ -78,9 +79,12 @@ class Journal:
         """Append rows and return once they are on the disk.
 
         Raises:
-            StorageError: nothing of these rows is left in the file; all before them is.
+            StorageError: the disk is full, say. The rows that still had room are in the file, whole, and all
+                before them.
         """
-        self._write(b"".join(encode_row(row) for row in rows))
+        _, error = self._write([encode_row(row) for row in rows])
+        if error is not None:
+            raise error
 
     async def append_soon(self, row: Json) -> int:
         """Append a row and return once it is on the disk, while other episodes go on.
@@ -91,7 +95,7 @@ class Journal:
             The byte where the row's line begins, for `read`.
 
         Raises:
-            StorageError: as `append`.
+            StorageError: this row is not in the file.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((encode_row(row), future))
@@ -118,38 +122,45 @@ class Journal:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                outcome: StorageError | None = None
                 starts = accumulate((len(line) for line, _ in batch), initial=self._size)
-                try:
-                    await asyncio.to_thread(self._write, b"".join(line for line, _ in batch))
-                except StorageError as error:
-                    outcome = error
-                for (_, future), start in zip(batch, starts, strict=False):
+                kept, error = await asyncio.to_thread(self._write, [line for line, _ in batch])
+                for place, ((_, future), start) in enumerate(zip(batch, starts, strict=False)):
                     if future.done():  # its episode was cancelled; the row is written all the same
                         continue
-                    if outcome is None:
+                    if error is None or place < kept:
                         future.set_result(start)
                     else:
-                        future.set_exception(outcome)
+                        future.set_exception(error)
         finally:
             self._writer = None
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, lines: Sequence[bytes]) -> tuple[int, StorageError | None]:
+        """Write rows, each whole or not at all; returns how many are there, and why the others are not."""
+        position, trouble = self._size, None
         try:
-            view = memoryview(data)
-            position = self._size
+            view = memoryview(b"".join(lines))
             while view:
                 written = os.pwrite(self._descriptor, view, position)
                 view, position = view[written:], position + written
+        except OSError as error:
+            trouble = error
+        ends = list(accumulate(map(len, lines), initial=self._size))
+        kept = bisect.bisect_right(ends, position) - 1
+        try:
+            if trouble is not None:
+                os.ftruncate(self._descriptor, ends[kept])
             os.fsync(self._descriptor)
         except OSError as error:
+            trouble, kept = trouble or error, 0
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
-            raise StorageError(
-                f"Cannot write to {str(self.path)!r}: {error.strerror}. The {self._size:,} bytes before are "
-                "safe; free some space, then run the same command with --to_continue."
-            ) from error
-        self._size = position
+        self._size = ends[kept]
+        if trouble is None:
+            return kept, None
+        return kept, StorageError(
+            f"Cannot write to {str(self.path)!r}: {trouble.strerror}. The {self._size:,} bytes before are "
+            "safe, and all rows that fitted; free some space, then run the same command with --to_continue."
+        )
 
     def _recover(self) -> int:
         """Read the rows, cut off a torn tail, and return the size of what is whole."""

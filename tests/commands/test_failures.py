@@ -1,6 +1,8 @@
 """Failures are not scores: a run against servers that limit, fail or refuse, and what its numbers say of it."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -157,6 +159,30 @@ def test_what_is_wrong_is_said_before_anything_starts(tmp_path, monkeypatch, fla
     with pytest.raises(UsageError, match=message):
         simulate(tmp_path / "f.jsonl", **flags)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_and_texts_that_utf8_cannot_hold(tmp_path):
+    """A lone surrogate is legal in JSON: it is kept in the rows, and shown escaped."""
+    task = {
+        "problem_description": "Add. \udfff",
+        "ground_truth": "def f(a): return None",
+        "test_cases": {"t": "f(1)"},
+    }
+    replace_rows(tmp_path / "tasks.jsonl", [{**task, "task_id": f"t{number}\ud800"} for number in range(2)])
+    flags = ["--saved_path", str(tmp_path / "out.jsonl"), "--quiet"]
+    simulate_interactions(
+        str(tmp_path / "tasks.jsonl"), str(tmp_path / "out.jsonl"), env_model="scripted", quiet=True
+    )
+    assert [row["task_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["t0\ud800", "t1\ud800"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sweet_rl", "evaluate_code", *flags],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert "t0\\ud800" in done.stdout  # the task cannot be graded, and is named
 
 
 def test_a_judge_is_shown_no_failed_page(tmp_path, capsys):

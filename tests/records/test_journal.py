@@ -165,6 +165,39 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path):
     assert os.listdir(tmp_path) == ["f.jsonl"]
 
 
+FULL_WHILE_MANY_WAIT = """
+import asyncio, resource, signal, sys
+from sweet_rl.errors import StorageError
+from sweet_rl.records import Journal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+async def main():
+    with Journal(sys.argv[1]) as journal:
+        rows = [journal.append_soon({"i": i, "text": "x" * 90}) for i in range(100)]
+        return await asyncio.gather(*rows, return_exceptions=True)
+results = asyncio.run(main())
+print([isinstance(result, StorageError) for result in results].count(False))
+print(results[-1])
+"""
+
+
+def test_of_many_rows_that_arrive_together_those_with_room_stay(tmp_path):
+    path = tmp_path / "f.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_WHILE_MANY_WAIT, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    kept, message = done.stdout.splitlines()
+    rows = rows_of(path)
+    assert [row["i"] for row in rows] == list(range(int(kept)))
+    assert int(kept) == 9  # of 110 bytes each
+    assert "free some space" in message
+    assert f"The {path.stat().st_size:,} bytes before are safe" in message
+
+
 def test_what_is_not_json_is_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "f.jsonl"
     with Journal(path) as journal:
