@@ -189,7 +189,7 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
             async with open_renderer(settings) as renderer:
                 lost = await run_by_judge(runs, job, judge, renderer, report_path)
             kept = f"{journal_path} holds the verdicts; the same command asks for the others again."
-            judge_failed(len(lost), len(runs.pairs), next(iter(lost), None), noun="pages", kept=kept)
+            judge_failed(len(lost), len(runs.pairs), next(iter(lost), None), noun="pages", kept=kept, flag="")
         finally:
             await client.close()
 

@@ -109,7 +109,14 @@ def run_until_stopped(
 
 
 def judge_failed(
-    failed: int, total: int, first: object, *, noun: str, kept: str, most: float = MAX_FAILED, flag: str = ""
+    failed: int,
+    total: int,
+    first: object,
+    *,
+    noun: str,
+    kept: str,
+    most: float = MAX_FAILED,
+    flag: str = "--max_failed",
 ) -> None:
     """Say how much of a finished stage failed, and end it with an error where that is too much.
 
@@ -120,7 +127,7 @@ def judge_failed(
         noun: what a piece is, in the plural.
         kept: where the result is, and how the failed ones are tried again.
         most: the share that may fail.
-        flag: what says that share, where a flag does.
+        flag: what says that share; "" in a stage without such a flag.
 
     Raises:
         ServiceError: more than that failed, or all.
@@ -131,7 +138,7 @@ def judge_failed(
     said = f"{all_of} {total} {noun} failed ({failed / total:.1%}): they have no score and are in no mean."
     words = f"{said} The first: {first}. {kept}"
     if failed == total or failed > most * total:
-        limit = f"{flag} {most:g}" if flag else f"{most:.0%}, which is the most that may"
+        limit = f"{flag} {most:g} allows" if flag else f"the {most:.0%} that may"
         share = "" if failed == total else f" That is more than {limit}."
         raise ServiceError(words + share)
     print(words)

@@ -101,6 +101,7 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         len(turns),
         words_of(failed[0]["error"]) if failed else "",
         noun="turns",
+        flag="",
         kept=f"{flags.output_path} stays as it is; the same command with --to_continue tries them again.",
     )
 

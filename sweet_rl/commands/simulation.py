@@ -113,7 +113,6 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
         noun="episodes",
         kept=f"{flags.output_path} stays as it is; the same command with --to_continue plays them again.",
         most=flags.max_failed,
-        flag="--max_failed",
     )
 
 

@@ -109,4 +109,4 @@ def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = 
     if total:
         first = next(iter(jobs.lost.values()), None)
         kept = f"{jobs.path} holds the others; the same command tries these again."
-        judge_failed(len(jobs.lost), total, first, noun=noun, kept=kept)
+        judge_failed(len(jobs.lost), total, first, noun=noun, kept=kept, flag="")
