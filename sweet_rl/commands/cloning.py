@@ -40,7 +40,7 @@ TINY_RECIPE: Final[Mapping[str, Any]] = {
 _TINY_STEPS: Final = 200
 """Of a tiny policy at least, where nobody says how often it reads the demonstrations."""
 
-_SKILL: Final = 0.5
+_SKILL: Final = 1.0
 
 
 class _World(NamedTuple):

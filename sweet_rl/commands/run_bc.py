@@ -48,7 +48,7 @@ def run_bc(
         tasks: what the scripted agent plays, such as twenty-questions:ten; default: what the published configurations play.
         games: games of the scripted agent for each task; default by world.
         agent_model: the scripted agent: asker, careful, buyer, walkthrough or random; default the best one of the world.
-        skill: of an asker, how often it asks one of the best questions; default 0.5, so that something is left to learn.
+        skill: of an asker, how often it asks one of the best questions; default 1.
         env_load_path: the game file of Detective, or a shop's address.
         policy_lm: the model that imitates: a folder or a hub name; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.
         critic_lm: tiny makes a critic beside the policy; default: tiny for a tiny policy, else none (run_archer's critic_lm then says which).
