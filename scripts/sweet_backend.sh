@@ -180,7 +180,8 @@ stage "$GROUND_TRUTH_PREFERENCES_PATH" "$PYTHON" "$root/scripts/$EVALUATE.py" "$
 if [[ $METHOD == rft ]]; then
   # 3 to 5 of the rival: imitate what succeeded, and see what that can do
   stage "$SAVE_PATH" "${LAUNCHER[@]}" "$root/scripts/train_sft.py" --pretrain "$MODEL" --dataset "$TRAJECTORIES_PATH" \
-    --save_path "$SAVE_PATH" --ckpt_path "$SAVE_PATH.checkpoints" --load_checkpoint "${TRAIN_FLAGS[@]}" "${RFT_FLAGS[@]}"
+    --save_path "$SAVE_PATH" --ckpt_path "$SAVE_PATH.checkpoints" --load_checkpoint --overwrite \
+    "${TRAIN_FLAGS[@]}" "${RFT_FLAGS[@]}"
   measure "$SAVE_PATH" "$EVALUATION_PATH"
   exit
 fi
