@@ -8,7 +8,7 @@ from sweet_rl.chat import PlainChat
 from sweet_rl.envs.backend import BackendEnv
 from sweet_rl.envs.frontend import FrontendEnv
 from sweet_rl.envs.pictures import PictureFolder
-from sweet_rl.openai_client import OpenAIClient
+from sweet_rl.openai_client import ChatReply, OpenAIClient
 from sweet_rl.pages import PageContext
 from sweet_rl.policies.designers import BlankDesigner, GenericDesigner, ImproverDesigner, TargetDesigner
 from sweet_rl.policies.openai import OpenAIPolicy
@@ -34,6 +34,14 @@ def server():
         yield running.base_url
 
 
+class Seeing(OpenAIClient):
+    """A model with eyes: the simulator server has none, and refuses pictures."""
+
+    async def chat(self, body):
+        pictures = [part for part in body["messages"][0]["content"] if part["type"] == "image_url"]
+        return ChatReply(f"I see {len(pictures)} pages.", "stop")
+
+
 ENVS = {
     "backend": lambda folder: BackendEnv(ScriptedHuman(), max_steps=4),
     "frontend": lambda folder: FrontendEnv(
@@ -47,7 +55,7 @@ USERS = {
     ),
     "scripted eye": lambda url: ScriptedEye(),
     "vision": lambda url: VisionUser(
-        OpenAIClient([url]), "echo", prompt_template=load_prompt("human_simulator_html_prompt")
+        Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")
     ),
 }
 POLICIES = {
