@@ -102,7 +102,7 @@ def test_the_same_data_and_no_other():
         Empty(), (lambda: 1), test_the_same_data_and_no_other.__get__(1), itertools.count(), (n for n in [math.nan]),
         Point(1, math.nan), type("Thing", (), {"__module__": "answer"}), object(), print.__call__,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_is_no_data(value):
     with pytest.raises(NotPlainData):
