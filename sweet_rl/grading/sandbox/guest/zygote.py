@@ -189,6 +189,8 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
     Ends early where a program has left something that the next one would notice: that one gets a fresh child.
     """
     start, first, several = 0, job["first"], len(job["programs"]) > 1
+    if any(program["packed"] or program["data"] for program in job["programs"]):
+        import json  # noqa: F401, PLC0415 - for `wire`: not to be taken for what a program has left
     send, now = channel.sendall, time.process_time
     before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:
