@@ -158,7 +158,9 @@ class CodeGrader:
         values = dict(zip(answer.jobs, answer.results, strict=True))
         scores: dict[str, Score] = {}
         if answer.ways != {"published"}:
-            fixed, lenient = (self._fixed_score(trajectory, values.get(way)) for way in ("fixed", "lenient"))
+            fixed = lenient = self._fixed_score(trajectory, values.get("fixed"))
+            if "lenient" in values:
+                lenient = self._fixed_score(trajectory, values["lenient"])
             better = (lenient.value or 0) > (fixed.value or 0)
             scores = {"fixed": fixed, "lenient": lenient if better else fixed}
         if "published" in answer.ways:
