@@ -60,8 +60,10 @@ def test_fifty_tasks_from_dialogues_to_pairs(shared, tmp_path):
     finally:
         asyncio.run(server.stop())
     rows = rows_of(sampled)
-    assert len({row["task_id"] for row in rows}) == 50
-    assert len(rows) == sum(len(row["dialogue_history"]) // 2 for row in rows_of(trajectories))
+    graded = [row for row in rows_of(trajectories) if row["reward"] is not None]
+    assert len(graded) == 49  # one of the fifty tasks cannot be graded: its reference fails its own tests
+    assert {row["task_id"] for row in rows} == {row["task_id"] for row in graded}
+    assert len(rows) == sum(len(row["dialogue_history"]) // 2 for row in graded)
     assert {len(ids) <= 32 for row in rows for ids in row["additional_token_ids"]} == {True}
 
     ranked = {engine: tmp_path / f"{engine}.jsonl" for engine in ("vllm", "transformers")}
