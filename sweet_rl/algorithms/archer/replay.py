@@ -250,28 +250,20 @@ class Catalogue:
         self._returns.append(reward)
 
     def best(self, quantile: float, capacity: int) -> TurnsOnDisk:
-        """The turns of the episodes that `filter_best` keeps."""
+        """The turns of the episodes that `best_numbers` keeps."""
         kept = best_numbers(self._returns, quantile)
         return TurnsOnDisk(
             [self._places[number] for number in kept], [self._lengths[number] for number in kept], capacity
         )
 
 
-def filter_best(
-    episodes: Sequence[Sequence[Transition]], quantile: float = 0.9
-) -> list[Sequence[Transition]]:
-    """The episodes whose return reaches the quantile (linear interpolation) of all returns; ties are kept.
+def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:
+    """Numbers of the returns that reach the quantile (linear interpolation) of all of them; ties are kept.
 
     Args:
-        episodes: of all iterations so far, none empty (ArCHer spec §5).
+        returns: of the episodes of all iterations so far, in order (ArCHer spec §5).
         quantile: 0.9 keeps the best tenth; all episodes where all returns are equal.
     """
-    kept = best_numbers([episode[0].trajectory_reward for episode in episodes], quantile)
-    return [episodes[number] for number in kept]
-
-
-def best_numbers(returns: Sequence[float], quantile: float) -> list[int]:
-    """Numbers of the returns that reach the quantile of all of them, in order (`filter_best`)."""
     if not returns:
         return []
     found = np.asarray(returns, dtype=np.float64)

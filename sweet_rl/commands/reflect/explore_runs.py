@@ -9,8 +9,7 @@ from pathlib import Path
 
 from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
-from sweet_rl.commands.running import judge_failed
+from sweet_rl.commands.reflect.teachers import beside, judge_episodes, make_teacher, teach_all
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
@@ -84,15 +83,7 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
             print(f"Level {row['level']}: {said}")
         write_list(output, results)
         print(f"That is in {output}")
-        say_failures(jobs, 0, "episodes")
-        judge_failed(
-            len(jobs.missing(planned)),
-            len(planned),
-            str(jobs.first_failure),
-            noun="episodes",
-            kept="The same command plays them again.",
-            most=games.max_failed,
-        )
+        judge_episodes(jobs, planned, max_failed=games.max_failed)
 
 
 def _plan(games: ExploreFlags) -> list[dict[str, Task]]:

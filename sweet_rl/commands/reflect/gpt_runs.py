@@ -11,8 +11,7 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
-from sweet_rl.commands.running import judge_failed
+from sweet_rl.commands.reflect.teachers import beside, judge_episodes, make_teacher, teach_all
 from sweet_rl.envs.alfworld import Household, HouseholdGame
 from sweet_rl.envs.taxi.game import TaxiGame
 from sweet_rl.envs.text_game import TextGame
@@ -94,15 +93,7 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
                 print(player.measured("knows the way and is the ceiling"))
             episodes = [jobs.results[key] for key in planned if key in jobs.results]
             _write(folder, games, name, episodes)
-            say_failures(jobs, 0, "episodes")
-            judge_failed(
-                len(jobs.missing(planned)),
-                len(planned),
-                str(jobs.first_failure),
-                noun="episodes",
-                kept="The same command plays them again.",
-                most=games.max_failed,
-            )
+            judge_episodes(jobs, planned, max_failed=games.max_failed)
     finally:
         if engine is not None:
             engine.close()

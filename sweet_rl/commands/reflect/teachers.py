@@ -110,3 +110,25 @@ def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = 
         first = next(iter(jobs.lost.values()), None)
         kept = f"{jobs.path} holds the others; the same command tries these again."
         judge_failed(len(jobs.lost), total, first, noun=noun, kept=kept, flag="")
+
+
+def judge_episodes(jobs: JobFile, planned: Mapping[str, Any], *, max_failed: float) -> None:
+    """Tell how measured episodes went wrong, where any did.
+
+    Args:
+        jobs: the run's.
+        planned: all episodes, by key.
+        max_failed: the share of them that may fail.
+
+    Raises:
+        ServiceError: more than that failed, or all.
+    """
+    say_failures(jobs, 0, "episodes")
+    judge_failed(
+        len(jobs.missing(planned)),
+        len(planned),
+        str(jobs.first_failure),
+        noun="episodes",
+        kept="The same command plays them again.",
+        most=max_failed,
+    )

@@ -12,7 +12,7 @@ from sweet_rl.algorithms.archer.critic import soft_update
 from sweet_rl.algorithms.archer.critic_updates import critic_step, critic_targets
 from sweet_rl.algorithms.archer.losses import CriticValues
 from sweet_rl.algorithms.archer.published import PublishedLearner, PublishedPolicy
-from sweet_rl.algorithms.archer.replay import ReplayBuffer, filter_best, mc_returns
+from sweet_rl.algorithms.archer.replay import ReplayBuffer, best_numbers, mc_returns
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.chat import PlainChat
@@ -269,10 +269,7 @@ def test_returns_filter_and_buffer(goldens):
         assert mc_returns(case["rewards"]) == pytest.approx(case["mc_return"])
     row = goldens.rows[0]
     for case in goldens.env["filter"]:
-        episodes = [
-            [replace(row, action=str(i), trajectory_reward=r)] for i, r in enumerate(case["episode_rewards"])
-        ]
-        assert [int(kept[0].action) for kept in filter_best(episodes)] == case["kept_indices"]
+        assert best_numbers(case["episode_rewards"]) == case["kept_indices"]
     case = goldens.env["replay_buffer"]
     buffer = ReplayBuffer(case["capacity"])
     buffer.extend(replace(row, observation=f"o{i}") for i in range(case["inserted"]))

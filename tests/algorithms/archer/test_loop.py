@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweet_rl.algorithms.archer.loop import LoopSettings, OnlineRun, Playground
-from sweet_rl.algorithms.archer.replay import filter_best, transitions
+from sweet_rl.algorithms.archer.replay import best_numbers, transitions
 from sweet_rl.algorithms.archer.run_folder import RunFolder
 from sweet_rl.chat.transcripts import transcript_of
 from sweet_rl.envs.question_games import TwentyQuestionsEnv
@@ -105,7 +105,8 @@ def test_draws_from_a_wrapped_buffer(tmp_path, compat, quantile):
     played, steps = episodes(tmp_path), 0
     for iteration, drawn in enumerate(learner.seen):
         kept = played[: 5 * (iteration + 1)]
-        kept = kept if quantile is None else filter_best(kept, quantile)
+        if quantile is not None:
+            kept = [kept[n] for n in best_numbers([steps[0].trajectory_reward for steps in kept], quantile)]
         inserted = [step for episode in kept for step in episode]
         steps = max(steps, len(inserted))
         assert drawn == expected(inserted, 30, iteration, compat)
