@@ -7,10 +7,10 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from sweet_rl import tracking
@@ -75,49 +75,47 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
     return decorate
 
 
-class _record:  # noqa: N801 - a context manager
-    """Opens a record around a stage, and closes it with how the stage ended."""
+@contextmanager
+def _record(
+    name: str,
+    signature: inspect.Signature,
+    explicit: Mapping[str, Any],
+    values: Mapping[str, Any],
+    table: str | None,
+    *,
+    was_typed: bool,
+) -> Iterator[None]:
+    """Open a record around a stage, and close it with how the stage ended."""
+    from sweet_rl.runs.prices import load_prices
+    from sweet_rl.runs.record import Record
 
-    def __init__(
-        self,
-        name: str,
-        signature: inspect.Signature,
-        explicit: Mapping[str, Any],
-        values: Mapping[str, Any],
-        table: str | None,
-        *,
-        was_typed: bool,
-    ) -> None:
-        from sweet_rl.runs.prices import load_prices
-        from sweet_rl.runs.record import Record
+    parent = tracking.current()
+    record = Record(
+        name,
+        {flag: _plain(value) for flag, value in values.items()},
+        command=_command(name, signature, explicit),
+        argv=list(sys.argv) if was_typed else None,
+        prices=load_prices(table) if table is not None else None,
+        parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
+    )
+    try:
+        with tracking.listening(record):
+            yield
+    except BaseException as error:
+        record.close(*_end(error))
+        raise
+    record.close("finished")
 
-        parent = tracking.current()
-        self._record = Record(
-            name,
-            {flag: _plain(value) for flag, value in values.items()},
-            command=_command(name, signature, explicit),
-            argv=list(sys.argv) if was_typed else None,
-            prices=load_prices(table) if table is not None else None,
-            parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
-        )
-        self._listening = tracking.listening(self._record)
 
-    def __enter__(self) -> None:
-        self._listening.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._listening.__exit__(None, None, None)
-        if error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
-            self._record.close("finished")
-        elif isinstance(error, KeyboardInterrupt):
-            self._record.close("interrupted")
-        elif isinstance(error, SystemExit):
-            self._record.close("failed", f"exit status {error.code}")
-        else:
-            words = str(error) if isinstance(error, SweetRLError) else f"{type(error).__name__}: {error}"
-            self._record.close("failed", words[:2000])
+def _end(error: BaseException) -> tuple[str, str | None]:
+    """How a stage ended that ended with this: the status, and why."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", None
+    if isinstance(error, SystemExit):
+        done = error.code in {None, 0}
+        return ("finished", None) if done else ("failed", f"exit status {error.code}")
+    words = str(error) if isinstance(error, SweetRLError) else f"{type(error).__name__}: {error}"
+    return "failed", words[:2000]
 
 
 def _with_prices(signature: inspect.Signature) -> inspect.Signature:
