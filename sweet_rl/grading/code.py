@@ -18,7 +18,7 @@ from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_
 from sweet_rl.grading.hidden_tests import (
     entry_point,
     finished,
-    fixed_program,
+    fixed_job,
     has_value,
     published_program,
     shows_too_much,
@@ -109,11 +109,8 @@ class CodeGrader:
         while batch := list(itertools.islice(missing, _BATCH)):
             yield batch
 
-    def _learn(self, batch: Sequence[Task], values: Iterable[ReferenceValue]) -> None:
-        remaining = iter(values)
-        for task in batch:
-            inside = list(itertools.islice(remaining, len(task.test_cases)))
-            self._references[_key(task)] = finished(task, inside, self._sandbox)
+    def _learn(self, batch: Sequence[Task], results: Sequence[TestValue]) -> None:
+        self._references |= zip(map(_key, batch), finished(batch, results), strict=True)
 
     def grade_in(
         self, ways: Collection[str], trajectories: Iterable[Trajectory]
@@ -170,7 +167,7 @@ class CodeGrader:
     def _fixed_score(self, trajectory: Trajectory, values: Sequence[TestValue] | None) -> Score:
         task, reference = trajectory.task, self._references[_key(trajectory.task)]
         if values is not None:
-            values = finished(task, values, self._sandbox)
+            (values,) = finished([task], values)
         tests = _tests(task, reference, values)
         if why := why_not_gradable(task, reference):
             return Score(None, tests, f"cannot be graded: {why}")
@@ -197,18 +194,18 @@ class _Answer:
         jobs: dict[str, Job] = {}
         if ways != {"published"} and not shows_too_much(task):
             if code is not None:
-                jobs["fixed"] = Job("fixed", [fixed_program(task, code)])
+                jobs["fixed"] = fixed_job([task], [code])
             # what the word filter or a fence rule spoils is read again, leniently
             read = lenient_code(trajectory, entry_point(task)) if "lenient" in ways else None
             if read is not None and read.rstrip() != (code or "").strip("\n").rstrip():
-                jobs["lenient"] = Job("fixed", [fixed_program(task, read)])
+                jobs["lenient"] = fixed_job([task], [read])
         if "published" in ways and code is not None and task.test_cases:
             jobs["published"] = Job("published", [published_program(task, code)])
         return cls(trajectory, ways, jobs)
 
 
-def _reference_job(batch: Iterable[Task]) -> Job:
-    return Job("fixed", [fixed_program(task, task.ground_truth) for task in batch])
+def _reference_job(batch: Sequence[Task]) -> Job:
+    return fixed_job(batch, [task.ground_truth for task in batch])
 
 
 def _key(task: Task) -> _Key:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from sweet_rl.grading.expressions import Halves, halves, needed_imports
-from sweet_rl.grading.sandbox import Job, Outcome, Program, Sandbox, TestValue
+from sweet_rl.grading.sandbox import Job, Outcome, Program, TestValue
 from sweet_rl.types import Task
 
 _DEFINITION = re.compile(
@@ -32,8 +33,18 @@ def entry_point(task: Task) -> str:
     return (called or names or ["answer"])[-1]
 
 
-def fixed_program(task: Task, source: str) -> Program:
-    """A definition (an answer, or the reference) and what of the tests is evaluated beside it."""
+def fixed_job(tasks: Sequence[Task], sources: Sequence[str]) -> Job:
+    """Definitions (an answer, or references), and what of their tests is evaluated beside them.
+
+    What a test makes of its own of those values is evaluated afterwards, in another process; so the results
+    are for `finished`.
+    """
+    programs = [_fixed_program(task, source) for task, source in zip(tasks, sources, strict=True)]
+    is_divided = any(program.packed for program in programs)
+    return Job("fixed", programs, then=partial(_outside_job, tasks) if is_divided else None)
+
+
+def _fixed_program(task: Task, source: str) -> Program:
     divided = _divided(task)
     packed = [number for number, test in enumerate(divided) if test.outside is not None]
     inside = tuple(test.inside for test in divided)
@@ -41,29 +52,34 @@ def fixed_program(task: Task, source: str) -> Program:
     return Program(source, inside, _own_names(task), packed=packed, imports=imports)
 
 
+def _outside_job(tasks: Sequence[Task], values: Sequence[TestValue]) -> Job | None:
+    tests = [test for task in tasks for test in _divided(task)]
+    programs = [
+        Program(test.imports, [test.outside], data=[value.text])
+        for test, value in zip(tests, values, strict=True)
+        if test.outside is not None and value.outcome is Outcome.VALUE
+    ]
+    return Job("fixed", programs) if programs else None
+
+
+def finished(tasks: Sequence[Task], results: Sequence[TestValue]) -> list[list[TestValue]]:
+    """Values of all tests of each task, given the results of their `fixed_job`."""
+    inside = iter(results)
+    outside = itertools.islice(results, sum(len(task.test_cases) for task in tasks), None)
+    return [
+        [
+            replace(next(outside), inside=value.text)
+            if test.outside is not None and value.outcome is Outcome.VALUE
+            else value
+            for test, value in zip(_divided(task), inside, strict=False)
+        ]
+        for task in tasks
+    ]
+
+
 def published_program(task: Task, source: str) -> Program:
     """An answer beside the reference, with the tests as they are."""
     return Program(source, list(task.test_cases.values()), _own_names(task), task.ground_truth)
-
-
-def finished(task: Task, values: Sequence[TestValue], sandbox: Sandbox) -> list[TestValue]:
-    """Values of all tests, given those from inside: what a test makes of its own is evaluated apart."""
-    divided = _divided(task)
-    begun = [
-        number
-        for number, (test, value) in enumerate(zip(divided, values, strict=True))
-        if test.outside is not None and value.outcome is Outcome.VALUE
-    ]
-    results = list(values)
-    if begun:
-        programs = [
-            Program(divided[number].imports, [divided[number].outside or ""], data=[values[number].text])
-            for number in begun
-        ]
-        (outcomes,) = sandbox.apart.run([Job("fixed", programs)])
-        for number, outcome in zip(begun, outcomes, strict=True):
-            results[number] = replace(outcome, inside=values[number].text)
-    return results
 
 
 def shows_too_much(task: Task) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import marshal
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -75,10 +75,14 @@ def _compiled(expression: str) -> CodeType | str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one child process does. Only programs that may know of each other belong in one job."""
+    """What one child process does. Only programs that may know of each other belong in one job.
+
+    `then` makes another job of the results, if there is more to be found out, for another process.
+    """
 
     kind: Literal["fixed", "published"]
     programs: Sequence[Program]
+    then: Callable[[Sequence[TestValue]], Job | None] | None = None
 
     def message(self, *, first: int, timeout_s: float) -> bytes:
         """The bytes that a child reads: the tests from number `first` on."""

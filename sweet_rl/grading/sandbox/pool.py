@@ -15,7 +15,6 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -93,10 +92,6 @@ class Sandbox:
         unsafe_no_sandbox: bool = False,
     ) -> None:
         self.timeout_s = timeout_s
-        self._apart: Sandbox | None = None
-        self._like_this = partial(
-            Sandbox, timeout_s=timeout_s, memory_mb=memory_mb, unsafe_no_sandbox=unsafe_no_sandbox
-        )
         self._memory_bytes = memory_mb * 2**20
         self._epoll = select.epoll()
         self._owners: dict[int, _Worker] = {}  # of the descriptors that are waited for
@@ -129,17 +124,8 @@ class Sandbox:
     ) -> None:
         self.close()
 
-    @property
-    def apart(self) -> Sandbox:
-        """One more, with one worker, started when first asked for: where no answer's code ever runs."""
-        if self._apart is None:
-            self._apart = self._like_this(workers=1)
-        return self._apart
-
     def close(self) -> None:
         """End all workers and everything in them."""
-        if self._apart is not None:
-            self._apart.close()
         for worker in self._workers:
             if worker.channel is not None:
                 worker.channel.close()
@@ -152,6 +138,8 @@ class Sandbox:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[list[TestValue]]:
         """Run jobs side by side; yield their results, one for each test, in the order of the jobs.
+
+        Those of the job that `Job.then` has made of them follow in the same list.
 
         Raises:
             SandboxError: workers do not come up any more, or die without any answer's doing.

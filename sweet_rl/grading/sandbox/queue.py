@@ -19,6 +19,7 @@ class Assignment:
     Args:
         number: its place among all jobs.
         done: results of earlier children.
+        before: results of the job of which this one has been made (`Job.then`).
         reply: what the present child has said.
         hurried_until: tests before this number get less time: one of their program has used up its own.
         watched: whether each result is looked at when it comes, and no longer all of them at the end.
@@ -31,6 +32,7 @@ class Assignment:
     number: int
     job: Job
     done: list[TestValue] = field(default_factory=list)
+    before: list[TestValue] = field(default_factory=list)
     reply: Reply = field(default_factory=lambda: Reply(0, 0))
     hurried_until: int = 0
     watched: bool = False
@@ -109,10 +111,12 @@ class JobQueue:
 
     def take_back(self, work: Assignment) -> None:
         """A child is through with this one: with all of its tests, or not."""
-        if len(work.done) == work.job.size:
-            self._finished[work.number] = work.done
-        else:
+        if len(work.done) < work.job.size:
             self._waiting.appendleft(work)
+        elif work.job.then is not None and (job := work.job.then(work.done)) is not None:
+            self._waiting.appendleft(Assignment(work.number, job, before=work.done))
+        else:
+            self._finished[work.number] = work.before + work.done
 
     def results(self) -> Iterator[list[TestValue]]:
         """The results that are next in order and known."""

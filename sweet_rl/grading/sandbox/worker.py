@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 
 from sweet_rl.errors import SandboxError
@@ -69,12 +70,11 @@ class WorkerProcess:
         self.retired = self._inner = False
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
-        readable = readable_folders()
         settings = {
-            "readable": readable,
+            "readable": readable_folders(),
             # its mini benchmark generates tasks with their answers
             "hidden": [str(Path(__file__).resolve().parents[2])],
-            "path": [path for path in import_path() if any(_is_below(path, folder) for folder in readable)],
+            "path": import_path(),
             "memory_bytes": memory_bytes,
             "cpu_s": cpu_s,
             "namespaces": NAMESPACES,
@@ -171,6 +171,7 @@ class WorkerProcess:
         self._said.close()
 
 
+@cache
 def import_path() -> list[str]:
     """Where graded code may import from: the standard library and installed packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -179,6 +180,7 @@ def import_path() -> list[str]:
     return list(dict.fromkeys(path for path in paths if Path(path).is_dir()))
 
 
+@cache
 def readable_folders() -> list[str]:
     """The interpreter, its packages and the system's shared libraries: all that graded code may read."""
     system = [path for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64") if Path(path).is_dir()]

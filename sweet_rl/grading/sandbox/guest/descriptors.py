@@ -9,10 +9,13 @@ through a pair of sockets, is handed copies of a pair that the child was born wi
 from __future__ import annotations
 
 import _socket  # its sockets ask the kernel nothing when they are made
+import ctypes
 import errno
 import os
 import sys
 from typing import Any
+
+from . import libc
 
 HIDDEN, END = 48, 64
 """The descriptors of which nothing can be asked, and their end, which is that of all."""
@@ -23,13 +26,31 @@ _NULL = "/dev/null"
 _DUPFD_CLOEXEC = 1030
 
 
-def make_pair() -> tuple[_socket.socket, _socket.socket]:
-    """Two connected local streams."""
-    return _pair()
+class Pairs:
+    """Two pairs of connected local streams, new ones for each child: to the process outside; asyncio's."""
+
+    def __init__(self) -> None:
+        size = ctypes.sizeof(ctypes.c_int)
+        numbers = (ctypes.c_int * 4)()
+        outer, *ends = (ctypes.c_int.from_buffer(numbers, at * size) for at in range(4))
+        kind = (_socket.AF_UNIX, _socket.SOCK_STREAM, 0)
+        places = zip(ends, (CHANNEL, _WAKE_ONE, _WAKE_OTHER), strict=True)
+        self.outer = memoryview(outer).cast("B")
+        self.make = [libc.prepared("socketpair", *kind, ctypes.byref(numbers, at * size)) for at in (0, 2)]
+        self.close_ends = [libc.prepared("close", end) for end in ends]
+        self.close_outer = [libc.prepared("close", outer)]
+        self._arrange = [libc.prepared("dup2", *pair) for pair in places]
+
+    def arrangement(self) -> list[libc.Step]:
+        """What gives up all descriptors of a child but its ends, which get their places."""
+        if _can_open_null():  # needs nobody else's
+            null = [libc.prepared("open", _NULL.encode(), os.O_RDWR), libc.prepared("dup2", 0, 1)]
+            return [*self._arrange, (os.closerange, (0, HIDDEN)), *null, libc.prepared("dup2", 0, 2)]
+        # the worker's own complaints go to a file, an answer's go nowhere
+        return [*self._arrange, libc.prepared("dup2", 1, 2), (os.closerange, (3, HIDDEN))]
 
 
-def can_open_null() -> bool:
-    """Whether a child may open the file that output goes to, and needs nobody else's."""
+def _can_open_null() -> bool:
     try:
         os.close(os.open(_NULL, os.O_RDWR))
     except OSError:
@@ -37,26 +58,14 @@ def can_open_null() -> bool:
     return True
 
 
-def arrange(channel: int, one: int, other: int, *, own_null: bool) -> _socket.socket:
-    """Give up all descriptors but these three, which get their places; return the channel.
-
-    Args:
-        channel: to the process outside.
-        one: of the pair that asyncio gets.
-        other: likewise.
-        own_null: open standard input and output anew; else they stay what they are.
-    """
-    os.dup2(channel, CHANNEL)
-    os.dup2(one, _WAKE_ONE)
-    os.dup2(other, _WAKE_OTHER)
-    if own_null:
-        os.closerange(0, HIDDEN)
-        os.dup2(os.open(_NULL, os.O_RDWR), 1)
-        os.dup2(0, 2)
-    else:
-        os.dup2(1, 2)  # the worker's own complaints go to a file, an answer's go nowhere
-        os.closerange(3, HIDDEN)
-    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CHANNEL)
+def channel() -> _socket.socket:
+    """A child's end of its pair, as something to speak through once it is in its place."""
+    one, other = _pair()
+    os.dup2(one.fileno(), CHANNEL)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CHANNEL)
+    for number in (one.detach(), other.detach(), CHANNEL):
+        os.close(number)
+    return made
 
 
 def offer_wake_pair() -> None:

@@ -7,6 +7,7 @@ namespaces are missing (`guest.landlock`); resource limits and seccomp bound wha
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import struct
@@ -21,7 +22,7 @@ _NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x080
 _NEWUSER, _NEWPID, _NEWNET = 0x10000000, 0x20000000, 0x40000000
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
 _PR_CAPBSET_DROP, _PR_SET_KEEPCAPS = 24, 8
-_SYS_ADMIN: Final = 21
+_CHECKPOINT_RESTORE: Final = 40
 _LAST_CAPABILITY: Final = 63
 _NOBODY: Final = 65534
 _FIRST_UNUSED_USER: Final = (
@@ -57,6 +58,33 @@ def enter_namespaces() -> list[str]:
     except OSError:
         return []
     return ["user", *names]
+
+
+def open_process_numbers() -> int | None:
+    """The file by which a process namespace is told where to go on counting; None where that is not allowed.
+
+    To be opened while it can be seen.
+    """
+    with suppress(OSError):
+        return os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
+    return None
+
+
+def count_from(number: int, process_numbers: int | None) -> libc.Step | None:
+    """What lets the next process or thread of this namespace have that number, if nobody has it.
+
+    So no child learns how many processes and threads there have been before it. None where that cannot be;
+    it takes Linux 5.9.
+    """
+    if process_numbers is None:
+        return None
+    last = b"%d" % (number - 1)
+    count = libc.prepared("pwrite", process_numbers, last, len(last), 0)
+    try:
+        libc.take([count])
+    except OSError:
+        return None
+    return count
 
 
 def hide_file_system(readable: list[str], hidden: list[str]) -> str | None:
@@ -138,7 +166,7 @@ def unused_user() -> int:
     return _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
 
 
-def drop_privileges(folders: Iterable[str] = (), *, keep_namespaces: bool = False) -> None:
+def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> None:
     """Give up every capability, for good, and become a user that is nobody else where we were root.
 
     Root of a container may not have other users to become, and stays without capabilities; so does root whose
@@ -146,9 +174,9 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_namespaces: bool = Fals
 
     Args:
         folders: what has to stay readable.
-        keep_namespaces: for now, keep what it takes to give a child a process namespace of its own.
+        keep_numbering: for now, keep what `count_from` needs.
     """
-    kept = {_SYS_ADMIN} if keep_namespaces else set()
+    kept = {_CHECKPOINT_RESTORE} if keep_numbering else set()
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in kept:
             with suppress(OSError):
@@ -160,7 +188,7 @@ def drop_privileges(folders: Iterable[str] = (), *, keep_namespaces: bool = Fals
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
-    libc.keep_capabilities(kept)()
+    libc.take([libc.keep_capabilities(kept)])
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -170,9 +198,9 @@ def _open_to_all(folder: str) -> bool:
     return all(os.stat("/".join(parts[:end]) or "/").st_mode & 0o001 for end in range(1, len(parts) + 1))
 
 
-def die_with_parent() -> None:
-    """Be killed when the process that started this one ends."""
-    libc.prctl(libc.PR_SET_PDEATHSIG, 9)
+def die_with_parent() -> libc.Step:
+    """What lets a process be killed when the one ends that has started it."""
+    return libc.prepared("prctl", libc.PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (9, 0, 0, 0)))
 
 
 def hide_memory() -> None:
@@ -180,17 +208,7 @@ def hide_memory() -> None:
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
 
 
-Limit = tuple[int, tuple[int, int]]
-"""What `setrlimit` takes."""
-
-
-def limit_resources(limits: Iterable[Limit]) -> None:
-    """Set bounds on the process that calls this, which it cannot raise again."""
-    for what, bounds in limits:
-        resource.setrlimit(what, bounds)
-
-
-def inherited_limits(memory_bytes: int) -> list[Limit]:
+def inherited_limits(memory_bytes: int) -> list[libc.Step]:
     """Bounds that a worker can live with itself, and that its children have from it."""
     return [
         _limit(resource.RLIMIT_AS, memory_bytes),
@@ -200,7 +218,7 @@ def inherited_limits(memory_bytes: int) -> list[Limit]:
     ]
 
 
-def limits_of_a_child(cpu_s: int, *, writable: bool) -> list[Limit]:
+def limits_of_a_child(cpu_s: int, *, writable: bool) -> list[libc.Step]:
     """Bounds for a child only: a worker computes for longer, complains into a file, and forks."""
     return [
         _limit(resource.RLIMIT_CPU, cpu_s),
@@ -209,7 +227,8 @@ def limits_of_a_child(cpu_s: int, *, writable: bool) -> list[Limit]:
     ]
 
 
-def _limit(what: int, most: int) -> Limit:
+def _limit(what: int, most: int) -> libc.Step:
+    """What sets a bound that cannot be raised again."""
     _, hard = resource.getrlimit(what)
     bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    return what, (bound, bound)
+    return libc.prepared("setrlimit", what, (ctypes.c_uint64 * 2)(bound, bound))

@@ -15,10 +15,12 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 2
 
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SYS_NEWFSTATAT, _AT_FDCWD = {"x86_64": 262, "aarch64": 79}, -100
-_SYS_CLONE3, _NEW_PROCESS_NAMESPACE, _SIGCHLD = 435, 0x20000000, 17
 _CAPABILITY_VERSION_3 = 0x20080522
 
-_libc = ctypes.CDLL(None, use_errno=True)
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A call that is made again and again, with all that it needs, in as few pages of memory as possible."""
+
+_libc, _unlocked = ctypes.CDLL(None, use_errno=True), ctypes.PyDLL(None)
 
 
 def call(name: str, *arguments: Any) -> int:
@@ -33,15 +35,20 @@ def call(name: str, *arguments: Any) -> int:
     return _checked(name, function(*arguments))
 
 
-def prepared(name: str, *arguments: Any) -> Callable[[], None]:
-    """The same call for later, which then takes few steps; numbers are passed as machine words."""
-    function, words = getattr(_libc, name), tuple(map(_word, arguments))
+def prepared(name: str, *arguments: Any) -> Step:
+    """The same call for `take`. Of a `ctypes` number, what it is by then is passed."""
+    return getattr(_unlocked, name), arguments
 
-    def make() -> None:
-        if function(*words) == -1:
-            _checked(name, -1)
 
-    return make
+def take(steps: Iterable[Step]) -> None:
+    """Make these calls one after the other. They keep the interpreter's lock.
+
+    Raises:
+        OSError: one has failed.
+    """
+    for function, arguments in steps:
+        if function(*arguments) == -1:
+            raise OSError(f"{getattr(function, '__name__', function)}: refused")
 
 
 def syscall(name: str, number: int, *arguments: Any) -> int:
@@ -77,45 +84,29 @@ def pivot_root_here() -> None:
     os.chdir("/")
 
 
-def keep_capabilities(kept: Iterable[int] = ()) -> Callable[[], None]:
-    """What gives up every other capability for good, when it is called; the lower 32 may be kept."""
+def keep_capabilities(kept: Iterable[int] = ()) -> Step:
+    """What gives up every other capability for good, when it is called."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    few = sum(1 << capability for capability in kept)
-    return prepared("capset", header, (ctypes.c_uint32 * 6)(few, few))
+    low, high = (
+        sum(1 << capability - at for capability in kept if 0 <= capability - at < 32) for at in (0, 32)
+    )
+    return prepared("capset", header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0))
 
 
-def prepared_fork(*, inner: int, outer: int) -> Callable[[], int]:
-    """A fork whose child is process `inner` of a new process namespace, and known as `outer` in our own one.
-
-    So neither side ever learns a number that depends on who else has started a process or a thread. Python is
-    told nothing of this fork: it has to be called in a process with one thread and nothing to do after forks.
-    Needs CAP_SYS_ADMIN, and Linux 5.5; failing, it returns -1.
-    """
-    numbers = (ctypes.c_int * 2)(inner, outer)
-    words = (_NEW_PROCESS_NAMESPACE, 0, 0, 0, _SIGCHLD, 0, 0, 0, ctypes.addressof(numbers), len(numbers), 0)
-    arguments = (ctypes.c_uint64 * len(words))(*words)
-    system_call = ctypes.PyDLL(None).syscall  # which keeps the interpreter's lock
-
-    def fork(_: object = numbers) -> int:  # the numbers must stay where they are
-        return int(system_call(_SYS_CLONE3, arguments, ctypes.sizeof(arguments)))
-
-    return fork
+def fork() -> int:
+    """Like `os.fork`, but Python is told nothing: for one thread, and nothing to be done after forks."""
+    return int(_unlocked.fork())
 
 
-def prepared_wait() -> Callable[[], None]:
-    """What waits until no child is left, and learns nothing of how they have ended."""
-    wait = ctypes.PyDLL(None).waitpid
-
-    def wait_for_all() -> None:
-        while wait(-1, None, 0) > 0:
-            pass
-
-    return wait_for_all
+def wait_for_all() -> None:
+    """Wait until no child is left, and learn nothing of how they have ended."""
+    while _unlocked.waitpid(-1, None, 0) > 0:
+        pass
 
 
 def prepared_look(path: str) -> Callable[[], bytes]:
     """What the kernel knows of this file: other bytes once it, or what a folder lists, has been changed."""
-    system_call, found = ctypes.PyDLL(None).syscall, ctypes.create_string_buffer(256)
+    system_call, found = _unlocked.syscall, ctypes.create_string_buffer(256)
     number, folder = _SYS_NEWFSTATAT[os.uname().machine], ctypes.c_long(_AT_FDCWD)
     words = (ctypes.c_long(number), folder, ctypes.c_char_p(os.fsencode(path)), found, ctypes.c_long(0))
 

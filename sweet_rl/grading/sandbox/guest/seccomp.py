@@ -13,7 +13,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from . import libc
@@ -67,7 +67,7 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _X32 = 0x40000000
 """Numbers from here on are the calls of x86's other ABI, by which a filter could be walked around."""
 
-_CLONE, _CLONE3 = (56, 220), (435, 435)
+_CLONE = (56, 220)
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020080
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _UNSEEN = 0x400000
@@ -116,15 +116,15 @@ class Filters(NamedTuple):
     kernel time in proportion to its length, and a child lives for a millisecond.
     """
 
-    restrict_worker: Callable[[], None]
-    restrict_child: Callable[[], None]
+    restrict_worker: libc.Step
+    restrict_child: libc.Step
 
 
-def prepare(*, namespaces: bool, writable: bool) -> Filters:
+def prepare(*, numbered: bool, writable: bool) -> Filters:
     """Build the filters for this machine.
 
     Args:
-        namespaces: each child has a process namespace of its own. Else it is told no process numbers.
+        numbered: every child has the same process number. Else it is told none.
         writable: a child has a folder of its own, and mounts keep it from all others. Else it writes nothing.
 
     Raises:
@@ -134,13 +134,12 @@ def prepare(*, namespaces: bool, writable: bool) -> Filters:
     if os.uname().sysname != "Linux" or machine not in _MACHINES:
         raise OSError(f"seccomp: no list of system calls for {os.uname().sysname} on {machine}")
     column, architecture = _MACHINES[machine]
-    checked = _checked_calls(writable) + ([(_CLONE3, [_YES])] if namespaces else [])
     allowed = [*_ALLOWED.values(), *_WORKERS_OWN.values(), *(_FILES.values() if writable else ())]
-    long = _long_program(column, architecture, checked, allowed)
-    return Filters(_loader(long), _loader(_short_program(column, namespaces=namespaces, writable=writable)))
+    long = _long_program(column, architecture, _checked_calls(writable), allowed)
+    return Filters(_loader(long), _loader(_short_program(column, numbered=numbered, writable=writable)))
 
 
-def _loader(program: _Program) -> Callable[[], None]:
+def _loader(program: _Program) -> libc.Step:
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     _READ_BY_THE_KERNEL.append(buffer)  # the header has its address, which keeps nothing alive
@@ -172,14 +171,13 @@ def _long_program(
     return [*program, _NO]
 
 
-def _short_program(column: int, *, namespaces: bool, writable: bool) -> _Program:
+def _short_program(column: int, *, numbered: bool, writable: bool) -> _Program:
     """Take back the worker's own calls; no new processes, only threads."""
     taken: list[tuple[_Numbers, _Program]] = [
         *((numbers, [_NO]) for numbers in _WORKERS_OWN.values()),
-        (_CLONE3, [_answer(errno.ENOSYS)]),  # libc then uses clone, whose flags can be read
         (_CLONE, [_argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), _NO, _YES]),
     ]
-    if not namespaces:
+    if not numbered:
         taken += [(_ALLOWED[name], [_answer(0)]) for name in _PROCESS_NUMBERS]
     if not writable:
         refused = [(_ANY_BIT, 0, 1, _WRITING), _answer(errno.EACCES), _YES]
@@ -214,6 +212,7 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
         # clock_gettime, clock_getres, clock_nanosleep
         ((228, 113), own_clock), ((229, 114), own_clock), ((230, 115), own_clock),
         (_CLONE, [_argument(0), (_ANY_BIT, 0, 1, _CLONE_NAMESPACES), _NO, _YES]),
+        ((435, 435), [_answer(errno.ENOSYS)]),  # clone3: libc then uses clone, whose flags can be read
         ((302, 261), [_argument(0), *_one_of([0])]),  # prlimit64: one's own, downwards
         ((16, 29), [_argument(1), *_one_of(_HARMLESS_IOCTLS)]),  # ioctl
         # statx, which tells how many mounts there have been: callers use stat then

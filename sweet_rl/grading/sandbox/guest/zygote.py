@@ -9,7 +9,7 @@ child because this one has left files, `RETIRED`; it is sent `NEXT`: end the chi
 Child and outside speak as `_read_job` and `_pack` show.
 
 What is between the fork and the job is written to touch few pages: in a forked interpreter each one is a copy
-to be made, and copies are most of what an answer costs.
+to be made, and copies are most of what an answer costs. Hence the calls of `guest.libc` that are prepared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import _socket
 import gc
 import marshal
 import os
-import resource
 import signal
 import struct
 import sys
@@ -34,27 +33,24 @@ READY, RETIRED, NEXT = b"c", b"r", b"n"
 RESULT = struct.Struct("<IBdII")
 LENGTH = struct.Struct("<I")
 
-_DESCRIPTOR = struct.Struct("i")
 _CHILD = 2
-"""Every child's number, for the zygote; for itself it is process 1."""
+"""Every child's process number, where it is told one; the zygote is process 1."""
 _NOT_IGNORED = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
 }
 
 
-_wait_for_all = libc.prepared_wait()
+class _Children(NamedTuple):
+    """What they have in common."""
 
-
-class _Doors(NamedTuple):
-    """What a child closes behind itself."""
-
-    limits: list[isolation.Limit]
-    filters: seccomp.Filters | None
-    alone: bool  # its parent is process 1 of its own namespace, may kill everybody else and takes all with it
-    give_up_capabilities: Callable[[], None]
-    own_null: bool
-    look: Callable[[], bytes]  # at what differs once a child has had a file; no child can change it back
+    alone: (
+        bool  # their parent is process 1 of its own namespace, may kill everybody else and takes all with it
+    )
+    pairs: descriptors.Pairs
+    prepare: list[libc.Step]  # one
+    doors: list[libc.Step]  # to be closed behind one
+    look: Callable[[], bytes]  # at what differs once one has had a file, and which none can change back
 
 
 def main(control: _socket.socket, settings: dict[str, Any]) -> None:
@@ -73,35 +69,44 @@ def main(control: _socket.socket, settings: dict[str, Any]) -> None:
         os._exit(0)
     os.setsid()
     readable, hidden, alone = settings["readable"], settings["hidden"], "process" in layers
+    numbers = isolation.open_process_numbers() if alone else None
     scratch = isolation.hide_file_system(readable, hidden) if "mount" in layers else None
     if scratch is None:
         layers = [layer for layer in layers if layer != "mount"]
     else:
         hidden = []
-    isolation.drop_privileges(readable if scratch is None else (), keep_namespaces=alone)
-    isolation.die_with_parent()  # a change of user would have made the kernel forget it
+    isolation.drop_privileges(readable if scratch is None else (), keep_numbering=numbers is not None)
+    libc.take([isolation.die_with_parent()])  # a change of user would have made the kernel forget it
     layers += landlock.restrict(readable, hidden, scratch, isolation.NULL)
     isolation.hide_memory()
+    set_number = isolation.count_from(_CHILD, numbers)
     _ignore_signals()
     filters: seccomp.Filters | None = None
     with suppress(OSError):
-        filters = seccomp.prepare(namespaces=alone, writable=scratch is not None)
-        filters.restrict_worker()
+        filters = seccomp.prepare(numbered=set_number is not None, writable=scratch is not None)
+        libc.take([filters.restrict_worker])
         layers.append("seccomp")
     sys.path[:] = settings["path"]
-    isolation.limit_resources(isolation.inherited_limits(settings["memory_bytes"]))
-    limits = isolation.limits_of_a_child(settings["cpu_s"], writable=scratch is not None)
-    look: Callable[[], bytes] = bytes
+    libc.take(isolation.inherited_limits(settings["memory_bytes"]))
     if scratch is not None:
-        look = libc.prepared_look(scratch)
         os.chdir(scratch)
         os.environ["HOME"] = os.environ["TMPDIR"] = scratch
-    doors = _Doors(limits, filters, alone, libc.keep_capabilities(), descriptors.can_open_null(), look)
+    pairs = descriptors.Pairs()
+    doors = [
+        *([] if alone else [isolation.die_with_parent()]),
+        libc.keep_capabilities(),
+        *pairs.arrangement(),
+        *isolation.limits_of_a_child(settings["cpu_s"], writable=scratch is not None),
+        *([] if filters is None else [filters.restrict_child]),
+    ]
     descriptors.offer_wake_pair()
+    look = bytes if scratch is None else libc.prepared_look(scratch)
+    prepare = [*pairs.make, *([] if set_number is None else [set_number])]
+    children = _Children(alone, pairs, prepare, doors, look)
     gc.collect()
     gc.freeze()
     control.send(marshal.dumps([*layers, "rlimits"]))
-    _serve(control, doors)
+    _serve(control, children)
 
 
 def _ignore_signals() -> None:
@@ -111,63 +116,41 @@ def _ignore_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _serve(control: _socket.socket, doors: _Doors) -> None:
+def _serve(control: _socket.socket, children: _Children) -> None:
     """One child after the other."""
-    fork, untouched = _fork_of(doors), doors.look()
+    alone, pairs, prepare, doors, look = children
+    untouched, channel = look(), descriptors.channel()
+    attached = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pairs.outer)
     while True:
-        outer, inner = descriptors.make_pair()
-        one, other = descriptors.make_pair()
-        child = fork()
+        libc.take(prepare)
+        child = libc.fork()
         if child == 0:
-            _be_child((inner.fileno(), one.fileno(), other.fileno()), doors)
-        for end in (inner, one, other):
-            end.close()
-        attached = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _DESCRIPTOR.pack(outer.fileno()))
+            _be_child(channel, doors, look)
+        libc.take(pairs.close_ends)
         control.sendmsg([READY], [attached])
-        outer.close()
+        libc.take(pairs.close_outer)
         asked = control.recv(len(NEXT))
-        _clean_up(child, doors.alone)
+        _clean_up(child, alone)
         if not asked:
             os._exit(0)  # nobody is there any more
-        if doors.look() != untouched:
+        if look() != untouched:
             control.send(RETIRED)
             os._exit(0)
-
-
-def _fork_of(doors: _Doors) -> Callable[[], int]:
-    """A fork with a process namespace for each child, where that is possible."""
-    if not doors.alone:
-        return os.fork
-    fork = libc.prepared_fork(inner=1, outer=_CHILD)
-    trial = fork()
-    if trial == 0:
-        os._exit(0)
-    if trial < 0:
-        return os.fork
-    _clean_up(trial, alone=True)
-    return fork
 
 
 def _clean_up(child: int, alone: bool) -> None:
     """Kill the child and whatever it may have left, and let nothing of it remain."""
     with suppress(ProcessLookupError):
         os.kill(-1 if alone else child, signal.SIGKILL)
-    _wait_for_all()
+    libc.wait_for_all()
 
 
-def _be_child(ends: tuple[int, int, int], doors: _Doors) -> None:
-    """Lock the door, read one job, run it, end. Never returns."""
+def _be_child(channel: _socket.socket, doors: list[libc.Step], look: Callable[[], bytes]) -> None:
+    """Lock the doors, read one job, run it, end. Never returns."""
     status = 1
     try:
-        if not doors.alone:
-            isolation.die_with_parent()
-        doors.give_up_capabilities()
-        channel = descriptors.arrange(*ends, own_null=doors.own_null)
-        for what, bounds in doors.limits:
-            resource.setrlimit(what, bounds)
-        if doors.filters is not None:
-            doors.filters.restrict_child()
-        _run(channel, _read_job(channel), doors.look)
+        libc.take(doors)
+        _run(channel, _read_job(channel), look)
         channel.close()  # which says that this is all, before the process has been taken down
         status = 0
     finally:
@@ -189,8 +172,10 @@ def _run(channel: _socket.socket, job: dict[str, Any], look: Callable[[], bytes]
     Ends early where a program has left something that the next one would notice: that one gets a fresh child.
     """
     start, first, several = 0, job["first"], len(job["programs"]) > 1
-    if any(program["packed"] or program["data"] for program in job["programs"]):
-        import json  # noqa: F401, PLC0415 - for `wire`: not to be taken for what a program has left
+    if any(program["packed"] for program in job["programs"]):
+        import _json  # noqa: F401, PLC0415 - for `wire`: not to be taken for what a program has left
+    if any(program["data"] for program in job["programs"]):
+        import json  # noqa: F401, PLC0415 - likewise
     send, now = channel.sendall, time.process_time
     before, short_of_memory = (traces(), look()) if several else None, False
     for program in job["programs"]:
