@@ -16,6 +16,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 2
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SYS_NEWFSTATAT, _AT_FDCWD = {"x86_64": 262, "aarch64": 79}, -100
 _CAPABILITY_VERSION_3 = 0x20080522
+_SIGKILL = 9
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 """A call that is made again and again, with all that it needs, in as few pages of memory as possible."""
@@ -95,11 +96,16 @@ def keep_capabilities(kept: Iterable[int] = ()) -> Step:
 
 def fork() -> int:
     """Like `os.fork`, but Python is told nothing: for one thread, and nothing to be done after forks."""
-    return int(_unlocked.fork())
+    child: int = _unlocked.fork()
+    return child
 
 
-def wait_for_all() -> None:
-    """Wait until no child is left, and learn nothing of how they have ended."""
+def end(child: int) -> None:
+    """Kill it (-1: everybody that may be killed), and wait until no child is left.
+
+    Nothing is learned of how they have ended.
+    """
+    _unlocked.kill(child, _SIGKILL)
     while _unlocked.waitpid(-1, None, 0) > 0:
         pass
 

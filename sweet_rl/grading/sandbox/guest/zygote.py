@@ -130,19 +130,12 @@ def _serve(control: _socket.socket, children: _Children) -> None:
         control.sendmsg([READY], [attached])
         libc.take(pairs.close_outer)
         asked = control.recv(len(NEXT))
-        _clean_up(child, alone)
+        libc.end(-1 if alone else child)  # and whatever it may have left
         if not asked:
             os._exit(0)  # nobody is there any more
         if look() != untouched:
             control.send(RETIRED)
             os._exit(0)
-
-
-def _clean_up(child: int, alone: bool) -> None:
-    """Kill the child and whatever it may have left, and let nothing of it remain."""
-    with suppress(ProcessLookupError):
-        os.kill(-1 if alone else child, signal.SIGKILL)
-    libc.wait_for_all()
 
 
 def _be_child(channel: _socket.socket, doors: list[libc.Step], look: Callable[[], bytes]) -> None:
