@@ -1,0 +1,81 @@
+"""What has a name and may come from outside: worlds, humans, agents, graders, losses.
+
+A name stands for one of ours, for an entry point that an installed package declares
+(`[project.entry-points."sweet_rl.worlds"]`), or for itself: `module:ATTRIBUTE` is imported as it says.
+Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from sweet_rl.errors import UsageError, no_such
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """One kind of thing that can be named.
+
+    Args:
+        group: of entry points, as in "sweet_rl.worlds".
+        kind: one of them in messages, as in "world".
+        ours: the names in this package, each with its `module:ATTRIBUTE`.
+    """
+
+    group: str
+    kind: str
+    ours: Mapping[str, str]
+
+    def names(self) -> tuple[str, ...]:
+        """Ours in their order, then those of installed packages."""
+        return (*self.ours, *sorted(set(_installed(self.group)) - set(self.ours)))
+
+    def find(self, name: str) -> Any:
+        """What the name stands for.
+
+        Raises:
+            UsageError: nothing; or what should be there cannot be imported.
+        """
+        if name in self.ours:
+            return _load(self.kind, name, self.ours[name])
+        if name in (installed := _installed(self.group)):
+            entry = installed[name]
+            if isinstance(entry, tuple):
+                raise UsageError(
+                    f"Two installed packages offer a {self.kind} {name!r}: {' and '.join(entry)}."
+                )
+            return _load(self.kind, name, entry)
+        if ":" in name:
+            return _load(self.kind, name, name)
+        hint = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
+        raise no_such(self.kind, name, self.names(), hint)
+
+
+def _load(kind: str, name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"The {kind} {name!r} cannot be imported from {place}: {error}.") from error
+    return found
+
+
+@cache
+def _installed(group: str) -> dict[str, str | tuple[str, ...]]:
+    """Entry points: their places by name; of a name that several packages offer, who they are."""
+    by_name: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=group):
+        by_name.setdefault(entry.name, []).append(entry)
+    return {
+        name: found[0].value
+        if len({entry.value for entry in found}) == 1
+        else tuple(sorted(entry.dist.name if entry.dist else entry.value for entry in found))
+        for name, found in by_name.items()
+    }
