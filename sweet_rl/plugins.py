@@ -1,17 +1,20 @@
 """What has a name and may come from outside: worlds, humans, agents, graders, losses.
 
 A name stands for one of ours, for an entry point that an installed package declares
-(`[project.entry-points."sweet_rl.worlds"]`), or for itself: `module:ATTRIBUTE` is imported as it says.
+(`[project.entry-points."sweet_rl.worlds"]`), or for itself: `module:ATTRIBUTE` is imported as it says, from
+the current folder where no installed module has its name.
 Nothing is imported before it is asked for.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import UsageError, no_such
@@ -51,6 +54,8 @@ class Registry:
                 )
             return _load(self.kind, name, entry)
         if ":" in name:
+            if (here := str(Path.cwd())) not in sys.path:
+                sys.path.append(here)  # where a person's own file lies; it takes no other module's place
             return _load(self.kind, name, name)
         hint = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
         raise no_such(self.kind, name, self.names(), hint)

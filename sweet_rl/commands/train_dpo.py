@@ -18,7 +18,7 @@ from sweet_rl.commands.training_flags import (
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sweet_rl.training.settings import Reduction
+    from sweet_rl.training.settings import LossSettings, Reduction
 
 
 @recorded("train_dpo", reads=("pretrain", "ref_pretrain", "dataset", "deepspeed_config"))
@@ -29,6 +29,7 @@ def train_dpo(
     *,
     ref_pretrain: str | None = None,
     mean_log_prob: str = "none",
+    loss: str | None = None,
     beta: float = 0.1,
     ipo: bool = False,
     label_smoothing: float = 0.0,
@@ -62,9 +63,10 @@ def train_dpo(
         dataset: pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.
         ref_pretrain: the reference model; default pretrain as it is before training.
         mean_log_prob: none (sum over the response), trajectory (mean over its tokens; what the bare switch means) or turn (sum of each turn's mean).
+        loss: sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/losses.md).
         beta: how strongly the policy is held to the reference.
-        ipo: IPO's squared loss instead of the sigmoid.
-        label_smoothing: share of labels assumed to be wrong.
+        ipo: the same as loss ipo.
+        label_smoothing: share of labels assumed to be wrong; for sigmoid, sigmoid_norm and robust.
         nll_loss_coef: weight of the chosen response's negative log-likelihood per token.
         aux_loss_coef: weight of the balance loss of a mixture of experts.
         compat: fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers).
@@ -91,16 +93,22 @@ def train_dpo(
     at_least(0, label_smoothing=label_smoothing, nll_loss_coef=nll_loss_coef)
     if beta <= 0:
         raise UsageError(f"--beta must be positive, got {beta}.")
-    reduction = _reduction(mean_log_prob)
     if eval_only and flags.metrics_path is None:
         raise UsageError("--eval_only needs --metrics_path, the .jsonl file for the numbers.")
-    from sweet_rl.training.settings import LossSettings
-
     published = compat == "published"
+    chosen = _loss(
+        loss,
+        mean_log_prob,
+        ipo=ipo,
+        beta=beta,
+        label_smoothing=0.0 if ipo and published else label_smoothing,
+        nll_loss_coef=nll_loss_coef,
+        aux_loss_coef=aux_loss_coef,
+    )
     settings = flags.settings(
         flags.pair_data(dataset, pairs, published=published),
         flags.model(pretrain, ref_pretrain),
-        loss=LossSettings(beta, label_smoothing, ipo, nll_loss_coef, reduction, aux_loss_coef),
+        loss=chosen,
         published=published,
         trains=not eval_only,
     )
@@ -116,6 +124,30 @@ def train_dpo(
         folder = Path(reference_cache) if reference_cache else default_folder()
         settings = replace(settings, output=replace(settings.output, reference_cache=folder))
     (dpo.evaluate if eval_only else dpo.train)(settings, print)
+
+
+def _loss(name: str | None, mean_log_prob: str, *, ipo: bool, **numbers: float) -> LossSettings:
+    """The loss as the flags say, tried.
+
+    Raises:
+        UsageError: flags that contradict each other, or a loss that is none.
+    """
+    from sweet_rl.training.losses import check_loss, reduction_of
+    from sweet_rl.training.settings import LossSettings
+
+    if ipo and name not in {None, "ipo"}:
+        raise UsageError(f"--ipo and --loss {name} name two losses; leave one of them out.")
+    name = name or ("ipo" if ipo else LossSettings().name)
+    reduction, wanted = _reduction(mean_log_prob), reduction_of(name)
+    if wanted not in {None, reduction}:
+        if reduction != "sum":
+            raise UsageError(
+                f"--loss {name} is of another mean than --mean_log_prob {mean_log_prob}; leave it out."
+            )
+        reduction = wanted
+    settings = LossSettings(name=name, reduction=reduction, **numbers)
+    check_loss(settings)
+    return settings
 
 
 def _reduction(text: str) -> Reduction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.training_flags import PairFlags, TrainingFlags, model_and_data, one_of, training_stage
+from sweet_rl.errors import UsageError
 
 
 @recorded("train_reward_model", reads=("pretrain", "dataset", "deepspeed_config"))
@@ -35,23 +36,27 @@ def train_reward_model(
     Args:
         pretrain: the model to begin from: a folder or a hub name; its head is new unless it is such a critic.
         dataset: pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.
-        loss: sigmoid, or logexp: the same number in a form that overflows for values far apart.
+        loss: of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.
         compat: fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).
         pairs: how pairs are read.
         flags: what every training stage has.
     """
     pretrain, dataset = model_and_data(pretrain, dataset, "a .jsonl file with pairs")
     one_of("compat", compat, ("fixed", "published"))
-    one_of("loss", loss, ("sigmoid", "logexp"))
+    from sweet_rl.training.losses import check_loss, reduction_of
     from sweet_rl.training.settings import LossSettings
 
+    if reduction_of(loss) is not None:
+        raise UsageError(f"--loss {loss} is of means over tokens, and this critic has one value for a text.")
+    own = LossSettings(name=loss, beta=1.0)
+    check_loss(own)
     published = compat == "published"
     settings = flags.settings(
         flags.pair_data(dataset, pairs, published=published),
         flags.model(pretrain),
-        loss=LossSettings(),
+        loss=own,
         published=published,
     )
     from sweet_rl.training import critic
 
-    critic.train(settings, "logexp" if loss == "logexp" else "sigmoid", print)
+    critic.train(settings, print)

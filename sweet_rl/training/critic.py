@@ -8,10 +8,10 @@ from sweet_rl.training.dpo import pair_rows
 from sweet_rl.training.engines import half_weights
 from sweet_rl.training.fitting import Say, begin, check_sizes, fit, once, trainable
 from sweet_rl.training.objectives import CriticObjective
-from sweet_rl.training.settings import RankingLoss, TrainSettings
+from sweet_rl.training.settings import TrainSettings
 
 
-def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
+def train(settings: TrainSettings, say: Say) -> None:
     """Train, and save a sequence classifier with one label and its tokenizer to `save_path`.
 
     Raises:
@@ -28,5 +28,5 @@ def train(settings: TrainSettings, loss: RankingLoss, say: Say) -> None:
         run,
         trainable(model, settings),
         collator=ValueCollator(rows.pad_id, rows.vision),
-        objective=lambda bare: CriticObjective(bare, loss, mean=settings.published),
+        objective=lambda bare: CriticObjective(bare, settings.loss, mean=settings.published),
     )

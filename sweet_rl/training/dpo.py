@@ -61,6 +61,7 @@ def evaluate(settings: TrainSettings, say: Say) -> None:
         "preference_loss": losses.preference_B,
         "chosen_reward": losses.chosen_reward_B,
         "rejected_reward": losses.rejected_reward_B,
+        "reward_margin": losses.margin_B,
         "accuracy": losses.accuracy_B,
         "nll_loss": losses.nll_B,
         "total_loss": losses.total_B,

@@ -1,19 +1,200 @@
-"""The preference losses (spec §9.3, §9.5): tensors in, losses and rewards out, nothing else.
+"""Preference losses by name: tensors in, one number for each pair out, nothing else.
 
-Axis: B pairs.
+A loss is a function `loss(pairs: ScoredPairs, settings: LossSettings) -> Tensor` of shape [B]. `LOSSES` knows
+ours, those of installed packages (entry points of the group "sweet_rl.losses") and `module:FUNCTION`.
+
+Axis: B pairs. In the formulas c and r are the log-probabilities of the chosen and of the rejected response
+under the policy, c' and r' those under the reference, h = (c - r) - (c' - r'), s = `label_smoothing`, and
+sigma is the logistic function.
 """
 
-# ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
+# ruff: noqa: N802, N803, N806, N815 - the names of tensors end in their axes
 
 from __future__ import annotations
 
-from typing import NamedTuple, assert_never
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, relu
 
-from sweet_rl.training.settings import LossSettings, RankingLoss
+from sweet_rl.errors import SweetRLError, UsageError
+from sweet_rl.plugins import Registry
+from sweet_rl.training.settings import LossSettings, Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPairs:
+    """What a loss is given: log-probabilities in float32, [B] each, reduced as `settings.reduction` says.
+
+    Only the policy's have gradients. A critic with a regression head has its values there, and a reference
+    of zeros.
+    """
+
+    chosen_B: Tensor
+    rejected_B: Tensor
+    reference_chosen_B: Tensor
+    reference_rejected_B: Tensor
+
+    @property
+    def h_B(self) -> Tensor:
+        """How much more than the reference the policy prefers the chosen response: (c - r) - (c' - r')."""
+        return (self.chosen_B - self.rejected_B) - (self.reference_chosen_B - self.reference_rejected_B)
+
+
+Loss = Callable[[ScoredPairs, LossSettings], Tensor]
+"""One number for each pair, [B], that depends on this pair only."""
+
+_MODULE = "sweet_rl.training.losses"
+LOSSES = Registry(
+    group="sweet_rl.losses",
+    kind="preference loss",
+    ours={
+        "sigmoid": f"{_MODULE}:sigmoid",
+        "dpo": f"{_MODULE}:sigmoid",
+        "sigmoid_norm": f"{_MODULE}:sigmoid_norm",
+        "ipo": f"{_MODULE}:ipo",
+        "hinge": f"{_MODULE}:hinge",
+        "robust": f"{_MODULE}:robust",
+        "logexp": f"{_MODULE}:logexp",
+    },
+)
+
+
+def of_means(loss: Loss) -> Loss:
+    """A decorator: the loss is given means over the response's tokens in place of sums."""
+    loss.reduction = "trajectory"  # type: ignore[attr-defined]
+    return loss
+
+
+def sigmoid(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
+    """DPO: -(1 - s) log sigma(beta h) - s log sigma(-beta h).
+
+    Rafailov et al. 2023, arXiv 2305.18290, equation 7; with s, the share of labels assumed to be wrong:
+    Mitchell 2023, "A note on DPO with noisy preferences". A pair pulls with beta sigma(-beta h): the larger
+    beta, the smaller the departure from the reference after which it is content.
+    """
+    logits_B = settings.beta * pairs.h_B
+    smoothing = settings.label_smoothing
+    return -logsigmoid(logits_B) * (1 - smoothing) - logsigmoid(-logits_B) * smoothing
+
+
+@of_means
+def sigmoid_norm(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
+    """DPO on means: as `sigmoid`, with c, r, c' and r' divided by the number of their response's tokens.
+
+    What SWEET-RL's critic learns by (Zhou et al. 2025, arXiv 2503.15478: the advantage of a turn is a mean of
+    log-ratios), and the same as `sigmoid` with `--mean_log_prob`. A mean is as much smaller than a sum as
+    responses are long, so the same beta holds the policy less.
+    """
+    return sigmoid(pairs, settings)
+
+
+def ipo(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
+    """IPO: (h - 1 / (2 beta))^2.
+
+    Azar et al. 2023, arXiv 2310.12036, equation 17, where beta is called tau. 1 / (2 beta) is the h at which
+    a pair is content; beyond it the pair pulls back, so h does not grow without end where all labels agree.
+
+    Raises:
+        UsageError: a label smoothing, which it does not know.
+    """
+    _no_smoothing("ipo", settings)
+    return (pairs.h_B - 1 / (2 * settings.beta)) ** 2
+
+
+def hinge(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
+    """Hinge: max(0, 1 - beta h).
+
+    Zhao et al. 2023 (SLiC-HF), arXiv 2305.10425; with a reference in h: Liu et al. 2023 (RSO), arXiv
+    2309.06657. All pairs below h = 1 / beta pull equally, with beta; those beyond do not pull at all.
+
+    Raises:
+        UsageError: a label smoothing, which it does not know.
+    """
+    _no_smoothing("hinge", settings)
+    return relu(1 - settings.beta * pairs.h_B)
+
+
+def robust(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
+    """Robust DPO: (-(1 - s) log sigma(beta h) + s log sigma(-beta h)) / (1 - 2 s).
+
+    Chowdhury et al. 2024, arXiv 2403.00409: where a share s of the labels is wrong, its mean is that of DPO
+    on the right ones. It can be negative. With s = 0 it is `sigmoid`; beta does what it does there.
+
+    Raises:
+        UsageError: half of the labels or more are assumed to be wrong.
+    """
+    smoothing = settings.label_smoothing
+    if smoothing >= 0.5:
+        raise UsageError(f"--label_smoothing must be below 0.5 with the loss robust, got {smoothing}.")
+    logits_B = settings.beta * pairs.h_B
+    weighted_B = -logsigmoid(logits_B) * (1 - smoothing) + logsigmoid(-logits_B) * smoothing
+    return weighted_B / (1 - 2 * smoothing)
+
+
+def logexp(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
+    """log(1 + exp(-beta h)) as it stands there: the number of `sigmoid`, which overflows for large -beta h.
+
+    The other loss of the published critic with a regression head (Ouyang et al. 2022, arXiv 2203.02155,
+    equation 1, in another form), where beta is 1.
+
+    Raises:
+        UsageError: a label smoothing, which it does not know.
+    """
+    _no_smoothing("logexp", settings)
+    return torch.log(1 + torch.exp(-settings.beta * pairs.h_B))
+
+
+def _no_smoothing(name: str, settings: LossSettings) -> None:
+    if settings.label_smoothing:
+        raise UsageError(
+            f"--label_smoothing says nothing to the loss {name}, got {settings.label_smoothing}. Leave it "
+            "out, or take a loss that knows it: sigmoid, sigmoid_norm, robust."
+        )
+
+
+def reduction_of(name: str) -> Reduction | None:
+    """What the loss of this name wants log-probabilities reduced to; None where any will do.
+
+    Raises:
+        UsageError: there is no such loss.
+    """
+    return cast(Reduction | None, getattr(LOSSES.find(name), "reduction", None))
+
+
+def check_loss(settings: LossSettings) -> Loss:
+    """The loss that the settings name, tried on three pairs of numbers.
+
+    Raises:
+        UsageError: there is none; it fails; or it does not give each pair a number of its own to learn from.
+    """
+    loss: Loss = LOSSES.find(settings.name)
+    policy = [torch.tensor(values, requires_grad=True) for values in ([-4.0, -9.0, -2.0], [-7.0, -3.0, -2.5])]
+    reference = [torch.tensor(values) for values in ([-5.0, -6.0, -2.0], [-6.0, -5.0, -3.0])]
+    sides = [*policy, *reference]
+    what = f"The preference loss {settings.name!r}"
+    must = "It must be a function of (pairs, settings) that gives one number for each pair (docs/losses.md)"
+    try:
+        loss_B = loss(ScoredPairs(*sides), settings)
+        alone = [loss(ScoredPairs(*(side[i : i + 1] for side in sides)), settings) for i in range(3)]
+    except SweetRLError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{what} fails on three pairs: {type(error).__name__}: {error}. {must}.") from error
+    if not isinstance(loss_B, Tensor) or loss_B.shape != (3,):
+        got = f"shape {list(loss_B.shape)}" if isinstance(loss_B, Tensor) else type(loss_B).__name__
+        raise UsageError(f"{what} gives {got} for three pairs. {must}.")
+    if not loss_B.requires_grad:
+        raise UsageError(f"{what} has no gradient: nothing would be learned. {must}.")
+    if not torch.allclose(loss_B, torch.cat(alone), rtol=1e-4, equal_nan=True):
+        raise UsageError(
+            f"{what} gives a pair another number when other pairs are in the batch, so the size of a "
+            f"micro-batch would change the result. {must}."
+        )
+    return loss
 
 
 class PairLogps(NamedTuple):
@@ -34,23 +215,25 @@ class PairLosses(NamedTuple):
     rejected_reward_B: Tensor
     accuracy_B: Tensor
 
+    @property
+    def margin_B(self) -> Tensor:
+        """How much larger the chosen response's reward is."""
+        return self.chosen_reward_B - self.rejected_reward_B
+
 
 def pair_losses(
     policy: PairLogps, reference_chosen_B: Tensor, reference_rejected_B: Tensor, settings: LossSettings
 ) -> PairLosses:
-    """DPO's sigmoid loss, with label smoothing, or IPO's square; plus the chosen response's NLL.
+    """The loss that the settings name, plus the chosen response's NLL.
 
-    With h the policy's log-ratio minus the reference's: -log sigma(beta h) (1 - s) - log sigma(-beta h) s, or
-    (h - 1/(2 beta))^2. Rewards are beta (policy - reference); accuracy is 1 where the chosen one's is larger.
+    Rewards are beta (policy - reference), whatever the loss (equation 5 of DPO, up to what both share);
+    accuracy is 1 where the chosen one's is larger.
     """
-    beta, smoothing = settings.beta, settings.label_smoothing
-    h_B = (policy.chosen_B - policy.rejected_B) - (reference_chosen_B - reference_rejected_B)
-    if settings.ipo:
-        preference_B = (h_B - 1 / (2 * beta)) ** 2
-    else:
-        preference_B = -logsigmoid(beta * h_B) * (1 - smoothing) - logsigmoid(-beta * h_B) * smoothing
-    chosen_reward_B = beta * (policy.chosen_B - reference_chosen_B).detach()
-    rejected_reward_B = beta * (policy.rejected_B - reference_rejected_B).detach()
+    loss: Loss = LOSSES.find(settings.name)
+    pairs = ScoredPairs(policy.chosen_B, policy.rejected_B, reference_chosen_B, reference_rejected_B)
+    preference_B = loss(pairs, settings)
+    chosen_reward_B = settings.beta * (policy.chosen_B - reference_chosen_B).detach()
+    rejected_reward_B = settings.beta * (policy.rejected_B - reference_rejected_B).detach()
     total_B = preference_B
     if settings.nll_loss_coef:
         total_B = total_B + settings.nll_loss_coef * policy.nll_B
@@ -58,14 +241,8 @@ def pair_losses(
     return PairLosses(total_B, preference_B, policy.nll_B, chosen_reward_B, rejected_reward_B, accuracy_B)
 
 
-def ranking_losses(chosen_B: Tensor, rejected_B: Tensor, loss: RankingLoss) -> Tensor:
-    """How far a critic's values are from preferring the chosen side (spec §9.5).
-
-    sigmoid is -log sigma(c - r), logexp log(1 + exp(r - c)) as it stands there: the same number, which in the
-    second form overflows when r - c is large.
-    """
-    if loss == "logexp":
-        return torch.log(1 + torch.exp(rejected_B - chosen_B))
-    if loss == "sigmoid":
-        return -logsigmoid(chosen_B - rejected_B)
-    assert_never(loss)
+def value_losses(chosen_B: Tensor, rejected_B: Tensor, settings: LossSettings) -> Tensor:
+    """How far a critic's values are from preferring the chosen side: the loss, with a reference of zeros."""
+    loss: Loss = LOSSES.find(settings.name)
+    nothing_B = torch.zeros_like(chosen_B)
+    return loss(ScoredPairs(chosen_B, rejected_B, nothing_B, nothing_B), settings)

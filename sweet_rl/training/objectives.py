@@ -15,8 +15,8 @@ from torch import Tensor
 
 from sweet_rl.training.batches import Batch, TextBatch, ValueBatch
 from sweet_rl.training.forward import PairForward, ReadingForward, ValueForward
-from sweet_rl.training.losses import pair_losses, ranking_losses
-from sweet_rl.training.settings import LossSettings, RankingLoss
+from sweet_rl.training.losses import pair_losses, value_losses
+from sweet_rl.training.settings import LossSettings
 
 
 class RowLosses(NamedTuple):
@@ -44,7 +44,7 @@ class Objective(Protocol):
 
 
 class PreferenceObjective:
-    """DPO and its variants; the batch knows the reference's log-probabilities."""
+    """A preference loss, named by the settings; the batch knows the reference's log-probabilities."""
 
     def __init__(self, model: Any, settings: LossSettings) -> None:
         self._settings = settings
@@ -58,6 +58,7 @@ class PreferenceObjective:
         losses = pair_losses(logps, reference_chosen_B, reference_rejected_B, settings)
         numbers = {"total_loss": losses.total_B, "loss": losses.preference_B, "acc": losses.accuracy_B}
         numbers |= {"chosen_reward": losses.chosen_reward_B, "reject_reward": losses.rejected_reward_B}
+        numbers["reward_margin"] = losses.margin_B
         if settings.nll_loss_coef:
             numbers["nll_loss"] = losses.nll_B
         aux = None if aux is None else settings.aux_loss_coef * aux
@@ -82,15 +83,16 @@ class ImitationObjective:
 class CriticObjective:
     """A regression head that is to give the chosen side the larger value (spec §9.5)."""
 
-    def __init__(self, model: Any, loss: RankingLoss, *, mean: bool) -> None:
-        self._loss: RankingLoss = loss
+    def __init__(self, model: Any, settings: LossSettings, *, mean: bool) -> None:
+        self._settings = settings
         self._forward = ValueForward(model, mean=mean)
 
     def __call__(self, model: Any, batch: ValueBatch) -> RowLosses:
         """One unit for each pair."""
         values_S = self._forward(model, batch["ids_ST"], batch["attention_ST"], batch)
         chosen_B, rejected_B = values_S.chunk(2)
-        loss_B = ranking_losses(chosen_B, rejected_B, self._loss)
+        loss_B = value_losses(chosen_B, rejected_B, self._settings)
         numbers = {"loss": loss_B, "acc": (chosen_B > rejected_B).float()}
         numbers |= {"chosen_reward": chosen_B, "reject_reward": rejected_B}
+        numbers["reward_margin"] = chosen_B - rejected_B
         return RowLosses(loss_B, torch.ones_like(loss_B), numbers)

@@ -16,10 +16,6 @@ Engine = Literal["deepspeed", "fsdp2"]
 """What shards a model over several processes."""
 
 
-RankingLoss = Literal["sigmoid", "logexp"]
-"""How a critic's two values become a loss."""
-
-
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """Which pairs, and how they become token ids."""
@@ -48,13 +44,15 @@ class DataSettings:
     """Pictures are scaled to so many pixels at least and at most (spec §9.5)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LossSettings:
-    """The preference loss (spec §9.3)."""
+    """The preference loss, and what else is minimised."""
 
+    name: str = "sigmoid"
+    """As `sweet_rl.training.losses.LOSSES` knows it."""
     beta: float = 0.1
     label_smoothing: float = 0.0
-    ipo: bool = False
+    """Share of the labels that are assumed to be wrong."""
     nll_loss_coef: float = 0.0
     reduction: Reduction = "sum"
     aux_loss_coef: float = 0.0

@@ -6,7 +6,6 @@ import pytest
 
 from sweet_rl.commands.rank_best_of_n import rank_best_of_n
 from sweet_rl.commands.train_reward_model import train_reward_model
-from sweet_rl.training.losses import ranking_losses
 from tests.training.pairs import dialogue_pairs, turn, write_pairs
 
 RECIPE = {"train_batch_size": 8, "learning_rate": 1e-3, "eval_fraction": 0.0, "quiet": True}
@@ -57,9 +56,13 @@ def test_the_value_at_the_last_token_and_the_published_mean_by_hand():
 def test_both_losses_by_hand():
     import torch
 
+    from sweet_rl.training.losses import value_losses
+    from sweet_rl.training.settings import LossSettings
+
     chosen, rejected = torch.tensor([2.0, 0.0]), torch.tensor([1.0, 0.0])
     for loss in ("sigmoid", "logexp"):
-        assert ranking_losses(chosen, rejected, loss).tolist() == pytest.approx([0.3132617, 0.6931472])
+        settings = LossSettings(name=loss, beta=1.0)
+        assert value_losses(chosen, rejected, settings).tolist() == pytest.approx([0.3132617, 0.6931472])
 
 
 def test_a_new_head_is_small_and_an_old_one_stays(steady, tmp_path):

@@ -108,8 +108,11 @@ def test_gradients(name, span, golden, expected, policy):
     variant = expected["variants"][name]
     settings = variant["settings"]
     reduction = "trajectory" if settings["mean_log_prob"] else "sum"
+    names = ("beta", "label_smoothing", "nll_loss_coef")
     losses = LossSettings(
-        settings["beta"], settings["label_smoothing"], settings["ipo"], settings["nll_loss_coef"], reduction
+        name="ipo" if settings["ipo"] else "sigmoid",
+        reduction=reduction,
+        **{name: settings[name] for name in names},
     )
     model = AutoModelForCausalLM.from_pretrained(policy)
     forward, gradients = PairForward(model), load_file(golden / "expected_grads_layer0_q_proj.safetensors")

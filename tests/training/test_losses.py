@@ -32,7 +32,7 @@ def test_label_smoothing_and_nll():
 
 
 def test_ipo():
-    assert losses(LossSettings(beta=0.5, ipo=True)).preference_B.item() == pytest.approx(1.0)  # (2 - 1)^2
+    assert losses(LossSettings(name="ipo", beta=0.5)).preference_B.item() == pytest.approx(1.0)  # (2 - 1)^2
 
 
 def test_a_tie_is_not_accurate():
