@@ -1,3 +1,4 @@
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -53,3 +54,11 @@ def test_two_packages_with_one_name(monkeypatch):
     with pytest.raises(UsageError, match="Two installed packages offer a thing 'twice'"):
         THINGS.find("twice")
     plugins._installed.cache_clear()
+
+
+def test_a_file_in_the_current_folder_is_found(tmp_path, monkeypatch):
+    """A console script and `python scripts/x.py` have other folders on the path than the one a person is in."""
+    (tmp_path / "lying_here.py").write_text("THING = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    assert THINGS.find("lying_here:THING") == 3

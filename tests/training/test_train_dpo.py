@@ -52,6 +52,19 @@ def test_it_learns_whatever_the_micro_batch(steady, pairs, tmp_path, capsys):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-3)
 
 
+def test_a_loss_by_its_name_and_by_its_published_switch_are_the_same(steady, pairs, tmp_path):
+    def trained(name, **flags):
+        lines = run(steady, pairs, tmp_path / name, **flags)
+        return [
+            {key: line[key] for key in ("total_loss", "grad_norm", "acc", "reward_margin")} for line in lines
+        ]
+
+    assert trained("ipo", loss="ipo") == trained("switch", ipo=True)
+    means = trained("norm", loss="sigmoid_norm")
+    assert means == trained("mean", mean_log_prob="trajectory")
+    assert means != trained("hinge", loss="hinge")
+
+
 def test_however_rows_are_packed(steady, pairs, tmp_path):
     whole = run(
         steady, pairs, tmp_path / "rows", micro_train_batch_size=8, prefix_tree=False, group_by_history=False
@@ -184,6 +197,10 @@ def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_pat
             "37 rows do not fill one --train_batch_size of 64",
         ),
         ({"flash_attn": True}, "--flash_attn needs a CUDA device"),
+        ({"loss": "dop"}, r"no preference loss 'dop' \(did you mean dpo\?\).*module:ATTRIBUTE"),
+        ({"loss": "hinge", "ipo": True}, "--ipo and --loss hinge name two losses"),
+        ({"loss": "sigmoid_norm", "mean_log_prob": "turn"}, "another mean than --mean_log_prob turn"),
+        ({"ipo": True, "label_smoothing": 0.1}, "--label_smoothing says nothing to the loss ipo"),
         ({"lora_rank": 2, "target_modules": "c_attn"}, "--target_modules 'c_attn' does not fit"),
     ],
 )
