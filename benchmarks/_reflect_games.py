@@ -23,7 +23,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
     from sweet_rl.algorithms.reflect.settings import ReflectSettings
     from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
     from sweet_rl.chat.reflect_format import ACTION_HEADS, reflection_prompt
-    from sweet_rl.embedded.reflect_models import make_reflect_model
+    from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
     settings = ReflectSettings(
         env=flags.world,

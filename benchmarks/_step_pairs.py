@@ -16,7 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.embedded.tokenizer import BEGIN, CHAT_TEMPLATE, END_OF_HEADER, END_OF_TEXT, END_OF_TURN, HEADER
+from sweet_rl.tiny_models.tokenizer import (
+    BEGIN,
+    CHAT_TEMPLATE,
+    END_OF_HEADER,
+    END_OF_TEXT,
+    END_OF_TURN,
+    HEADER,
+)
 from sweet_rl.types import ANSWER_MARKER
 from sweet_rl.users.server_process import start_server
 

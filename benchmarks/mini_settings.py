@@ -2,7 +2,7 @@
 
 All settings of all methods learn from the same dialogues; those of SWEET-RL share one critic. The grids
 of the rivals hold settings with as many updates as SWEET-RL makes. The winners stand in
-`sweet_rl/commands/recipes.py`; the test tasks are never touched.
+`sweet_rl/studies/sweet/recipe.py`; the test tasks are never touched.
 
 Run: python benchmarks/mini_settings.py [--folder outputs/mini/settings] [--output FILE]
 (about a quarter of an hour on two cores; an interrupted run goes on where it was)
@@ -20,10 +20,11 @@ from typing import Any
 
 from _machine import machine_line
 
-from sweet_rl.commands import recipes
-from sweet_rl.commands.recipes import Chain, Study
-from sweet_rl.commands.study import run_rounds
-from sweet_rl.commands.study_results import success_of, updates_of
+from sweet_rl.studies.chains import Chain
+from sweet_rl.studies.runner import run_rounds
+from sweet_rl.studies.sweet import recipe as recipes
+from sweet_rl.studies.sweet.recipe import Study
+from sweet_rl.studies.sweet.results import success_of, updates_of
 from sweet_rl.users.server_process import start_server
 
 GRIDS: dict[str, dict[str, list[Any]]] = {

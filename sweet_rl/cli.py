@@ -78,6 +78,13 @@ COMMANDS = {
 A name of two words is a stage of a group: `reflect split_data` is in `sweet_rl.commands.reflect.split_data`.
 """
 
+_STUDIES = {
+    "demo": "sweet_rl.studies.sweet.demo",
+    "demo_archer": "sweet_rl.studies.archer.demo",
+    "demo_reflect": "sweet_rl.studies.reflect.demo",
+}
+"""Studies, which are clients of the other stages, and their modules."""
+
 _INDENT: Any = {"initial_indent": "        ", "subsequent_indent": "        ", "break_on_hyphens": False}
 
 
@@ -160,7 +167,7 @@ def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[s
 def load(name: str) -> Callable[..., Any]:
     """The function behind a stage."""
     *group, stage = name.split()
-    module = importlib.import_module(".".join(["sweet_rl.commands", *group, stage]))
+    module = importlib.import_module(_STUDIES.get(name) or ".".join(["sweet_rl.commands", *group, stage]))
     function: Callable[..., Any] = getattr(module, stage)
     return function
 

@@ -3,7 +3,9 @@
 import atexit
 import gc
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,41 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "vllm" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory) -> Iterator:
+    binary = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+    driver_binary = shutil.which("chromedriver")
+    if binary is None or driver_binary is None:
+        message = "no chromium and chromedriver on the PATH"
+        if os.environ.get("SWEET_RL_REQUIRE_BROWSER") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    profile = tmp_path_factory.mktemp("chromium")
+    flags = [
+        "headless=new",
+        "disable-gpu",
+        "no-first-run",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
+        "disable-extensions",
+        "in-process-gpu",  # one process less to start
+        "force-prefers-reduced-motion",
+        f"user-data-dir={profile}",
+        "window-size=1200,700",
+    ]
+    if os.geteuid() == 0:
+        flags.append("no-sandbox")  # Chromium refuses to start as root with its sandbox
+    for flag in flags:
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(driver_binary))
+    yield driver
+    driver.quit()

@@ -7,7 +7,7 @@ from pathlib import Path
 EMBEDDED = "embedded"
 """Stands for the packaged agent of the mini worlds wherever a model is asked for."""
 
-EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded" / "agent"
+EMBEDDED_FOLDER = Path(__file__).parent.parent / "tiny_models" / "agent"
 
 
 def model_path(model: str | Path) -> str:

@@ -176,7 +176,7 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     if names["checkpoint_path"] is not None:
         names |= _begun_with(names, told, save_path)
     if TINY in names.values():
-        from sweet_rl.embedded.question_models import make_models
+        from sweet_rl.tiny_models.question_models import make_models
 
         policy, critic = make_models(save_path / "models", seed=int(config["seed"]))
         made = {"policy_lm": str(policy), "critic_lm": str(critic)}

@@ -176,7 +176,7 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
     shutil.rmtree(unfinished, ignore_errors=True)
     name = pupil.policy_lm
     if name == TINY:
-        from sweet_rl.embedded.question_models import make_models
+        from sweet_rl.tiny_models.question_models import make_models
 
         texts = _texts(games, shown, template)
         name = str(make_models(unfinished, seed=show.seed, texts=texts)[0])

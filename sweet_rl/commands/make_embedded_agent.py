@@ -42,7 +42,7 @@ def make_embedded_agent(
     folder = Path(output_dir)
     if (folder / "config.json").exists() and not overwrite:
         raise UsageError(f"{output_dir!r} holds a model already; pass --overwrite or choose another folder.")
-    from sweet_rl.embedded.warm_start import make_agent
+    from sweet_rl.tiny_models.warm_start import make_agent
 
     tracking.writes(folder, folder=True)
     make_agent(folder, load_prompt(_RULES[world]), seed=seed, school=world, quiet=quiet)

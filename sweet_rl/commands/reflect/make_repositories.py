@@ -26,7 +26,7 @@ def make_repositories(
         seed: another one makes other repositories.
         overwrite: replace what is there.
     """
-    from sweet_rl.embedded.repositories import REPOSITORIES, TASKS, write_repositories
+    from sweet_rl.tiny_models.repositories import REPOSITORIES, TASKS, write_repositories
 
     tasks = write_repositories(output_dir, num=num, seed=seed, overwrite=overwrite)
     print(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.embedded.reflect_models import TINY, make_reflect_model
+from sweet_rl.tiny_models.reflect_models import TINY, make_reflect_model
 
 
 class Teller:

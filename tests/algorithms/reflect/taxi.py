@@ -11,7 +11,7 @@ from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.trainer import Trainer
 from sweet_rl.algorithms.reflect.values import Critic, ValueHead
 from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
-from sweet_rl.embedded.reflect_models import make_reflect_model
+from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
 
 def make_model(folder):

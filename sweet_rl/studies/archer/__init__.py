@@ -1,0 +1,1 @@
+"""ArCHer and its rivals on Twenty Questions: `sweet-rl demo_archer`."""

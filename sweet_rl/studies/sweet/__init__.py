@@ -1,0 +1,1 @@
+"""SWEET-RL, its ablations and its rivals in the mini benchmark: `sweet-rl demo`."""

@@ -1,0 +1,56 @@
+"""The tiny models of Reflect-RL: labels are tokens in both kinds, and a rotary one reads distances."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from sweet_rl.chat.reflect_format import ACTION_MARKER, CHOICES
+from sweet_rl.tiny_models.reflect_models import make_reflect_model
+
+TEXTS = ["The taxi is at row 2 column 4. Now move west, towards the passenger."] * 3
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+def test_every_label_is_one_token_and_the_seed_decides(tmp_path, rotary):
+    made = [
+        make_reflect_model(tmp_path / name, seed=seed, texts=TEXTS, hidden_size=32, layers=1, rotary=rotary)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    tokenizer = AutoTokenizer.from_pretrained(made[0])
+    marker = len(tokenizer(ACTION_MARKER)["input_ids"])
+    assert {len(tokenizer(f"{ACTION_MARKER}{label}")["input_ids"]) - marker for label in CHOICES} == {1}
+    first, again, other = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in made)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_rotary_model_sees_distances_and_a_frozen_head_can_be_sure(tmp_path):
+    folder = make_reflect_model(
+        tmp_path / "model", seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True
+    )
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    ids = torch.arange(300, 320)[None]
+    with torch.no_grad():
+        here = model(input_ids=ids, position_ids=torch.arange(20)[None]).logits
+        there = model(input_ids=ids, position_ids=torch.arange(20)[None] + 50).logits
+        torch.testing.assert_close(here, there, atol=1e-3, rtol=0)
+        # A hidden state that points along a token's row, as long as the last norm makes them.
+        row = model.get_output_embeddings().weight[310]
+        hidden = row / row.norm() * len(row) ** 0.5
+        assert model.get_output_embeddings()(hidden).softmax(-1)[310] > 0.9
+
+
+def test_a_phrase_is_one_token_and_labels_stay_tokens(tmp_path):
+    made = [
+        make_reflect_model(tmp_path / name, seed=0, texts=TEXTS, hidden_size=32, layers=1, phrases=phrases)
+        for name, phrases in (("words", False), ("phrases", True))
+    ]
+    words, phrases = (AutoTokenizer.from_pretrained(path) for path in made)
+    text = f"{TEXTS[0]}{ACTION_MARKER}17"
+    ids = phrases(text)["input_ids"]
+    assert len(ids) < len(words(text)["input_ids"]) / 1.5
+    assert "The taxi is at row " in [phrases.decode([token]) for token in ids]
+    assert phrases.decode([ids[-1]]) == "17"
+    assert phrases.decode(ids, clean_up_tokenization_spaces=False) == text
+    model = AutoModelForCausalLM.from_pretrained(made[1])
+    assert model.get_input_embeddings().weight.shape[0] == len(phrases)

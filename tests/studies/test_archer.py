@@ -1,0 +1,162 @@
+"""The online study: its commands, its files and what is read from them; once for real, as small as it gets."""
+
+import json
+
+import pytest
+
+from sweet_rl.cli import load, values_of
+from sweet_rl.command_line import read
+from sweet_rl.commands.archer_config import load_config
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
+from sweet_rl.studies import runner
+from sweet_rl.studies.archer.demo import demo_archer
+from sweet_rl.studies.archer.recipe import CONFIG, METHODS, OnlineStudy, rounds
+from sweet_rl.studies.archer.results import TITLES, describe, results, table
+from sweet_rl.studies.chains import Call
+from sweet_rl.studies.report.online import online_page
+from sweet_rl.tasks.games import twenty_questions_tasks
+from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
+
+
+def calls_of(study):
+    return [call for chains in rounds(study) for chain in chains for call in chain.calls]
+
+
+def test_every_command_is_one_that_a_person_can_type(tmp_path):
+    calls = calls_of(OnlineStudy(tmp_path, seeds=2, iterations=3))
+    assert {call.stage for call in calls if ":" not in call.stage} == {"simulate_interactions", "run_archer"}
+    for call in calls:
+        if ":" not in call.stage:
+            words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
+            stage = load(call.stage)
+            values_of(stage, read(stage, words))
+    assert len({call.output.name for call in calls}) == len(calls)  # a mark is named after its output
+
+
+def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_the_method(tmp_path):
+    study = OnlineStudy(tmp_path / "it's a folder", iterations=3)
+    configs = [load_config(CONFIG, study.overrides(method, 1)) for method in METHODS]
+    assert [config["agent_type"] for config in configs] == list(METHODS)
+    assert {config["policy_lm"] for config in configs} == {str(study.start(1) / "policy")}
+    for config, method in zip(configs, METHODS, strict=True):
+        assert config.pop("save_path") == str(study.run(method, 1))
+        config.pop("agent_type")
+    assert configs[0] == configs[1] == configs[2]
+    assert (configs[0]["seed"], configs[0]["iterations"]) == (1, 3)
+    assert set(TITLES) == set(METHODS)
+
+
+def test_a_run_that_was_interrupted_keeps_its_folder_and_a_model_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner.importlib, "import_module", lambda name: Nothing)
+    for name, resumes in (("run", True), ("model", False)):
+        call = Call("nothing", tmp_path / name, resumes=resumes)
+        call.output.mkdir()
+        runner._run_call(call, tmp_path / "log")
+    assert (tmp_path / "run").is_dir()
+    assert not (tmp_path / "model").exists()
+
+
+class Nothing:
+    @staticmethod
+    def nothing():
+        pass
+
+
+# ---- what is read
+
+
+def game(number, task, turns, *, solved, failed=False):
+    entries = [Message("user", "Questions:\n")]
+    for turn in range(turns):
+        last = solved and turn == turns - 1
+        entries.append(
+            AgentTurn("assistant", f"Is it {turn}?", input="", output="", reward=0.0 if last else -1.0)
+        )
+        entries.append(Message("user", "Yes." if last else "No."))
+    stop = StopReason.USER_FAILED if failed else StopReason.ENDED if solved else StopReason.TURN_LIMIT
+    return Trajectory(
+        task=task,
+        dialogue_history=tuple(entries),
+        answer="",
+        sample_index=number,
+        stop_reason=stop,
+        reward=None if failed else float(solved - turns),
+        error=Failure("dead", "down") if failed else None,
+    )
+
+
+def write_games(path, games):
+    replace_file(path, [json.dumps(trajectory_to_row(one)).encode() + b"\n" for one in games])
+
+
+@pytest.fixture
+def study(tmp_path):
+    """One seed: the start solves one of two words in 4 turns, what came of it both, in 2 and 3."""
+    study = OnlineStudy(tmp_path, seeds=1)
+    banana, dog = [task_from_row(row) for row in twenty_questions_tasks("ten")][:2]
+    before = [game(0, banana, 4, solved=True), game(0, dog, 20, solved=False)]
+    after = [game(0, banana, 2, solved=True), game(0, dog, 3, solved=True)]
+    for name in ("start", *METHODS):
+        for greedy in (False, True):
+            write_games(study.games(name, 0, greedy=greedy), before if name == "start" else after)
+    rows = [
+        {"step": 1, "env_steps": 500, "rollout.mean": -12.0, "q1.loss": 9.0},
+        {"step": 2, "env_steps": 900, "rollout.mean": -8.0, "q1.loss": 5.0},
+    ]
+    for method in METHODS:
+        study.run(method, 0).mkdir()
+        chosen = [
+            {k: v for k, v in row.items() if method != "online_filteredbc" or k != "q1.loss"} for row in rows
+        ]
+        replace_file(
+            study.run(method, 0) / "metrics.jsonl", [json.dumps(row).encode() + b"\n" for row in chosen]
+        )
+    return study
+
+
+def test_results_say_what_the_files_say(study):
+    found = results(study)
+    archer = found["methods"][0]
+    (run,) = archer["seeds"]
+    assert (run["start"], run["start_success"], run["start_turns"]) == (-11.5, 0.5, 12.0)
+    assert (run["end"], run["end_success"], run["end_turns"]) == (-1.5, 1.0, 2.5)
+    assert run["greedy_end"] == -1.5
+    assert run["curve"] == [[0, -12.0], [500, -8.0]]  # by the steps that were learned from
+    assert run["loss"] == [[1, 9.0], [2, 5.0]]
+    assert found["methods"][2]["seeds"][0]["loss"] == []
+    first, second, *_ = found["dialogues"]
+    assert [first["method"], second["method"]] == ["Start", "ArCHer"]
+    assert first["return"] == -20.0  # the word with the greatest change comes first
+    assert second["turns"][-1] == ["Is it 2?", "Yes."]
+
+
+def test_page_and_table_take_the_results(study):
+    found = describe(study, {"teacher.jsonl": 1.0, "archer-0": 5.0, "archer-0.greedy.jsonl": 2.0}) | results(
+        study
+    )
+    assert found["seconds"]["ArCHer"] == 5.0
+    assert found["seconds"]["measuring"] == 2.0
+    assert "10.00" in online_page(json.loads(json.dumps(found)))
+    assert "ArCHer                  -11.50   -1.50       +10.00" in table(found)
+
+
+def test_a_game_that_failed_is_no_number(study):
+    banana = task_from_row(twenty_questions_tasks("ten")[0])
+    write_games(study.games("archer", 0, greedy=False), [game(0, banana, 3, solved=False, failed=True)])
+    with pytest.raises(DataError, match="must be played to the end"):
+        results(study)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"seeds": 0}, "must be at least 1"),
+        ({"iterations": 0}, "must be at least 1"),
+        ({"skill": 1.5}, "--skill must be from 0 to 1, got 1.5"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_made(tmp_path, flags, message):
+    with pytest.raises(UsageError, match=message):
+        demo_archer(str(tmp_path / "out"), **flags)
+    assert not (tmp_path / "out").exists()

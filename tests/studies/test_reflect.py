@@ -1,0 +1,272 @@
+"""The Reflect-RL study: its commands, what is read from its files, what its page and table say of claims."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.cli import load, values_of
+from sweet_rl.command_line import read
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.records import replace_file
+from sweet_rl.studies import runner
+from sweet_rl.studies.chains import Call
+from sweet_rl.studies.reflect.demo import demo_reflect
+from sweet_rl.studies.reflect.recipe import EXPLORE, METHODS, TAXI, WORLDS, ReflectStudy, rounds
+from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, describe, results, table
+from sweet_rl.studies.report.reflect import reflect_page
+from tests.studies.test_sweet_page import Reader
+from tests.viewer.samples import ATTACK
+
+
+def calls_of(study):
+    return [call for chains in rounds(study) for chain in chains for call in chain.calls]
+
+
+def method_of(world, key):
+    return next(method for method in METHODS[world] if method.key == key)
+
+
+# ---- commands
+
+
+def test_every_command_is_one_that_a_person_can_type(tmp_path):
+    calls = calls_of(ReflectStudy(tmp_path, seeds=2))
+    for call in calls:
+        if ":" not in call.stage:
+            words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
+            stage = load(call.stage)
+            values_of(stage, read(stage, words))
+            assert call.command.startswith(f"sweet-rl {call.stage} ")
+    assert len({call.output.name for call in calls}) == len(calls)  # a mark is named after its output
+
+
+def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
+    """In any order that rounds allow: a chain sees the rounds before it and its own calls before."""
+    study = ReflectStudy(tmp_path, seeds=1)
+    known: list[Path] = []
+    for chains in rounds(study):
+        made = []
+        for chain in chains:
+            seen = list(known)
+            for call in chain.calls:
+                named = [*call.positional, *map(str, call.flags.values())]
+                paths = [Path(part) for word in named for part in word.split("+")]
+                for path in paths:
+                    if tmp_path in path.parents:
+                        beside = {call.output, *(out.with_name("test.json") for out in seen)}
+                        assert {path, *path.parents} & {*seen, *beside}, (call.command, path)
+                seen.append(call.output)
+            made += [call.output for call in chain.calls]
+        known += made
+
+
+def learning(study, world, key):
+    return next(call for call in calls_of(study) if call.output == study.run(world, method_of(world, key), 0))
+
+
+def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
+    study = ReflectStudy(tmp_path, seeds=1)
+    reflecting = {"reflect", "reflect_load_dir", "reflect_model_name", "reflect_max_new_tokens"}
+    for world, key, differing in (
+        (TAXI, "reflect_rl_flat", {"ckpt_path", "curriculum_index"}),
+        (TAXI, "rl", {"ckpt_path", "load_dir", *reflecting}),
+        (EXPLORE, "reflect_rl_positive", {"ckpt_path", "load_dir", "reflect_load_dir"}),
+    ):
+        one, other = learning(study, world, "reflect_rl").flags, learning(study, world, key).flags
+        assert {name for name in {*one, *other} if one.get(name) != other.get(name)} == differing
+    flat = learning(study, TAXI, "reflect_rl_flat").flags
+    assert (flat["taxi_curriculum"], flat["curriculum_index"]) == (True, 2)  # the whole task, alone
+
+
+def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkeypatch):
+    """The demo's own split of its own questions: no repository is in two parts."""
+    from sweet_rl.tiny_models.repositories import write_repositories
+
+    monkeypatch.chdir(tmp_path)
+    split = next(call for call in calls_of(ReflectStudy(Path())) if call.stage == "reflect split_data")
+    write_repositories("made", num=10)
+    Path(split.positional[0]).write_bytes(Path("made/made_tasks.json").read_bytes())
+    load(split.stage)(*split.positional, **split.flags)
+    parts = [json.loads(Path(f"{name}.json").read_text()) for name in ("train", "validate", "test")]
+    train, validate, test = ({task["root"] for task in part} for part in parts)
+    assert train
+    assert validate
+    assert test
+    assert not (train & test or train & validate or validate & test)
+
+
+def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
+    study = ReflectStudy(tmp_path, seeds=2, test_games=100)
+    for world in WORLDS:
+        flags = [
+            {name: value for name, value in call.flags.items() if name != "report"}
+            for call in calls_of(study)
+            if call.stage == "reflect evaluate" and call.flags["env"] == world
+        ]
+        assert len(flags) == 2 * len(METHODS[world])
+        assert all(one == flags[0] for one in flags)
+
+
+def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
+    tuned = {
+        call.output.name: Path(call.flags["task_file"]).name
+        for call in calls_of(ReflectStudy(tmp_path, seeds=1))
+        if call.stage == "reflect supervised_pretrain" and call.flags.get("reflect")
+    }
+    assert tuned == {
+        "taxi-reflection-0": "sft_reflection.jsonl",
+        "auto_explore-reflection-0": "sft_reflection.jsonl",
+        "auto_explore-reflection_positive-0": "sft_reflection_positive.jsonl",
+    }
+
+
+def test_a_stage_of_a_group_is_found(tmp_path, monkeypatch):
+    asked = []
+
+    class Nothing:
+        @staticmethod
+        def gen_sft(**flags):
+            asked.append(flags)
+
+    monkeypatch.setattr(runner.importlib, "import_module", lambda name: asked.append(name) or Nothing)
+    runner._run_call(Call("reflect gen_sft", tmp_path / "out", flags={"seed": 1}), tmp_path / "log")
+    assert asked == ["sweet_rl.commands.reflect.gen_sft", {"seed": 1}]
+
+
+# ---- what is read
+
+
+SUCCESS = {"sft": 0.3, "rl": 0.0, "reflect_sft": 0.4, "reflect_rl": 0.6}
+"""Of the first seed; a second one lies a tenth higher. What is not here gets 0.5."""
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Two seeds with reports and logs, as evaluate and rl_finetune write them."""
+    study = ReflectStudy(tmp_path, seeds=2, iterations=4)
+    for world in WORLDS:
+        for method in METHODS[world]:
+            for seed in range(2):
+                success = SUCCESS.get(method.key, 0.5) + 0.1 * seed
+                write_report(study, world, method, seed, success)
+                if method.online:
+                    logs = study.checkpoint(world, method, seed)
+                    logs.mkdir(parents=True)
+                    rows = [{"iter": number, "succ": number / 4} for number in range(4)]
+                    replace_file(logs / "logs.json", [json.dumps(rows).encode()])
+    return study
+
+
+def write_report(study, world, method, seed, success, failed=0):
+    # Of AutoExplore's two levels the second has three times the episodes.
+    levels = [("pickup", 0.9, 20), ("full", success, 20)]
+    if world == EXPLORE:
+        levels = [("level 0", success + 0.3, 10), ("level 1", success - 0.1, 30)]
+    rows = [
+        {"level": name, "success": share, "episodes": count, "failed": failed, "cost": 1.0}
+        for name, share, count in levels
+    ]
+    report = {"checkpoints": [{"levels": rows}]}
+    replace_file(study.report(world, method, seed), [json.dumps(report).encode()])
+
+
+def test_results_say_what_the_files_say(study):
+    taxi, explore = results(study)["worlds"]
+    run = taxi["methods"][3]["seeds"][1]
+    assert run["success"] == pytest.approx(0.7)  # the last level is the whole task
+    assert run["levels"] == pytest.approx({"pickup": 0.9, "full": 0.7})
+    assert run["curve"] == [[16.0, 0.0], [48.0, 0.25], [80.0, 0.5], [112.0, 0.75]]  # 32 episodes an iteration
+    assert taxi["methods"][0]["seeds"][0]["curve"] == []
+    # (10 * 0.9 + 30 * 0.5) / 40: every question counts alike.
+    assert explore["methods"][3]["seeds"][0]["success"] == pytest.approx(0.6)
+
+
+def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
+    taxi, explore = ({claim["worse"] for claim in world["orderings"]} for world in results(study)["worlds"])
+    assert taxi == {"sft", "rl", "reflect_sft", "reflect_rl_flat"}
+    assert explore == {"sft", "rl", "reflect_sft", "reflect_rl_positive"}
+    assert set(TITLES) == set(WORLDS)
+    assert set(NAMES) == {method.key for world in WORLDS for method in METHODS[world]}
+    assert {key for _, *keys in CLAIMS for key in keys} <= set(NAMES)
+
+
+def test_page_and_table_take_the_results(study):
+    found = describe(study, {"taxi-rl-0": 5.0, "taxi-rl-1": 2.0, "taxi-sft-0": 4.0, "lessons.json": 1.0})
+    found |= results(study)
+    assert found["seconds"]["DangerousTaxi: learning online"] == 7.0
+    assert found["seconds"]["DangerousTaxi: fine-tuning"] == 4.0
+    assert found["seconds"]["data"] == 1.0
+    text = Reader(reflect_page(json.loads(json.dumps(found)))).text
+    assert "DangerousTaxi: success against episodes" in text
+    assert "65.0 %" in text
+    written = table(found)
+    assert "Reflect-RL               65.0 %    90.0 %    65.0 %   60.0 % 70.0 %" in written
+    assert "Reflect-RL beats fine-tuning alone: +30.0 points, 95 % interval [+30.0, +30.0]: holds" in written
+
+
+def test_an_episode_that_failed_is_no_number(study):
+    write_report(study, TAXI, method_of(TAXI, "sft"), 0, 0.5, failed=1)
+    with pytest.raises(DataError, match="must be played to the end"):
+        results(study)
+
+
+# ---- what the page says
+
+
+def said_of(better, worse):
+    methods = [
+        {"key": key, "name": key, "seeds": [{"seed": n, "success": value} for n, value in enumerate(values)]}
+        for key, values in (("a", better), ("b", worse))
+    ]
+    claim = {"claim": "A beats B", "better": "a", "worse": "b"}
+    world = {"name": "World", "methods": methods, "orderings": [claim]}
+    return Reader(reflect_page({"worlds": [world]})).text
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "verdict"),
+    [
+        ([0.5, 0.6, 0.7], [0.1, 0.2, 0.3], "Holds here: A beats B."),
+        ([0.1, 0.2, 0.3], [0.5, 0.6, 0.7], "Is the other way round here: A beats B."),
+        ([0.5, 0.6, 0.7], [0.1, 0.6, 0.9], "Not settled here: A beats B."),
+        ([0.5], [0.1], "One seed does not settle it: A beats B."),
+        ([], [0.1], "One seed does not settle it: A beats B."),
+    ],
+)
+def test_what_is_said_of_a_claim_follows_from_the_numbers(better, worse, verdict):
+    assert verdict in said_of(better, worse)
+
+
+def test_texts_of_others_stay_texts():
+    world = {"name": ATTACK, "text": ATTACK, "methods": [{"key": "a", "name": ATTACK, "description": ATTACK}]}
+    page = reflect_page({"title": ATTACK, "worlds": [world], "notes": [ATTACK]})
+    assert ATTACK not in page
+
+
+def test_an_ordering_of_an_unknown_method_is_refused():
+    world = {"name": "World", "orderings": [{"claim": "c", "better": "a", "worse": "b"}]}
+    with pytest.raises(DataError, match=r"worlds\[0\].orderings\[0\].better"):
+        reflect_page({"worlds": [world]})
+
+
+@pytest.mark.parametrize("point", [[1], [1, 0.5, 2], [1, "half"]])
+def test_a_point_of_a_curve_is_a_pair_of_numbers(point):
+    method = {"key": "a", "name": "A", "seeds": [{"seed": 0, "curve": [point]}]}
+    with pytest.raises(DataError, match=r"worlds\[0\].methods\[0\].seeds\[0\].curve\[0\]"):
+        reflect_page({"worlds": [{"name": "World", "methods": [method]}]})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"seeds": 0}, "--seeds must be at least 1, got 0"),
+        ({"iterations": 0}, "--iterations must be at least 1"),
+        ({"worlds": "taxi,chess"}, "--worlds must be of taxi, auto_explore"),
+        ({"worlds": ""}, "--worlds must be of taxi, auto_explore"),
+    ],
+)
+def test_wrong_flags_are_refused_before_anything_is_made(tmp_path, flags, message):
+    with pytest.raises(UsageError, match=message):
+        demo_reflect(str(tmp_path / "out"), **flags)
+    assert not (tmp_path / "out").exists()

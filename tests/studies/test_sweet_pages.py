@@ -1,0 +1,54 @@
+"""The page demo: its stages, what the report is told, and a machine without a browser."""
+
+import json
+from dataclasses import replace
+
+from sweet_rl.errors import UsageError
+from sweet_rl.studies.report.study import study_page
+from sweet_rl.studies.sweet import pages as study_pages
+from sweet_rl.studies.sweet.recipe import DESIGNERS, rounds
+from tests.pages.fake_renderer import FakeRenderer
+from tests.viewer.page_samples import page_rows
+from tests.viewer.samples import write_rows
+
+LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}
+
+
+def test_pages_come_last_so_that_nothing_is_made_anew_for_them(study):
+    *before, last = rounds(replace(study, page_tasks=3))
+    assert before == list(rounds(study))[:-1]
+    assert {chain.name for chain in last[-4:]} == {f"pages: {name}" for name in DESIGNERS}
+    assert last[-4].name == "pages: improver"  # the longest
+    assert not any("pages" in chain.name for chain in rounds(study)[-1])
+    assert all("mini-web:test" in chain.calls[0].command for chain in last[-4:])
+
+
+def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
+    def no_browser(flags):
+        raise UsageError("there is none. Install it: apt install chromium")
+
+    monkeypatch.setattr("sweet_rl.commands.rendering.make_renderer", no_browser)
+    assert "Install it: apt install" in study_pages.why_no_pages(study)
+    assert study_pages.page_results(study) is None
+
+
+def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch):
+    monkeypatch.setattr("sweet_rl.commands.rendering.make_renderer", lambda flags: FakeRenderer())
+    study = replace(study, page_tasks=2)
+    for name in DESIGNERS:
+        report = {"tasks": 2, "metric": "combined", "metrics": {"combined": LINE, "ssim": LINE}}
+        study.path(f"pages.{name}.report.json").write_text(json.dumps(report))
+    write_rows(study.path("pages.improver.jsonl"), page_rows(study.folder)[:2])
+    found = study_pages.page_results(study)
+    assert [one["name"] for one in found["designers"]] == list(DESIGNERS)
+    assert found["designers"][0]["metrics"]["ssim"] == LINE["mean"]
+    assert found["floors"] == {"blank page": {"combined": 0.01, "ssim": 0.01}}
+    first, second = (curve["points"] for curve in found["curves"])
+    assert [point["turn"] for point in first] == [1, 2]
+    assert first[0] == second[0]
+    assert first[0]["grade"] < first[1]["grade"]
+    frames = found["strips"][0]["frames"]
+    assert [frame["label"] for frame in frames] == ["turn 1", "turn 2", "target"]
+    assert frames[1]["score"] == first[1]["grade"]
+    assert all(frame["picture"].startswith("data:image/webp;base64,") for frame in frames)
+    assert "Web pages, for a human with eyes" in study_page({"pages": found})

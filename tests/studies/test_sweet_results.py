@@ -1,0 +1,239 @@
+"""What a mini study reads out of the stages' files, against numbers made by hand."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sweet_rl.records import replace_rows
+from sweet_rl.studies.sweet import results as study_results
+from sweet_rl.studies.sweet.recipe import SWEETS
+from sweet_rl.studies.sweet.results import METHODS, area_under_curve, describe, results, table
+from sweet_rl.tasks.mini import extras
+from sweet_rl.tasks.mini.judge import Verdict
+
+SOLUTION = extras.source({"delivery": 3, "tuning": 7})
+TOLD = {
+    e: f'If "{e}" is in the extras, the price goes up by {v}.' for e, v in (("delivery", 3), ("tuning", 7))
+}
+ANSWER = f"I WANT TO ANSWER:\n{SOLUTION}"
+GUESS = "I WANT TO ANSWER:\npass"
+ASK = {extra: extras.question(extra) for extra in extras.EXTRAS}
+
+LOST = (ASK["storage"], "I don't know.", ASK["delivery"], TOLD["delivery"], GUESS)
+WON = (ASK["delivery"], TOLD["delivery"], ASK["tuning"], TOLD["tuning"], ANSWER)
+HASTY = (ASK["delivery"], TOLD["delivery"], GUESS)
+
+
+def turn(text):
+    return {"role": "assistant", "content": text, "input": "p", "output": text}
+
+
+def trajectory(index, texts, reward):
+    row = {
+        "problem_description": f"Two of our extras, {index}.",
+        "ground_truth": SOLUTION,
+        "test_cases": {"t": "total(1, [])"},
+    }
+    history = [{"role": "user", "content": row["problem_description"]}]
+    for place, text in enumerate(texts):
+        history.append(turn(text) if place % 2 == 0 else {"role": "user", "content": text})
+    key = {"task_id": f"t{index}", "sample_index": 0}
+    return {"task": row, "dialogue_history": history, "answer": texts[-1], "reward": reward} | key
+
+
+def ranked(row, place, candidates, scores):
+    history = row["dialogue_history"]
+    return {
+        "input": "p", "input_with_ground_truth": "s p", "older_output": history[place]["output"], "reward": row["reward"],
+        "ground_truth": SOLUTION, "messages": history[: place + 1], "additional_outputs": candidates,
+        "additional_reference_logprobs": [-1.0] * len(candidates), "additional_reference_logprobs_sum": [-1.0] * len(candidates),
+        "judge_result": scores, "task_id": row["task_id"], "sample_index": 0, "turn_index": place // 2,
+    }  # fmt: skip
+
+
+def seen(row):
+    """Every turn of a dialogue with itself as its only candidate."""
+    history = row["dialogue_history"]
+    return [ranked(row, place, [history[place]["content"]], [0.1]) for place in range(1, len(history), 2)]
+
+
+def test_area_under_the_curve_by_hand():
+    assert area_under_curve([1.0, 3.0], [2.0]) == 0.5
+    assert area_under_curve([2.0], [2.0, 1.0]) == 0.75
+
+
+@pytest.mark.parametrize(
+    ("place", "candidates", "scores", "questions", "answering"),
+    [
+        # of four comparisons three are won; the turn that was taken, delivery, is no repetition of itself
+        (
+            1,
+            [ASK["tuning"], ASK["delivery"], ASK["storage"], ASK["framing"]],
+            [0.4, 0.25, 0.2, 0.3],
+            0.75,
+            None,
+        ),
+        (1, [ASK["tuning"], ASK["storage"], ASK["framing"]], [0.3, None, 0.1], 1.0, None),
+        (1, [ASK["tuning"], ASK["delivery"]], [0.3, 0.1], None, None),
+        # delivery is known by now: to ask about it again is a waste
+        (3, [ASK["tuning"], ASK["delivery"]], [0.1, 0.2], 0.0, None),
+        # something is missing: any question is better than an answer
+        (3, [GUESS, ASK["tuning"], ASK["storage"]], [0.2, 0.3, 0.1], 1.0, 0.5),
+        (3, [GUESS, ASK["storage"]], [0.3, 0.1], None, 0.0),
+        # everything is known: the answer is better than any question
+        (5, [ANSWER, ASK["storage"]], [0.9, 0.1], None, 1.0),
+    ],
+)
+def test_what_a_critic_is_measured_by(study, place, candidates, scores, questions, answering):
+    replace_rows(
+        study.path("sweet.ranked.jsonl"), [ranked(trajectory(0, WON, 1.0), place, candidates, scores)]
+    )
+    found = study_results._critic(study, "sweet")
+    assert (found["auc_questions"], found["turns_questions"]) == (questions, int(questions is not None))
+    assert (found["auc_answering"], found["turns_answering"]) == (answering, int(answering is not None))
+
+
+def test_results_say_what_the_files_hold(study):
+    rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0), trajectory(2, HASTY, 0.0)]
+    success, passed = {"mean": 0.5, "low": 0.1, "high": 0.9}, {"mean": 0.6, "low": 0.2, "high": 0.8}
+    fixed = {"success": success, "tests_passed": passed}
+    for name in METHODS:
+        replace_rows(study.path(f"{name}.test.jsonl"), rows)
+        columns = {"published": {"success": None, "tests_passed": None}, "fixed": fixed}
+        study.path(f"{name}.test.report.json").write_text(json.dumps({"columns": columns}))
+        replace_rows(study.path(f"{name}.pairs.jsonl"), [{"chosen": "a", "rejected": "b"}] * 3)
+    replace_rows(study.dialogues, rows)
+    replace_rows(study.path("pairs.jsonl"), [{"chosen": "a", "rejected": "b"}])
+    first = ranked(rows[1], 1, [ASK["tuning"], ASK["storage"], ASK["framing"]], [0.2, 0.1, 0.5])
+    last = ranked(rows[1], 5, [ANSWER, ASK["storage"]], [0.9, 0.1])
+    early = ranked(rows[1], 3, [GUESS, ASK["storage"]], [0.3, 0.1])
+    for way in SWEETS:
+        replace_rows(study.path(f"{way.name}.ranked.jsonl"), [first, early, last])
+    for name in ("warm_start", "sweet"):
+        replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
+    study.path("sweet").mkdir()
+    replace_rows(
+        study.path("sweet") / "metrics.jsonl",
+        [
+            {"step": 1, "loss": 0.7, "acc": 0.5, "chosen_reward": 0.2, "reject_reward": -0.1},
+            {"step": 2, "loss": 0.6},
+            {"eval_loss": 0.5, "step": 2},
+        ],
+    )
+
+    found = results(study)
+    methods = {method["name"]: method for method in found["methods"]}
+    assert list(methods) == list(METHODS)
+    method = methods["sweet"]
+    assert method["verdicts"] == {
+        str(verdict): 0 for verdict in Verdict
+    } | {"useful question": 4 / 3, "useless question": 1 / 3, "early answer": 2 / 3, "right answer": 1 / 3}  # fmt: skip
+    assert method["by_turns"] == [
+        {"turns": 2, "episodes": 1, "successes": 0},
+        {"turns": 3, "episodes": 2, "successes": 1},
+    ]
+    assert method["usual_share"] == 3 / 5
+    assert (method["success"], method["tests_passed"]) == (success, passed)
+    assert (method["episodes"], method["updates"]) == (3, 2)
+    assert [m["examples"] for m in found["methods"]][:4] == [None, 1, 1, 3]
+    critic = found["critics"][0]
+    assert (critic["auc_questions"], critic["turns_questions"]) == (0.5, 1)
+    assert (critic["auc_answering"], critic["turns_answering"]) == (0.5, 2)
+    curve = next(curve for curve in found["curves"] if curve["name"] == "sweet")
+    assert curve["points"] == [
+        {"update": 1, "loss": 0.7, "accuracy": 0.5, "margin": pytest.approx(0.3)},
+        {"update": 2, "loss": 0.6, "accuracy": None, "margin": None},
+    ]
+    assert {dialogue["method"] for dialogue in found["dialogues"]} == {"warm_start", "sweet"}
+    from sweet_rl.studies.report.study import study_page
+
+    assert "SWEET-RL" in study_page(found)
+
+
+def test_dialogues_that_became_a_success_are_shown_first(study):
+    before, after = (LOST, WON, LOST, WON), (LOST, WON, WON, LOST)
+    for name, told in (("warm_start", before), ("sweet", after)):
+        rows = [trajectory(i, texts, 1.0 if texts is WON else 0.3) for i, texts in enumerate(told)]
+        replace_rows(study.path(f"{name}.test.jsonl"), rows)
+        replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
+    shown = study_results._dialogues(study)
+    assert [(one["method"], one["request"][-2], one["reward"]) for one in shown] == [
+        *(("warm_start", "2", 0.3), ("sweet", "2", 1.0)),
+        *(("warm_start", "0", 0.3), ("sweet", "0", 0.3)),
+        *(("warm_start", "1", 1.0), ("sweet", "1", 1.0)),
+    ]
+
+
+def test_a_dialogue_shows_what_could_have_been_said(study):
+    row = trajectory(0, HASTY, 0.0)
+    replace_rows(study.path("sweet.test.jsonl"), [row])
+    opening = [ASK["storage"], ASK["delivery"], ASK["storage"], ASK["tuning"]]
+    replace_rows(
+        study.path("sweet.seen.jsonl"),
+        [
+            ranked(row, 1, opening, [0.1, 0.4, 0.1, 0.7]),
+            ranked(row, 3, [ASK["framing"], ASK["tuning"]], [None, 0.6]),
+        ],
+    )
+    dialogue = study_results._dialogue("sweet", *study_results._seen(study, "sweet")["t0"])
+    assert dialogue["turns"] == [
+        {
+            "agent": ASK["delivery"],
+            "human": TOLD["delivery"],
+            "verdict": "useful question",
+            "score": 0.4,
+            "candidates": [
+                {"text": ASK["tuning"], "score": 0.7, "count": 1, "verdict": "useful question"},
+                {"text": ASK["delivery"], "score": 0.4, "count": 1, "verdict": "useful question"},
+                {"text": ASK["storage"], "score": 0.1, "count": 2, "verdict": "useless question"},
+            ],
+        },
+        {
+            "agent": GUESS,
+            "human": None,
+            "verdict": "early answer",
+            "score": None,
+            "candidates": [
+                {"text": ASK["tuning"], "score": 0.6, "count": 1, "verdict": "useful question"},
+                {"text": ASK["framing"], "score": None, "count": 1, "verdict": "useless question"},
+            ],
+        },
+    ]
+
+
+def test_the_table_in_full():
+    method = {
+        "title": "SWEET-RL",
+        "success": {"mean": 0.5, "low": 0.25, "high": 0.75},
+        "tests_passed": {"mean": 0.625},
+        "examples": 7,
+        "updates": 3,
+    }
+    bare = method | {"title": "warm start", "examples": None, "updates": None}
+    critic = {"title": "blind", "auc_questions": 0.75, "auc_answering": None}
+    lines = table({"methods": [bare, method], "critics": [critic]}).splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "method success % 95 % interval tests passed % examples updates",
+        "warm start 50.0 [25.0, 75.0] 62.5",
+        "SWEET-RL 50.0 [25.0, 75.0] 62.5 7 3",
+        "",
+        "critic (AUC against the oracle) questions answering",
+        "blind 0.75 -",
+    ]
+    assert len({len(line.rstrip()) for line in (lines[0], lines[2])}) == 1  # columns stand below their heads
+
+
+def test_a_study_says_what_it_was_made_of(study):
+    said = describe(replace(study, seed=7, repeats=3, candidates=5, turns_fraction=0.25, pairs_per_turn=6))
+    assert said["subtitle"] == (
+        "World 'usual', seed 7: 4 tasks, 3 dialogues each, for every method the same; "
+        "measured on 2 tasks of mini:test."
+    )
+    assert said["settings"].items() >= {
+        "train tasks x dialogues": "4 x 3",
+        "test tasks": 2,
+        "candidates a turn": 5,
+        "part of the dialogues sampled anew": 0.25,
+        "pairs a turn": 6,
+    }.items()  # fmt: skip
