@@ -1,8 +1,10 @@
-"""Several processes that compute one update: who takes which rows, and sums over all (ArCHer spec §6).
+"""Several processes that compute one update: who takes which rows, and sums over all.
 
 Every process draws the same rows and takes its share; gradients are added up. So an update does not depend
 on the number of processes, unlike the published mean, which made gradients P times smaller. Importing this
 module imports torch.
+
+Published behaviour: docs/published/archer.md#loop.
 """
 
 from __future__ import annotations

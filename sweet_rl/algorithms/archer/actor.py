@@ -1,10 +1,12 @@
-"""The policy over tokens: one causal language model that writes utterances and scores them (ArCHer spec §2).
+"""The policy over tokens: one causal language model that writes utterances and scores them.
 
 What it samples from is what it scores: prompts are padded on the left while sampling, positions come from the
-mask, the token that ends an utterance is part of it, and temperature and top-k count both times (ArCHer spec
-§12.11 to §12.13 says what the published code does instead). Importing this module imports torch.
+mask, the token that ends an utterance is part of it, and temperature and top-k count both times.
+Importing this module imports torch.
 
 Axes: B utterances, T tokens of an utterance, K tokens of all utterances, V vocabulary.
+
+Published behaviour: docs/published/archer.md#policy, #deviations.
 """
 
 # ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
@@ -72,7 +74,7 @@ class TokenScores(NamedTuple):
 class TokenPolicy:
     """A causal language model as a policy over utterances.
 
-    No dropout is ever active (ArCHer spec §12.16). An utterance ends with the first token whose text contains
+    No dropout is ever active. An utterance ends with the first token whose text contains
     `eos_str`, or with an end token of the model; text before `eos_str` inside that token belongs to it.
 
     Args:

@@ -1,7 +1,9 @@
-"""Behaviour cloning before anything is played: a policy imitates written dialogues (ArCHer spec §5).
+"""Behaviour cloning before anything is played: a policy imitates written dialogues.
 
 Repaired: one convention for newlines. The observation ends as the world writes it, the action is followed by
 what ends an utterance, and the last, smaller step is made, too. Importing this module imports torch.
+
+Published behaviour: docs/published/archer.md#behaviour-cloning, #twenty-questions.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.types import Json
 
 BEGINNING = "Questions:\n"
-"""How the worlds of questions begin (ArCHer spec §9.1)."""
+"""How the worlds of questions begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def demonstrations_of(steps: Iterable[Transition]) -> list[Demonstration]:
 
 
 def question_demonstrations(lines: Sequence[str], beginning: str = BEGINNING) -> list[Demonstration]:
-    """One for each line of a dialogue of questions and answers (ArCHer spec §5, the data recipe).
+    """One for each line of a dialogue of questions and answers.
 
     Args:
         lines: each "question? answer". The action is the line up to its first question mark.

@@ -1,10 +1,12 @@
-"""Two Q and two V critics over utterances, on one encoder (ArCHer spec §1).
+"""Two Q and two V critics over utterances, on one encoder.
 
 Observations and actions are encoded separately, and what a text becomes does not depend on what else is in
 its batch. So each distinct text is encoded once, in batches of similar lengths. Importing this module imports
 torch.
 
 Axes: N texts, B rows, T tokens, H hidden.
+
+Published behaviour: docs/published/archer.md#critic.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -223,7 +225,7 @@ class DoubleCritic(nn.Module):
 
 @torch.no_grad()
 def soft_update(target: nn.Module, online: nn.Module, tau: float) -> None:
-    """Polyak averaging: target := (1 - tau) target + tau online (ArCHer spec §1). Buffers are copied."""
+    """Polyak averaging: target := (1 - tau) target + tau online. Buffers are copied."""
     for theirs, ours in zip(target.parameters(), online.parameters(), strict=True):
         theirs.mul_(1 - tau).add_(ours, alpha=tau)
     for kept, copied in zip(target.buffers(), online.buffers(), strict=True):

@@ -1,10 +1,12 @@
-"""Steps of the critic: rows in, weights changed, the published numbers out (ArCHer spec §4.1, §15).
+"""Steps of the critic: rows in, weights changed, the published numbers out.
 
 A step's loss is the sum of G means over B rows; it is computed in micro-batches of similar rows under a token
 budget, and its value depends on neither that nor on the number of processes. Importing this module imports
 torch.
 
 Axes: R rows of a step, S of a process, M of a micro-batch, C candidates.
+
+Published behaviour: docs/published/archer.md#critic-targets, #deviations, #online-chai.
 """
 
 # ruff: noqa: N806 - the names of tensors end in their axes
@@ -32,7 +34,7 @@ def critic_step(
     proposals: Sequence[Sequence[str]],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the critic, and of the target towards it (ArCHer spec §4.1).
+    """One step of the critic, and of the target towards it.
 
     Args:
         critic: is trained.
@@ -40,7 +42,7 @@ def critic_step(
         optimizer: of the critic.
         rows: of the whole step, the same in every process.
         proposals: utterances of the policy for each row of this process (`own_rows`); of several, the one
-            that the target critic likes best is taken (Online CHAI, ArCHer spec §3).
+            that the target critic likes best is taken (Online CHAI).
         settings: see `StepSettings`.
 
     Returns:

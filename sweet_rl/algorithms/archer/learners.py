@@ -1,7 +1,10 @@
-"""The algorithms that learn while they play (ArCHer spec §3 to §5).
+"""The algorithms that learn while they play.
 
 `ArcherLearner` trains critic and policy, `ChaiLearner` the critic only, `FilteredBCLearner` the policy on the
 best episodes. Importing this module imports torch.
+
+Published behaviour: docs/published/archer.md#online-chai, #behaviour-cloning, #critic-targets, #one-update,
+#checkpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from sweet_rl.errors import UsageError, no_such
 
 
 class ArcherLearner(CriticLearner):
-    """ArCHer: the critic learns from the buffer, the policy from the critic (ArCHer spec §4).
+    """ArCHer: the critic learns from the buffer, the policy from the critic.
 
     Args:
         settings: what the algorithm is told.
@@ -48,7 +51,7 @@ class ArcherLearner(CriticLearner):
         self.lm_optimizer = torch.optim.Adam(policy.parameters(), lr=settings.lm_lr)
 
     def update(self, draw: Draw, *, update_actor: bool) -> dict[str, float]:
-        """Critic steps, then policy steps unless it is too early (ArCHer spec §4.3).
+        """Critic steps, then policy steps unless it is too early.
 
         Raises:
             NonFiniteLoss: a loss is NaN or infinite.
@@ -75,7 +78,7 @@ class ArcherLearner(CriticLearner):
         return infos
 
     def state_dict(self) -> dict[str, Any]:
-        """The published five (ArCHer spec §4.4), the value head and the counter."""
+        """The published five, the value head and the counter."""
         optimizer = {"lm_optimizer_state_dict": self.lm_optimizer.state_dict()}
         return self._critic_state() | dict(whole_state(self._policy_state() | optimizer))
 
@@ -87,7 +90,7 @@ class ArcherLearner(CriticLearner):
 
 
 class ChaiLearner(CriticLearner):
-    """Online CHAI: the policy is frozen, the target critic chooses among its candidates (ArCHer spec §3)."""
+    """Online CHAI: the policy is frozen, the target critic chooses among its candidates."""
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class ChaiLearner(CriticLearner):
 
 
 class FilteredBCLearner(PolicyLearner):
-    """Online Filtered BC: the policy imitates the best episodes; the loop filters (ArCHer spec §5)."""
+    """Online Filtered BC: the policy imitates the best episodes; the loop filters."""
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 All randomness comes from the seed and a counter that is part of the state. The algorithms themselves are in
 `learners`. Importing this module imports torch.
+
+Published behaviour: docs/published/archer.md#one-update.
 """
 
 from __future__ import annotations
@@ -190,7 +192,7 @@ class CriticLearner(PolicyLearner):
         self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
 
     def _train_critic(self, draw: Draw) -> list[dict[str, float]]:
-        """The critic's steps (ArCHer spec §4.3); the policy stands still and says everything first."""
+        """The critic's steps; the policy stands still and says everything first."""
         settings = self.settings
         steps = [list(draw(settings.rows_per_step)) for _ in range(settings.epochs)]
         asks = [self._asks(f"critic-{number}", rows) for number, rows in enumerate(steps)]

@@ -1,4 +1,7 @@
-"""Policies and critics from folders or the hub, on the device and in the precision of the settings."""
+"""Policies and critics from folders or the hub, on the device and in the precision of the settings.
+
+Published behaviour: docs/published/archer.md#policy, #configuration.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +194,7 @@ def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolic
 
 
 def with_adapter(model: Any, settings: ArcherSettings) -> Any:
-    """The bare model with a LoRA adapter in its layers (ArCHer spec §2); all else is frozen.
+    """The bare model with a LoRA adapter in its layers; all else is frozen.
 
     Raises:
         UsageError: peft is missing, or no module has one of the names.
@@ -214,7 +217,7 @@ def with_adapter(model: Any, settings: ArcherSettings) -> Any:
 
 
 def load_weights(model: nn.Module, path: str) -> None:
-    """Put weights into the model: `.safetensors`, the published `.pt` (ArCHer spec §8), a run's checkpoint.
+    """Put weights into the model: `.safetensors`, the published `.pt`, a run's checkpoint.
 
     Raises:
         UsageError: the file is missing, is not data, or holds other weights.

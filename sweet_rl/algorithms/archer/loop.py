@@ -1,8 +1,10 @@
-"""The off-policy loop in the published order: play, remember, learn (ArCHer spec §6).
+"""The off-policy loop in the published order: play, remember, learn.
 
 One process plays and writes; all of them learn from the same episodes. Every random choice is made from the
 run's seed and the number of what it is for (iteration, episode), so a run that was stopped and continued is
 the run that was not.
+
+Published behaviour: docs/published/archer.md#loop, #configuration, #replay.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ Played = tuple[Place, list[Transition]]
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """The published settings of the loop (ArCHer spec §8).
+    """The published settings of the loop.
 
     `filter_quantile` is None for learners that learn from all episodes; filtered behaviour cloning learns
     from those whose return is at least that quantile of all returns so far (published: 0.9). `compat` says
-    how memory is drawn from: "fixed", every turn in it alike, or "published" (ArCHer spec §7).
+    how memory is drawn from: "fixed", every turn in it alike, or "published".
     """
 
     iterations: int = 2000

@@ -1,9 +1,11 @@
-"""The losses of ArCHer and their metrics: tensors in, tensors and numbers out (ArCHer spec §4 and §5).
+"""The losses of ArCHer and their metrics: tensors in, tensors and numbers out.
 
 Everything is kept by row, so that a mean over B rows and a sum over G such means come out the same however
 the rows are divided over micro-batches and processes. Importing this module imports torch.
 
 Axes: B rows (utterances), T tokens of an utterance.
+
+Published behaviour: docs/published/archer.md#critic-targets, #behaviour-cloning, #policy-loss, #one-update.
 """
 
 # ruff: noqa: N803, N806, N815 - the names of tensors end in their axes
@@ -57,7 +59,7 @@ def bootstrapped(rewards_B: Tensor, goes_on_B: Tensor, next_values_B: Tensor, ga
     Args:
         rewards_B: of the transitions.
         goes_on_B: 1 where the target bootstraps, 0 where it does not. Repaired: unless the world itself came
-            to its end; published: unless the episode ended, time limits included (ArCHer spec §4.1).
+            to its end; published: unless the episode ended, time limits included.
         next_values_B: the target critic's V_i of the next observation; member i bootstraps from member i.
         gamma: discount.
     """
@@ -65,7 +67,7 @@ def bootstrapped(rewards_B: Tensor, goes_on_B: Tensor, next_values_B: Tensor, ga
 
 
 def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:
-    """The four squared errors (ArCHer spec §4.1, step 5)."""
+    """The four squared errors."""
     return CriticLosses(
         (values.q1_B - targets.y1_B) ** 2,
         (values.q2_B - targets.y2_B) ** 2,
@@ -75,7 +77,7 @@ def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:
 
 
 def advantages(values: CriticValues) -> Tensor:
-    """A = min(Q1, Q2) - min(V1, V2) as [B] (ArCHer spec §4.2); as published they are used as they are."""
+    """A = min(Q1, Q2) - min(V1, V2) as [B]; as published they are used as they are."""
     return torch.minimum(values.q1_B, values.q2_B) - torch.minimum(values.v1_B, values.v2_B)
 
 
@@ -107,7 +109,7 @@ def baseline_losses(
     *,
     over_padding: bool = False,
 ) -> BaselineLosses:
-    """REINFORCE token by token with a learnt baseline (ArCHer spec §4.2).
+    """REINFORCE token by token with a learnt baseline.
 
     Args:
         logps_BT: log-probabilities of the utterances' tokens.
@@ -126,7 +128,7 @@ def baseline_losses(
 
 
 def imitation_losses(logps_B: Tensor) -> Tensor:
-    """Behaviour cloning by row, as [B]: minus the log-probability of the action (ArCHer spec §5)."""
+    """Behaviour cloning by row, as [B]: minus the log-probability of the action."""
     return -logps_B
 
 
@@ -139,7 +141,7 @@ def statistics(name: str, values: Tensor) -> dict[str, float]:
 
 
 def critic_metrics(values: CriticValues, targets: CriticTargets, losses: CriticLosses) -> dict[str, float]:
-    """The 28 published numbers of one batch (ArCHer spec §4.1)."""
+    """The 28 published numbers of one batch."""
     info = {
         f"{name}.loss": loss_B.detach().mean().item()
         for name, loss_B in zip(("q1", "q2", "v1", "v2"), losses, strict=True)
@@ -157,7 +159,7 @@ def actor_metrics(
     values: Tensor | None = None,
     residuals: Tensor | None = None,
 ) -> dict[str, float]:
-    """The 14 published numbers of one batch (ArCHer spec §4.2).
+    """The 14 published numbers of one batch.
 
     Args:
         losses_B: policy-gradient losses.
@@ -177,7 +179,7 @@ def actor_metrics(
 
 
 def means(infos: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Key-wise means over micro-batches, as published (ArCHer spec §4.3, step 3)."""
+    """Key-wise means over micro-batches, as published."""
     gathered: dict[str, list[float]] = {}
     for info in infos:
         for key, value in info.items():

@@ -1,7 +1,9 @@
-"""The learners' policies at play: the `Policy` contract over what is being trained (ArCHer spec §2 and §3).
+"""The learners' policies at play: the `Policy` contract over what is being trained.
 
 Calls that wait together become one batch. What a turn says depends on the player's seed, the episode's and
 the turn's number, whichever turns share its batch. Importing this module imports torch.
+
+Published behaviour: docs/published/archer.md#policy, #online-chai.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ def sampling(policy: TokenPolicy, *, greedy: bool) -> Engine:
 
 
 def reranking(policy: TokenPolicy, target: DoubleCritic, *, candidates: int, greedy: bool) -> Engine:
-    """Of several utterances the one that the target critic likes best (Online CHAI, ArCHer spec §3)."""
+    """Of several utterances the one that the target critic likes best (Online CHAI)."""
 
     def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
         said = proposals(policy, asks, candidates=candidates, greedy=greedy)

@@ -1,10 +1,12 @@
-"""Steps of the policy: by the critic's advantage, or by imitation (ArCHer spec §4.2, §5, §15).
+"""Steps of the policy: by the critic's advantage, or by imitation.
 
 Each phase clips its own gradients and begins without any. A step's loss is the sum of G means over B rows;
 it is computed in micro-batches of similar rows under a token budget, and its value depends on neither that
 nor on the number of processes. Importing this module imports torch.
 
 Axes: R rows of a step, S of a process, B of a mean, T tokens, W tokens of an utterance at most.
+
+Published behaviour: docs/published/archer.md#policy-loss, #behaviour-cloning, #deviations.
 """
 
 # ruff: noqa: N806, N815 - the names of tensors end in their axes
@@ -57,7 +59,7 @@ class ActorRows(NamedTuple):
 def judge(
     critic: DoubleCritic, observations: Sequence[str], utterances: Sequence[Utterance], max_tokens: int
 ) -> ActorRows:
-    """Advantages under the online critic (ArCHer spec §4.2)."""
+    """Advantages under the online critic."""
     device = next(critic.parameters()).device
     if not observations:
         return ActorRows(observations, utterances, torch.zeros(0, device=device))
@@ -72,7 +74,7 @@ def actor_step(
     rows: Sequence[Transition],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the policy on what it has just said (ArCHer spec §4.2).
+    """One step of the policy on what it has just said.
 
     Returns:
         The 14 published numbers, means over the micro-batches of B rows.
@@ -134,7 +136,7 @@ def imitation_step(
     rows: Sequence[Spoken],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of behaviour cloning on the rows' own actions, their ends included (ArCHer spec §5).
+    """One step of behaviour cloning on the rows' own actions, their ends included.
 
     Raises:
         NonFiniteLoss: before the optimizer's step.

@@ -1,4 +1,4 @@
-"""The published arithmetic, questionable as it is: what `compat: published` computes (ArCHer spec §2 to §5).
+"""The published arithmetic, questionable as it is: what `compat: published` computes.
 
 Kept in one module, so that the repaired path stays clean, and held to goldens. What differs from there:
 
@@ -15,6 +15,9 @@ Not reproduced: a buffer that takes the type of its first reward, and gradients 
 of processes. Importing this module imports torch.
 
 Axes: B rows, T tokens, O tokens of the padded observations.
+
+Published behaviour: docs/published/archer.md#policy, #behaviour-cloning, #online-chai, #one-update,
+#critic-targets, #policy-loss.
 """
 
 # ruff: noqa: N806 - the names of tensors end in their axes
@@ -45,20 +48,20 @@ from sweet_rl.contracts import Policy
 from sweet_rl.types import derive_seed
 
 TOP_K = 50
-"""What `generate` takes when nobody says otherwise (ArCHer spec §2)."""
+"""What `generate` takes when nobody says otherwise."""
 
 LEADING_NEWLINES = 3
 MISTRAL_ROWS, LLAMA_ROWS = 2, 1
 
 
 class PublishedPolicy:
-    """`get_action` and `get_log_prob` of the published agent (ArCHer spec §2).
+    """`get_action` and `get_log_prob` of the published agent.
 
     Args:
         model: causal language model, in evaluation mode.
         tokenizer: that belongs to it; its end token becomes its padding.
         settings: what is said about utterances.
-        keep_end: Online CHAI keeps `eos_str` behind every utterance (ArCHer spec §3).
+        keep_end: Online CHAI keeps `eos_str` behind every utterance.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class PublishedPolicy:
 
 
 class PublishedLearner:
-    """The three learners as published (ArCHer spec §4.3 and §5), one micro-batch after the other.
+    """The three learners as published, one micro-batch after the other.
 
     Args:
         settings: what the algorithm is told.
@@ -218,7 +221,7 @@ class PublishedLearner:
         return [p for module in modules if module is not None for p in module.parameters()]
 
     def critic_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
-        """The critic loss of a micro-batch and its 28 numbers (ArCHer spec §4.1)."""
+        """The critic loss of a micro-batch and its 28 numbers."""
         if self.critic is None or self.target is None:
             raise RuntimeError("filtered BC has no critic")
         observations = [row.observation for row in rows]
@@ -241,7 +244,7 @@ class PublishedLearner:
         return errors.total_B.mean(), losses.critic_metrics(detached, targets, errors)
 
     def actor_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
-        """The policy-gradient loss of a micro-batch and its 14 numbers (ArCHer spec §4.2)."""
+        """The policy-gradient loss of a micro-batch and its 14 numbers."""
         if self.critic is None:
             raise RuntimeError("filtered BC has no critic")
         observations = [row.observation for row in rows]
@@ -253,14 +256,14 @@ class PublishedLearner:
         return losses_B.mean(), losses.actor_metrics(losses_B, advantages_B)
 
     def bc_loss(self, rows: Sequence[Transition]) -> tuple[Tensor, dict[str, float]]:
-        """The imitation loss of a micro-batch (ArCHer spec §5); nothing is cut."""
+        """The imitation loss of a micro-batch; nothing is cut."""
         observations, actions = [row.observation for row in rows], [row.action for row in rows]
         logps_B = self.policy.get_log_prob(observations, actions, max_length=None)
         loss = losses.imitation_losses(logps_B).mean()
         return loss, {"bc.loss": loss.item()}
 
     def choose(self, observations: Sequence[str], *, greedy: bool = False) -> list[str]:
-        """What the agent does: one sample, or the best of five for the target critic (ArCHer spec §3)."""
+        """What the agent does: one sample, or the best of five for the target critic."""
         if self.settings.agent_type != "chai" or self.target is None:
             return self.policy.get_action(observations, greedy=greedy)
         rounds = [
@@ -287,7 +290,7 @@ class PublishedLearner:
         return Player(self.settings.policy_lm, engine, self._format, lambda text: text, self.settings.seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The published five (ArCHer spec §4.4) where there is a critic, the counter, and gradients.
+        """The published five where there is a critic, the counter, and gradients.
 
         Those of the policy's last step count in the norm of the critic's next one.
         """

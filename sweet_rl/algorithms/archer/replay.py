@@ -1,7 +1,9 @@
 """Episodes as transitions, the buffer they are drawn from, and the filter of Filtered BC. No torch.
 
-A transition is one agent turn of a world that rewards turns (ArCHer spec §7). What the agent saw is rendered
+A transition is one agent turn of a world that rewards turns. What the agent saw is rendered
 from the dialogue by a chat format, so that critic and policy read the same text whoever played.
+
+Published behaviour: docs/published/archer.md#replay, #behaviour-cloning.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.types import AgentTurn, Json, Trajectory
 
 MC_GAMMA = 0.95
-"""Discount of `mc_return`, whatever the algorithm's (ArCHer spec §7)."""
+"""Discount of `mc_return`, whatever the algorithm's."""
 
 Place = tuple[int, int]
 """Of an episode in its run: iteration, and number in it."""
@@ -138,7 +140,7 @@ class Ring(ABC, Generic[Item]):
     """The newest `capacity` of what was inserted, drawn with replacement.
 
     `sample` draws every slot alike. `sample_published` draws over insertions rather than slots, so that once
-    the ring has wrapped some slots come up more often than others (ArCHer spec §7).
+    the ring has wrapped some slots come up more often than others.
 
     Args:
         capacity: slots; the oldest item makes room for a new one.
@@ -261,7 +263,7 @@ def best_numbers(returns: Sequence[float], quantile: float = 0.9) -> list[int]:
     """Numbers of the returns that reach the quantile (linear interpolation) of all of them; ties are kept.
 
     Args:
-        returns: of the episodes of all iterations so far, in order (ArCHer spec §5).
+        returns: of the episodes of all iterations so far, in order.
         quantile: 0.9 keeps the best tenth; all episodes where all returns are equal.
     """
     if not returns:

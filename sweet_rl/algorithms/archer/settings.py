@@ -1,4 +1,7 @@
-"""What the algorithms are told: one value for each key that decides arithmetic (ArCHer spec §8). No torch."""
+"""What the algorithms are told: one value for each key that decides arithmetic. No torch.
+
+Published behaviour: docs/published/archer.md#configuration, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc"]
 """Which learner: `archer` and `archer_llm` are the same one under the two published names."""
 
 Compat = Literal["fixed", "published"]
-"""Which arithmetic: right (ArCHer spec §15), or that of the published code (`published` module)."""
+"""Which arithmetic: right, or that of the published code (`published` module)."""
 
 ShardWith = Literal["fsdp2"]
 """What divides a policy over processes."""
@@ -58,7 +61,7 @@ class ArcherSettings:
         candidates: utterances among which CHAI chooses.
         lora_rank: rank of the adapter.
         lora_alpha: its scale.
-        lora_dropout: kept in the adapter's configuration. No dropout is active here (ArCHer spec §12.16).
+        lora_dropout: kept in the adapter's configuration. No dropout is active here.
         target_modules: names of the modules that get adapters, by commas; "auto": q, k, v and o projections
             where the model has them, else all linear modules.
         gradient_checkpointing: keep no activations of a policy layer but its input.

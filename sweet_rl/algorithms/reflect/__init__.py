@@ -1,4 +1,4 @@
-"""Reflect-RL: a frozen model that reflects beside a policy that learns online (Reflect-RL spec).
+"""Reflect-RL: a frozen model that reflects beside a policy that learns online.
 
 Import what you need from its module: `settings`, `experiments`, `schedule`, `replay`, `play`
 and `series` load no torch, the others do. Where the published arithmetic is questionable the right one is

@@ -1,10 +1,12 @@
-"""A causal language model that plays: it chooses actions, or writes reflections (Reflect-RL spec §4.2, §5).
+"""A causal language model that plays: it chooses actions, or writes reflections.
 
 Prompts are read beside each other, longest together, and where they begin alike the beginning is read once.
 Every text stands where it would stand alone, so nothing depends on what else is in a batch. Importing this
 module imports torch.
 
 Axes: B prompts, S steps, K places that are asked, H hidden, V what is chosen from: labels, or the vocabulary.
+
+Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -57,7 +59,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn (spec §4.2)."""
+    """How tokens are drawn."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -82,8 +84,8 @@ class Agent:
             vocabulary, whose text is the action.
         label_ids: their tokens; None: looked up.
         max_tokens_per_batch: tokens read together at most, padding included.
-        dropout: keep the adapter's dropout active while playing, as published (§5).
-        keeps_writing: no token ends a text, and special tokens stay in it, as published (§10, T29).
+        dropout: keep the adapter's dropout active while playing, as published.
+        keeps_writing: no token ends a text, and special tokens stay in it, as published.
 
     Raises:
         UsageError: a label is no token of its own.
@@ -135,7 +137,7 @@ class Agent:
     # -- texts and tokens ---------------------------------------------------------------------------------
 
     def _encode(self, prompt: str) -> tuple[int, ...]:
-        """Tokens of a prompt; a long one loses its beginning (spec §4.2)."""
+        """Tokens of a prompt; a long one loses its beginning."""
         ids: list[int] = self.tokenizer(prompt)["input_ids"]
         while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
             ids.pop()
@@ -367,7 +369,7 @@ def bare_model(model: Any) -> Any:
 
 @contextmanager
 def dropout(model: Any, *, active: bool) -> Iterator[None]:
-    """The adapter's dropout is active, or not; that of the model itself never is (spec §5)."""
+    """The adapter's dropout is active, or not; that of the model itself never is."""
     changed = [
         module
         for name, module in model.named_modules()
@@ -383,10 +385,10 @@ def dropout(model: Any, *, active: bool) -> Iterator[None]:
 
 
 def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
-    """The token of each label behind the action marker (spec §5).
+    """The token of each label behind the action marker.
 
     Raises:
-        UsageError: a label is several tokens, an unknown one, or the same as another (§10, T21).
+        UsageError: a label is several tokens, an unknown one, or the same as another.
     """
     before: list[int] = tokenizer(ACTION_MARKER, add_special_tokens=False)["input_ids"]
     found: dict[int, str] = {}

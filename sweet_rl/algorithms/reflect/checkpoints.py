@@ -1,4 +1,4 @@
-"""Checkpoints of an online run: the published layout, and what going on exactly needs (spec §6.2, §13).
+"""Checkpoints of an online run: the published layout, and what going on exactly needs.
 
 | in `checkpoint-N/` | holds |
 |---|---|
@@ -9,6 +9,8 @@
 | trainer_state.json, state/ | optimizer, memory, place in the data; state/ of the newest checkpoint only |
 
 A checkpoint appears at once or not at all, whenever the process is killed.
+
+Published behaviour: docs/published/reflect_rl.md#online-loop, #file-formats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Checkpoints measured by sampled episodes, level by level (Reflect-RL spec §8)."""
+"""Checkpoints measured by sampled episodes, level by level.
+
+Published behaviour: docs/published/reflect_rl.md#evaluation.
+"""
 
 from __future__ import annotations
 

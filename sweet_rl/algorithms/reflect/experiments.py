@@ -1,4 +1,7 @@
-"""Folders of runs: their numbers, their settings, and what runs take over from each other."""
+"""Folders of runs: their numbers, their settings, and what runs take over from each other.
+
+Published behaviour: docs/published/reflect_rl.md#models.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +179,7 @@ def beside(name: str, run: Path) -> str:
 
 
 def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSettings:
-    """The settings with `TAKEN_OVER` from the run that made the checkpoint, if it is known (spec §5)."""
+    """The settings with `TAKEN_OVER` from the run that made the checkpoint, if it is known."""
     saved = {} if checkpoint is None else _settings_of(Path(checkpoint).expanduser())
     return replace(settings, **{name: saved[name] for name in TAKEN_OVER if name in saved})
 

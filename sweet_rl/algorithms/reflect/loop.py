@@ -1,8 +1,10 @@
-"""The online loop: play, remember, learn from the fresh and from the remembered (Reflect-RL spec §6.2).
+"""The online loop: play, remember, learn from the fresh and from the remembered.
 
 Processes divide the episodes of an iteration, then know them all, and make the same updates.
 Each random choice is made from the run's seed and the number of what it is for, so a run that was stopped and
 continued is the run that was not.
+
+Published behaviour: docs/published/reflect_rl.md#online-loop.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from sweet_rl.errors import ServiceError
 from sweet_rl.types import Json, Task, derive_seed
 
 Entry = dict[str, Json]
-"""One iteration in logs.json (spec §6.2)."""
+"""One iteration in logs.json."""
 
 
 class Watcher(Protocol):

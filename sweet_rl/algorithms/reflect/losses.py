@@ -1,6 +1,8 @@
-"""What is minimised: tensors in, tensors out (Reflect-RL spec §6.3). Q values are costs.
+"""What is minimised: tensors in, tensors out. Q values are costs.
 
 Axes: S steps, T tokens that were written in a step.
+
+Published behaviour: docs/published/reflect_rl.md#losses, #episodes.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -70,7 +72,7 @@ def entropy_of(logps_SV: Tensor) -> Tensor:
 
 
 def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """The distribution that is sampled from, as log-probabilities; what is cut away has -inf (§4.2).
+    """The distribution that is sampled from, as log-probabilities; what is cut away has -inf.
 
     First the temperature, then the `top_k` likeliest, then the fewest of these that have `top_p` together.
     """

@@ -1,4 +1,7 @@
-"""Policy and reflection model from folders or the hub: weights, precision, adapters (Reflect-RL spec §5)."""
+"""Policy and reflection model from folders or the hub: weights, precision, adapters.
+
+Published behaviour: docs/published/reflect_rl.md#models, #deviations, #file-formats.
+"""
 
 from __future__ import annotations
 
@@ -215,7 +218,7 @@ def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any
 
 
 def target_modules(model: Any, name: str) -> str:
-    """Names of the modules that get adapters, by commas: peft's own for the kind of model (spec §5)."""
+    """Names of the modules that get adapters, by commas: peft's own for the kind of model."""
     kind = model.config.model_type
     if "mistral" in name.lower() or kind == "mistral":
         return _MISTRAL
@@ -229,7 +232,7 @@ def target_modules(model: Any, name: str) -> str:
 
 
 def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *, trains: bool) -> Any:
-    """The adapter of a checkpoint, in its own rank and scale; published: in those of the flags (§10, T20)."""
+    """The adapter of a checkpoint, in its own rank and scale; published: in those of the flags."""
     try:
         from peft import LoraConfig, PeftModel  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -252,7 +255,7 @@ def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *
 
 
 def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Adapter and tokenizer as a folder that `load_dir` and peft load (spec §13)."""
+    """Adapter and tokenizer as a folder that `load_dir` and peft load."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a base model in a folder has no card on the hub
         model.save_pretrained(folder)

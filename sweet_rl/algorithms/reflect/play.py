@@ -1,7 +1,9 @@
-"""Many episodes of text games at once, in step: two models and the games (Reflect-RL spec §4.1).
+"""Many episodes of text games at once, in step: two models and the games.
 
 What an episode draws depends on its own seed only, not on the episodes that it is played with. So processes
 may share a batch, and a run that is continued is the run that was not stopped.
+
+Published behaviour: docs/published/reflect_rl.md#episodes.
 """
 
 from __future__ import annotations
@@ -186,5 +188,5 @@ def _head(one: _Playing) -> str:
 
 
 def _instruction(one: _Playing, reflection: str | None) -> str:
-    """The instruction belongs to the analysis: a policy that does not reflect is not told (spec §4.1)."""
+    """The instruction belongs to the analysis: a policy that does not reflect is not told."""
     return "" if reflection is None else one.game.instruction

@@ -1,4 +1,7 @@
-"""Successful episodes, remembered first in, first out (Reflect-RL spec §6.2). No torch."""
+"""Successful episodes, remembered first in, first out. No torch.
+
+Published behaviour: docs/published/reflect_rl.md#online-loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which level of a curriculum an iteration plays, and which of its tasks (Reflect-RL spec §3.7, §6.2)."""
+"""Which level of a curriculum an iteration plays, and which of its tasks.
+
+Published behaviour: docs/published/reflect_rl.md#curriculum, #online-loop, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def starts_of(sizes: Sequence[int], max_steps: int, *, strict: bool = False) -> 
     """The iteration with which each level begins: levels get iterations by their number of items.
 
     With less iterations than items the published rule lets every level begin at 0, and then only the first is
-    played; ours goes on dividing (§10, T16).
+    played; ours goes on dividing.
 
     Args:
         sizes: items of each level.

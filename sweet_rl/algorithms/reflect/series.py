@@ -1,7 +1,9 @@
-"""The logs of a run and of those that it went on from, as one series; moving averages (Reflect-RL spec §8).
+"""The logs of a run and of those that it went on from, as one series; moving averages.
 
 A run that began at another one's checkpoint goes on with its iterations. Iterations are counted in trainer
 calls of one pooled update each: those of a run that pools n calls are divided by n. No torch.
+
+Published behaviour: docs/published/reflect_rl.md#evaluation, #deviations.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def ensemble_logs(folder: Path, *, strict: bool = False) -> list[Log]:
 
     Args:
         folder: of the run.
-        strict: offsets are divided by the later run's accumulation, so that runs overlap, as published (T26).
+        strict: offsets are divided by the later run's accumulation, so that runs overlap, as published.
 
     Raises:
         UsageError: the folder is no run, or holds no logs.
@@ -98,7 +100,7 @@ def moving_average(
     """Means over the values at most half a window away, in iterations; pairs of values count as two points.
 
     A value that there is not is left out; where there are none around, the mean is None. Published, it
-    counts as 0 (§10, T26).
+    counts as 0.
 
     Args:
         iters: of the values, rising.

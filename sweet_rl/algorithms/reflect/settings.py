@@ -1,4 +1,7 @@
-"""What the stages of Reflect-RL are told: the 75 published flags, then ours (Reflect-RL spec §7)."""
+"""What the stages of Reflect-RL are told: the 75 published flags, then ours.
+
+Published behaviour: docs/published/reflect_rl.md#flags.
+"""
 
 from __future__ import annotations
 

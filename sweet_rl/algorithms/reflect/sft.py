@@ -1,7 +1,9 @@
-"""Supervised fine-tuning of the policy or the reflection model on what stands behind the marker (spec §6.1).
+"""Supervised fine-tuning of the policy or the reflection model on what stands behind the marker.
 
 An update minimises the mean negative log-likelihood over all target tokens of its rows; published, the mean
 over micro-batches of their means. Processes divide an update's rows and add up gradients.
+
+Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning.
 """
 
 # ruff: noqa: N806 - the names of tensors end in their axes

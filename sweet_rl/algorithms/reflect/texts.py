@@ -1,4 +1,7 @@
-"""Training texts as tokens: what is given, and what is to be imitated (Reflect-RL spec §6.1). No torch."""
+"""Training texts as tokens: what is given, and what is to be imitated. No torch.
+
+Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning, #deviations, #flags.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def read_texts(path: str | Path) -> list[str]:
 
 
 def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None:
-    """Refuse texts of the other model: nothing would be learnt from them, or the wrong thing (spec §10, T8).
+    """Refuse texts of the other model: nothing would be learnt from them, or the wrong thing.
 
     Raises:
         DataError: names the first such line.
@@ -85,7 +88,7 @@ def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     """A text as tokens; what stands behind its last marker is the target.
 
     The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
-    them, or it would go on and on (published, spec §10, T29). A text with more than `room` tokens loses its
+    them, or it would go on and on (published). A text with more than `room` tokens loses its
     beginning.
 
     Raises:
@@ -127,7 +130,7 @@ class Order:
         lengths: of the rows.
         batch: rows of an update.
         seed: of the orders.
-        by_length: rows of an update are of similar lengths (spec §7, group_by_length).
+        by_length: rows of an update are of similar lengths (group_by_length).
     """
 
     def __init__(self, lengths: Sequence[int], *, batch: int, seed: int, by_length: bool = False) -> None:

@@ -1,9 +1,11 @@
-"""Updates of the policy and its critic from played episodes (Reflect-RL spec §6.2, §6.3).
+"""Updates of the policy and its critic from played episodes.
 
 A step's loss depends on nothing but the step, so processes divide the steps and add up gradients: the update
 is that of one process. Importing this module imports torch.
 
 Axes: S steps.
+
+Published behaviour: docs/published/reflect_rl.md#online-loop, #losses, #deviations.
 """
 
 # ruff: noqa: N806 - the names of tensors end in their axes
@@ -85,7 +87,7 @@ class Trainer:
         pooled, self._pooled = self._pooled, []
         rows = [row for call in pooled for episode in call for row in self.rows(episode)]
         newest = [row for episode in pooled[-1] for row in self.rows(episode)]
-        self._critic_data += newest if self._settings.strict else rows  # §10, T12
+        self._critic_data += newest if self._settings.strict else rows  # published: the newest only
         self._updates += 1
         loss = self._update_policy(rows)
         critic_loss = None
@@ -173,7 +175,7 @@ class Trainer:
         """Passes of regression over the rows; the mean loss.
 
         A step sees `per_device_train_batch_size` x `gradient_accumulation_steps` rows and minimises the mean
-        over them; published, only the last micro-batch of them counts (§10, T11).
+        over them; published, only the last micro-batch of them counts.
         """
         critic, settings = self.critic, self._settings
         if critic is None or self.critic_optimizer is None:

@@ -1,4 +1,7 @@
-"""What a policy's situation will still cost: a small head on hidden states, trained alone (spec §5, §6.3)."""
+"""What a policy's situation will still cost: a small head on hidden states, trained alone.
+
+Published behaviour: docs/published/reflect_rl.md#models, #losses, #deviations.
+"""
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
 
@@ -17,7 +20,7 @@ from sweet_rl.errors import no_such
 LAYER_TYPES = ("linear", "mlp")
 
 PUBLISHED_TOKENS = 20
-"""How many tokens of a text the published critic reads: a default of the configuration (§10, T9)."""
+"""How many tokens of a text the published critic reads: a default of the configuration."""
 
 
 class ValueHead(nn.Module):
@@ -53,7 +56,7 @@ class Critic:
         agent: whose transformer reads.
         head: what is trained.
         shared: read with the policy's adapter, which changes; else with the model as it was before any.
-        strict: read the last 20 tokens in a batch without positions, as published (§10, T9 and T10).
+        strict: read the last 20 tokens in a batch without positions, as published.
     """
 
     def __init__(self, agent: Agent, head: ValueHead, *, shared: bool = True, strict: bool = False) -> None:

@@ -1,4 +1,7 @@
-"""The three worlds as the flags ask for them: tasks in levels, and games (Reflect-RL spec §3.7)."""
+"""The three worlds as the flags ask for them: tasks in levels, and games.
+
+Published behaviour: docs/published/reflect_rl.md#curriculum.
+"""
 
 from __future__ import annotations
 
