@@ -2,6 +2,8 @@
 
 Two formats: the chat template of a model's tokenizer, and a plain one that needs no packages, for scripted
 policies and for servers whose tokenizer is not at hand. Neither calls a model.
+
+Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class PlainChat:
 
 
 class TokenizerChat:
-    """The chat template that ships with a model (spec §3.4).
+    """The chat template that ships with a model.
 
     A template that refuses a system message or drops it silently is found out once, here, by rendering a
     probe; for such a model the system text becomes the beginning of the first user message, followed by a
@@ -96,7 +98,7 @@ class TokenizerChat:
             ) from error
 
     def encode(self, prompt: str) -> list[int]:
-        """Token ids of a rendered prompt: what is written, no token is added (spec §11.1, item 17)."""
+        """Token ids of a rendered prompt: what is written, no token is added."""
         ids: list[int] = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
         return ids
 
@@ -121,7 +123,7 @@ class TokenizerChat:
 
 
 def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message]:
-    """The system prompt verbatim, unless it is empty, followed by the visible history (spec §3.4)."""
+    """The system prompt verbatim, unless it is empty, followed by the visible history."""
     return [*([Message("system", system_prompt)] if system_prompt else []), *messages]
 
 

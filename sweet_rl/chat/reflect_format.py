@@ -2,8 +2,11 @@
 
 A world's prompt ends with the list of actions, which begins at the world's action head. The reflection model
 reads what stands before the head and writes after the analyse marker; the policy reads all of it and the
-list, and writes one label after the action marker (Reflect-RL spec §1, §2.1.6, §4.1). Nothing here knows a
+list, and writes one label after the action marker. Nothing here knows a
 world or a model: training texts, training games and evaluation are all written by these functions.
+
+Published behaviour: docs/published/reflect_rl.md#two-models, #data-of-autoexplore, #episodes,
+#data-of-dangeroustaxi-and-alfworld, #deviations, #autoexplore.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ ACTION_MARKER: Final = " # Action:\n"
 """Behind it the policy writes its label."""
 
 REFLECTION_END: Final = "# Action:"
-"""A reflection that goes on to act is cut here (§4.1)."""
+"""A reflection that goes on to act is cut here."""
 
 ACTION_HEADS: Final[dict[str, str]] = {
     "auto_explore": "\n# Choose from below your command",
@@ -53,7 +56,7 @@ class PromptParts(NamedTuple):
 
 
 class SftTexts(NamedTuple):
-    """The three training texts of one step (§2.1.6)."""
+    """The three training texts of one step."""
 
     plain: str
     """A policy's that acts without reflecting: prompt, action marker, label."""
@@ -85,7 +88,7 @@ def offered_commands(text: str, head: str | None) -> dict[str, str]:
 
 
 def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> str:
-    """What the reflection model is given: everything but the actions, and the analyse marker (§4.1).
+    """What the reflection model is given: everything but the actions, and the analyse marker.
 
     Args:
         text: the whole prompt of a state.
@@ -96,14 +99,14 @@ def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> 
 
 
 def cut_reflection(written: str) -> str:
-    """What of the reflection model's text is the reflection: all up to where it begins to act (§4.1)."""
+    """What of the reflection model's text is the reflection: all up to where it begins to act."""
     return written.partition(REFLECTION_END)[0]
 
 
 def policy_prompt(
     text: str, head: str | None, reflection: str | None = None, *, instruction: str = ""
 ) -> str:
-    """What the policy is given; behind it comes the label (§4.1).
+    """What the policy is given; behind it comes the label.
 
     Args:
         text: the whole prompt of a state.
@@ -130,14 +133,14 @@ def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instr
 def taxi_sft_texts(
     state: str, reflection: str, label: str, *, instruction: str = "", strict: bool = False
 ) -> SftTexts | None:
-    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state (§2.2).
+    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state.
 
     Args:
         state: the recorded prompt; lines that give the best move away are taken out.
         reflection: what was written about it.
         label: the action that was taken.
         instruction: the game instruction; of no effect with `strict`.
-        strict: the published texts, which differ from what the models are shown later (§10, T7): they begin
+        strict: the published texts, which differ from what the models are shown later: they begin
             with the state, are stripped, and have a line break before the analyse marker.
     """
     starts = [at for at in map(state.find, _STATE_BEGINS) if at >= 0]
@@ -157,7 +160,7 @@ def taxi_sft_texts(
 
 
 def resolve_label(said: str, offered: Mapping[str, str]) -> str | None:
-    """The label that an agent meant; None where it is not on offer (§3.4).
+    """The label that an agent meant; None where it is not on offer.
 
     The command itself is understood, and so is the label as the list writes it (`1. id x`).
 

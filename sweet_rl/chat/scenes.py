@@ -1,8 +1,10 @@
 """What a text game shows in one turn: where one is, what one carries, what happened, what one may do.
 
-The four parts and their order are those of ArCHer's Detective (ArCHer spec §9.4); `Scene.published` joins
+The four parts and their order are those of ArCHer's Detective; `Scene.published` joins
 them as published, `Scene.text` so that they can be told apart. Both end with the list of actions, which
 `listed_actions` reads back.
+
+Published behaviour: docs/published/archer.md#detective.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Scene:
     actions: tuple[str, ...]
 
     def published(self) -> str:
-        """The parts with nothing between them, the list as Python writes it (ArCHer spec §9.4)."""
+        """The parts with nothing between them, the list as Python writes it."""
         return f"{self.look}{self.inventory}{self.narrative}{list(self.actions)}"
 
     def text(self) -> str:

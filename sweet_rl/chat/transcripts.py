@@ -3,6 +3,9 @@ r"""How the worlds of ArCHer look to a model that reads plain text: one string p
 An `Observation` holds messages: what the world said (user) and what the agent did (assistant). The formats
 here write them as the published environments do, to the character, and end where the agent is about to act.
 None of them knows a world; a system message at the beginning is skipped.
+
+Published behaviour: docs/published/archer.md#policy, #twenty-questions, #guess-my-city, #webshop,
+#detective, #ten-words.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
 
 OBSERVATION_SLOT: Final = "{obs}"
-"""Where a template takes the observation (ArCHer spec §2)."""
+"""Where a template takes the observation."""
 
 _INSTRUCTION_BEGINS: Final = "Instruction:  \n"
 _INSTRUCTION_ENDS: Final = "\n[Search]"
 
 
 class QuestionTranscript:
-    r"""Question games (ArCHer spec §9.1, §9.3): the opening line, then a line for each question.
+    r"""Question games: the opening line, then a line for each question.
 
     `["Questions:\n", "Is it alive?", "Yes."]` becomes `"Questions:\nIs it alive? Yes.\n"`. A question
     that has no answer yet is written with nothing behind it.
@@ -40,7 +43,7 @@ class QuestionTranscript:
 
 
 class ShopTranscript:
-    r"""WebShop (ArCHer spec §9.5): all pages and actions, then the instruction once more.
+    r"""WebShop: all pages and actions, then the instruction once more.
 
     A page is written as `"\nObservation:\n{page}"`, an action as `"\nAction:\n{action}"`. The instruction is
     found in the first page; at the end it survives when a model's reader cuts the text on the left. A first
@@ -63,7 +66,7 @@ class ShopTranscript:
 class LastObservation:
     """What the world said last, and nothing of what was before.
 
-    For worlds that say the whole state each time: text adventures (ArCHer spec §9.4), Reflect-RL's (§3).
+    For worlds that say the whole state each time: text adventures, Reflect-RL's.
     """
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -74,7 +77,7 @@ class LastObservation:
 
 @dataclass(frozen=True, slots=True)
 class TemplatedTranscript:
-    """A transcript inside an instruction, for models that follow instructions (ArCHer spec §9.2, §10).
+    """A transcript inside an instruction, for models that follow instructions.
 
     Args:
         template: holds `{obs}` where the transcript goes; other braces are ordinary text.
@@ -126,7 +129,7 @@ def transcript_of(task_type: str) -> ChatFormat:
 
 
 def shop_instruction(page: str) -> str | None:
-    r"""What the start page of a shop asks for, a trailing blank included (ArCHer spec §9.5).
+    r"""What the start page of a shop asks for, a trailing blank included.
 
     It stands between `"Instruction:  \n"` and the last `"\n[Search]"`; None where the page has no such part.
     """

@@ -1,7 +1,9 @@
 """Where the assistant's turns stand in a sequence of token ids, for any tokenizer with a chat template.
 
-The published code knows Llama 3 only: a header of four tokens, an end token by its text (spec §11.4, items 55
-and 56). Here header and end are read off the tokenizer's own template, once, by rendering probe dialogues.
+The published code knows Llama 3 only: a header of four tokens, an end token by its text.
+Here header and end are read off the tokenizer's own template, once, by rendering probe dialogues.
+
+Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs.
 """
 
 from __future__ import annotations

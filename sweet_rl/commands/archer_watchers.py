@@ -1,4 +1,7 @@
-"""Who is told how an online run goes: a progress bar, TensorBoard, wandb."""
+"""Who is told how an online run goes: a progress bar, TensorBoard, wandb.
+
+Published behaviour: docs/published/archer.md#loop.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ class TensorBoard:
 
 
 class Wandb:
-    """A run of wandb, under the published names; one record an iteration (ArCHer spec §6)."""
+    """A run of wandb, under the published names; one record an iteration."""
 
     def __init__(self, config: Mapping[str, Json]) -> None:
         try:

@@ -1,4 +1,7 @@
-"""What `run_bc` does: demonstrations played or read, a policy that imitates them, a folder to begin with."""
+"""What `run_bc` does: demonstrations played or read, a policy that imitates them, a folder to begin with.
+
+Published behaviour: docs/published/archer.md#behaviour-cloning, #ten-words.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
     "learning_rate": 1e-5,
     "max_grad_norm": math.inf,
 }
-"""ArCHer spec §5."""
+"""As published."""
 
 TINY_RECIPE: Final[Mapping[str, Any]] = {
     "iterations": None,
@@ -325,7 +328,7 @@ def _form(show: Demonstrations) -> tuple[str | None, str | None, int]:
 
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
-    """A turn as it is to be said: in one world as JSON (ArCHer spec §10)."""
+    """A turn as it is to be said: in one world as JSON."""
     from sweet_rl.algorithms.archer.bc import Demonstration
 
     action = step.action.strip("\n")

@@ -1,4 +1,7 @@
-"""Stage 2 of the pipeline: answers to grades, grades to a table and to preference pairs (spec §4)."""
+"""Stage 2 of the pipeline: answers to grades, grades to a table and to preference pairs.
+
+Published behaviour: docs/published/sweet_rl.md#grading-code.
+"""
 
 from __future__ import annotations
 

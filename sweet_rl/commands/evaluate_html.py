@@ -1,4 +1,7 @@
-"""Stage 2 of the pipeline for pages: pictures to grades, grades to a table and to preference pairs (spec §5)."""
+"""Stage 2 of the pipeline for pages: pictures to grades, grades to a table and to preference pairs.
+
+Published behaviour: docs/published/sweet_rl.md#grading-pages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Frontend tasks of which every page renders (spec §10)."""
+"""Frontend tasks of which every page renders.
+
+Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The worlds that reward turns, put together from the rooms below: question games, adventures, the shop."""
+"""The worlds that reward turns, put together from the rooms below: question games, adventures, the shop.
+
+Published behaviour: docs/published/archer.md#ten-words; docs/published/reflect_rl.md#dangeroustaxi,
+#autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -94,10 +98,10 @@ class GameFlags:
         max_steps: agent turns at most; None for the world's own.
         compat: "fixed" or "published".
         place: the game file, the shop's address, or the folder of repositories; None for what is embedded.
-        reads_json: the agent writes its question as JSON (ArCHer spec §10).
-        with_prompt: the rules stand in every text (Reflect-RL spec §3.5).
+        reads_json: the agent writes its question as JSON.
+        with_prompt: the rules stand in every text.
         with_history: every state so far stands in every text.
-        leaveout_prob: with which files that are no answer are left out (Reflect-RL spec §3.3).
+        leaveout_prob: with which files that are no answer are left out.
         shuffle_action: labels are drawn anew for every step.
     """
 

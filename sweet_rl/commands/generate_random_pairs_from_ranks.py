@@ -1,4 +1,7 @@
-"""Stage 6 of the pipeline: ranked candidates to preference pairs of single turns (spec §8)."""
+"""Stage 6 of the pipeline: ranked candidates to preference pairs of single turns.
+
+Published behaviour: docs/published/sweet_rl.md#step-pairs.
+"""
 
 from __future__ import annotations
 

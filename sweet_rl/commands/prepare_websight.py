@@ -1,4 +1,7 @@
-"""WebSight to frontend tasks (spec §2.1)."""
+"""WebSight to frontend tasks.
+
+Published behaviour: docs/published/sweet_rl.md#files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Stage 5 of the pipeline: the critic's scores for the sampled candidates (spec §7)."""
+"""Stage 5 of the pipeline: the critic's scores for the sampled candidates.
+
+Published behaviour: docs/published/sweet_rl.md#ranking.
+"""
 
 from __future__ import annotations
 

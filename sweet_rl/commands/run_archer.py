@@ -1,4 +1,7 @@
-"""Online learning: ArCHer, Online CHAI, online filtered behaviour cloning (ArCHer spec §8, §11)."""
+"""Online learning: ArCHer, Online CHAI, online filtered behaviour cloning.
+
+Published behaviour: docs/published/archer.md#configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Behaviour cloning before online learning: the first stage of ArCHer (ArCHer spec §5)."""
+"""Behaviour cloning before online learning: the first stage of ArCHer.
+
+Published behaviour: docs/published/archer.md#behaviour-cloning.
+"""
 
 from __future__ import annotations
 

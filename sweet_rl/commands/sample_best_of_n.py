@@ -1,4 +1,7 @@
-"""Stage 4 of the pipeline: alternatives for every agent turn of the offline data (spec §6)."""
+"""Stage 4 of the pipeline: alternatives for every agent turn of the offline data.
+
+Published behaviour: docs/published/sweet_rl.md#sampling.
+"""
 
 from __future__ import annotations
 

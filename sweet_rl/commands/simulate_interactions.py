@@ -1,4 +1,7 @@
-"""Stage 1 of the pipeline: an agent and a simulated human talk over tasks (spec §3)."""
+"""Stage 1 of the pipeline: an agent and a simulated human talk over tasks.
+
+Published behaviour: docs/published/sweet_rl.md#overview.
+"""
 
 from __future__ import annotations
 

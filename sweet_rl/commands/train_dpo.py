@@ -1,4 +1,7 @@
-"""Stages 3 and 6 of the pipeline: preference pairs to a critic, and to a policy (spec §9)."""
+"""Stages 3 and 6 of the pipeline: preference pairs to a critic, and to a policy.
+
+Published behaviour: docs/published/sweet_rl.md#preference-training.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A critic with a regression head, for the ablation (spec §9.5)."""
+"""A critic with a regression head, for the ablation.
+
+Published behaviour: docs/published/sweet_rl.md#reward-models.
+"""
 
 from __future__ import annotations
 

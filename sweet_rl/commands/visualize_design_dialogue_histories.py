@@ -1,4 +1,7 @@
-"""Looking at dialogues of Frontend Design: every draft beside the page that was wanted (spec §10)."""
+"""Looking at dialogues of Frontend Design: every draft beside the page that was wanted.
+
+Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Looking at trajectories: in a browser on this machine, or as a file to keep and send (spec §10)."""
+"""Looking at trajectories: in a browser on this machine, or as a file to keep and send.
+
+Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
+"""
 
 from __future__ import annotations
 

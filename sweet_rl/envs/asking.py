@@ -1,10 +1,13 @@
-"""What question an agent asks that writes more than the question (ArCHer spec §10)."""
+"""What question an agent asks that writes more than the question.
+
+Published behaviour: docs/published/archer.md#ten-words.
+"""
 
 from __future__ import annotations
 
 
 def decode_question(text: str) -> str:
-    """The question in what a model wrote that was asked for `{"Question": "..."}` (ArCHer spec §10).
+    """The question in what a model wrote that was asked for `{"Question": "..."}`.
 
     It is the text behind the last `"Question":` up to its first question mark, which is added where there is
     none, without double quotes. So an empty text becomes "?".

@@ -1,4 +1,7 @@
-"""The Backend Programming world of ColBench: a vague request, a human who knows the function (spec §3.2)."""
+"""The Backend Programming world of ColBench: a vague request, a human who knows the function.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from sweet_rl.envs.dialogue import DialogueEnv
 from sweet_rl.envs.parsing import ParsedAction, parse_published
 
 REPLY_LIMIT = 400
-"""Unicode characters of the human's reply that reach the agent (spec §3.2, rule 5)."""
+"""Unicode characters of the human's reply that reach the agent."""
 
 
 class BackendEnv(DialogueEnv):

@@ -1,7 +1,9 @@
-"""What the worlds of ColBench have in common: turns, markers, a human who replies (spec §3.2 and §3.6).
+"""What the worlds of ColBench have in common: turns, markers, a human who replies.
 
 The agent talks until it announces its answer or has used up its turns. Rewards are 0: answers are graded
 afterwards, by `sweet_rl.grading`. A world says what it does with a turn and what its human may know.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming, #frontend-design.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The Frontend Design world of ColBench: the agent draws pages, a human with eyes replies (spec §3.6).
+"""The Frontend Design world of ColBench: the agent draws pages, a human with eyes replies.
 
 A page in the visible text is rendered, and its picture is the answer until a later one takes its place. The
 human sees the picture, never the source; the agent never sees the page that the human has in mind.
+
+Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes.
 """
 
 from __future__ import annotations
@@ -50,8 +52,7 @@ class FrontendEnv(DialogueEnv):
         reply_limit: characters of a reply that the agent gets to see.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".
-        forget_answer: a draft without a picture takes away an earlier answer, as published (spec §11.1,
-            item 21).
+        forget_answer: a draft without a picture takes away an earlier answer, as published.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class FrontendEnv(DialogueEnv):
         self._forget_answer = forget_answer
 
     async def _begin(self) -> None:
-        """Render the page that is wanted; without it there is nothing to talk about (spec §11.1, item 20)."""
+        """Render the page that is wanted; without it there is nothing to talk about."""
         self._draft: RenderedPage | None = None
         self._shown: RenderedPage | None = None
         self._drafts: list[dict[str, Json]] = []

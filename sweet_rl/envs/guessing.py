@@ -1,7 +1,9 @@
-"""What counts as naming the thing, and what an oracle's words mean (ArCHer spec §9.1, §9.3, §12).
+"""What counts as naming the thing, and what an oracle's words mean.
 
 Pure functions of text. Each rule exists twice: ours, which is the default of the worlds, and the published
 one, whose name ends in `_published` and which gives the published results to the character.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city, #deviations.
 """
 
 from __future__ import annotations
@@ -52,9 +54,9 @@ def ends_with_name(question: str, names: Iterable[str]) -> bool:
 
 
 def ends_with_name_published(question: str, names: Iterable[str]) -> bool:
-    """The published test: the last word alone, cut at spaces, equals a name (ArCHer spec §9.1).
+    """The published test: the last word alone, cut at spaces, equals a name.
 
-    Names of several words can never be given: 7 of the 157 objects cannot be won (ArCHer spec §12, item 18).
+    Names of several words can never be given: 7 of the 157 objects cannot be won.
     """
     return _without_tail(question).split(" ")[-1].lower() in set(names)
 
@@ -71,7 +73,7 @@ def says_name(text: str, names: Iterable[str]) -> bool:
 def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[str]]) -> bool:
     """Whether a question names the city, and no other one that could be meant.
 
-    What else it says does not matter, nor whether it is a question at all (ArCHer spec §9.3). The published
+    What else it says does not matter, nor whether it is a question at all. The published
     test counts a question that lists all cities as the right guess; naming two is no guess here.
 
     Args:
@@ -88,7 +90,7 @@ def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[
 
 
 def guesses_city_published(question: str, city: str) -> bool:
-    """The published test: the name occurs somewhere in the question (ArCHer spec §9.3)."""
+    """The published test: the name occurs somewhere in the question."""
     return city.lower() in _without_tail(question).lower()
 
 
@@ -105,7 +107,7 @@ def yes_or_no(reply: str) -> str:
 
 
 def yes_or_no_published(reply: str) -> str:
-    """The published rule: "yes" anywhere, else "no" anywhere, within other words too (ArCHer spec §9.1)."""
+    """The published rule: "yes" anywhere, else "no" anywhere, within other words too."""
     if "yes" in reply.lower():
         return YES
     return NO if "no" in reply.lower() else INVALID_QUESTION

@@ -1,7 +1,9 @@
 """How an agent's raw text is split into what the human sees, what is kept, and the answer.
 
-Two parsers: `parse_published` does what the published system does, quirks included (spec §3.2, held by the
-goldens), `parse_strict` repairs what the spec lists as defects (§11.1, items 3 to 5).
+Two parsers: `parse_published` does what the published system does, quirks included (held by the
+goldens), `parse_strict` repairs them.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming, #in-episodes.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class ParsedAction:
 def parse_published(text: str) -> ParsedAction:
     """The published step protocol: `OUTPUT:` is cut first, the answer marker is looked for in what is left.
 
-    An answer announced before `OUTPUT:` is lost, and code that contains a marker is cut at it (spec §3.2).
+    An answer announced before `OUTPUT:` is lost, and code that contains a marker is cut at it.
     """
     visible, output = text, text
     if OUTPUT_MARKER in text:

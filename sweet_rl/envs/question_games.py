@@ -1,7 +1,9 @@
 """Worlds in which an agent finds out what an oracle has in mind: Twenty Questions, Guess My City.
 
-ArCHer spec §9.1 to §9.3. A turn costs 1; the turn that solves the game costs nothing. So a game solved with
+A turn costs 1; the turn that solves the game costs nothing. So a game solved with
 question k returns -(k - 1), one not solved in 20 questions -20.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #ten-words, #guess-my-city.
 """
 
 from __future__ import annotations
@@ -166,7 +168,7 @@ class QuestionGameEnv:
 
 
 class TwentyQuestionsEnv(QuestionGameEnv):
-    """Which of the objects is it? The oracle says yes or no (ArCHer spec §9.1, §9.2).
+    """Which of the objects is it? The oracle says yes or no.
 
     Solved when a question ends in one of the object's names and the answer to it is yes. The repaired rules
     read both as people do (`guessing.ends_with_name`, `guessing.yes_or_no`), so that all 157 objects can be
@@ -186,7 +188,7 @@ class TwentyQuestionsEnv(QuestionGameEnv):
 
 
 class GuessMyCityEnv(QuestionGameEnv):
-    """Which city is the oracle's home town? It answers freely (ArCHer spec §9.3).
+    """Which city is the oracle's home town? It answers freely.
 
     Solved when a question names the city, whatever the answer. An answer that names it is replaced by
     `guessing.REFUSAL`. The repaired rules look for whole words, know the city's other names, and do not take

@@ -2,6 +2,8 @@
 
 `TextGame` is the plain synchronous core of each: batched rollouts and data generators drive it directly. The
 `Env` of the same world is a thin adapter over it, for the loop that plays every world.
+
+Published behaviour: docs/published/reflect_rl.md#episodes, #models, #autoexplore, #curriculum.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from sweet_rl.types import Failure, Json, StopReason, Task
 
 
 class Moved(NamedTuple):
-    """What one label did (Reflect-RL spec §3.1).
+    """What one label did.
 
     `terminated` and `truncated` are as published and may both be true. `info["won"]` tells whether the game's
     own goal was reached with this step; further keys are the world's.
@@ -53,12 +55,12 @@ class TextGame(Protocol):
 
     @property
     def instruction(self) -> str:
-        """What is put before the state when an agent reflects (§4.1); "" where there is nothing to say."""
+        """What is put before the state when an agent reflects; "" where there is nothing to say."""
         ...
 
     @property
     def max_labels(self) -> Sequence[str]:
-        """Every label that any state of the world can offer: the rows of a shrunk head (§5)."""
+        """Every label that any state of the world can offer: the rows of a shrunk head."""
         ...
 
     @property
@@ -73,7 +75,7 @@ class TextGame(Protocol):
 
     @property
     def success_threshold(self) -> float:
-        """An episode of this task is a success when its costs sum to less (§3.4 - §3.7)."""
+        """An episode of this task is a success when its costs sum to less."""
         ...
 
     def reset(self, task: Task, *, seed: int) -> str:

@@ -1,4 +1,7 @@
-"""Any `TextGame` as a world: one user message a step holds the whole prompt text of that state."""
+"""Any `TextGame` as a world: one user message a step holds the whole prompt text of that state.
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #alfworld.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ T = TypeVar("T")
 class TextGameEnv:
     """One episode of a text game.
 
-    The published games set "terminated" and "truncated" as they like (Reflect-RL spec §3.5, §3.6); here an
+    The published games set "terminated" and "truncated" as they like; here an
     episode that was won or lost is terminated, and only one that ran out of steps is truncated. The row's
     field `game` is the last step's `info`, with `cost`, the sum of the costs.
 

@@ -1,4 +1,7 @@
-"""Which household games there are: the embedded ones by split, and those of a user's ALFWorld folder."""
+"""Which household games there are: the embedded ones by split, and those of a user's ALFWorld folder.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ VARIABLE: Final = "ALFWORLD_DATA"
 
 GAMES_FOLDER: Final = "json_2.1.1"
 BLACKLIST: Final = "alfworld_blacklist.txt"
-"""One problem a line, from `json_2.1.1` on: those that the engine failed at (Reflect-RL spec §3.6)."""
+"""One problem a line, from `json_2.1.1` on: those that the engine failed at."""
 
 TOMATO: Final = "pick_and_place_simple-Tomato-None-Microwave"
 """The published family: what a problem's path has to contain."""
@@ -78,7 +81,7 @@ def data_folder() -> Path | None:
 def data_games(
     split: str = "train", containing: str = TOMATO, *, blacklist: str | Path = BLACKLIST
 ) -> tuple[Path, ...]:
-    """Problem folders of a user's ALFWorld data, sorted (Reflect-RL spec §3.6).
+    """Problem folders of a user's ALFWorld data, sorted.
 
     Args:
         split: "train", or "test" for all that begin with "valid".

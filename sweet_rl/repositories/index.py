@@ -3,6 +3,8 @@
 Many episodes share one index; what is in the files is read when somebody opens them. What cannot be offered
 to an agent is left out and remembered with the reason: links, sockets and the like, names that would not
 survive being printed, folders that nest without end.
+
+Published behaviour: docs/published/reflect_rl.md#deviations, #autoexplore.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class RepositoryIndex:
         name: what tasks call it (`root` in their rows).
         root: its folder; None where the files are in memory.
         folders: entries of every folder by its path, sorted by name in the order of code points: labels
-            depend on the order, so it must not depend on the file system (Reflect-RL spec §10, T28).
+            depend on the order, so it must not depend on the file system.
         refused: what is not shown.
     """
 
@@ -89,7 +91,7 @@ class RepositoryIndex:
 
 
 def scan(root: str | Path, name: str | None = None) -> RepositoryIndex:
-    """Look through a folder once. Names that begin with `.` do not exist, as published (§3.3).
+    """Look through a folder once. Names that begin with `.` do not exist, as published.
 
     Args:
         root: the repository's folder. A link to it is followed, links in it are refused.

@@ -1,4 +1,7 @@
-"""What a file is, by its name (Reflect-RL spec §1): code, data, text, something to run, or none of these."""
+"""What a file is, by its name: code, data, text, something to run, or none of these.
+
+Published behaviour: docs/published/reflect_rl.md#two-models, #autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ALLOWED_SUFFIXES: Final = frozenset(suffix for suffixes in SUFFIXES.values() for
 """What agents may open and hand in."""
 
 LINE_LIMITS: Final[dict[Kind, int]] = {"code": 1000, "data": 5, "text": 100, "exec": 10, "other": 10}
-"""Lines that are shown of a file at most, by its kind (§3.3)."""
+"""Lines that are shown of a file at most, by its kind."""
 
 _KIND_OF: Final[dict[str, Kind]] = {
     suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffixes

@@ -1,6 +1,8 @@
 """Names in commands: with quotes where they need them, and taken out of them again.
 
-`strict` gives the published results where those are defects (Reflect-RL spec §10, T27).
+`strict` gives the published results where those are defects.
+
+Published behaviour: docs/published/reflect_rl.md#deviations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A small shop of our own with the five routes of WebShop (ArCHer spec §9.5)."""
+"""A small shop of our own with the five routes of WebShop.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
 
 from sweet_rl.shop.catalogue import Product
 from sweet_rl.shop.goals import Goal

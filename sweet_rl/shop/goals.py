@@ -85,7 +85,7 @@ def score(
     wanted: Product,
     matches: Matches | None = None,
 ) -> float:
-    """What a purchase is worth, in [0, 1]: the reward of the WebShop paper (Yao et al. 2022, §2.3).
+    """What a purchase is worth, in [0, 1]: the reward of the WebShop paper (Yao et al. 2022, section 2.3).
 
     r = r_type * (|U_att ∩ Y_att| + |U_opt ∩ Y_opt| + [y_price <= u_price]) / (|U_att| + |U_opt| + 1)
 

@@ -1,4 +1,7 @@
-"""The embedded shop's pages as HTML, built of what the published client reads (ArCHer spec §9.5)."""
+"""The embedded shop's pages as HTML, built of what the published client reads.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The embedded shop: a path in, a page out, and nothing remembered between two requests."""
+"""The embedded shop: a path in, a page out, and nothing remembered between two requests.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class NoSuchPage(LookupError):  # noqa: N818 - a server's 404
 
 
 class EmbeddedShop:
-    """A shop with a catalogue of its own and the published routes (ArCHer spec §9.5).
+    """A shop with a catalogue of its own and the published routes.
 
     Session `fixed_{n}` is sent for goal n, every other name for a goal that depends on the name alone.
 

@@ -1,4 +1,7 @@
-"""Levels of a curriculum: which tasks are learnt first (Reflect-RL spec §3.7). When, the trainer knows."""
+"""Levels of a curriculum: which tasks are learnt first. When, the trainer knows.
+
+Published behaviour: docs/published/reflect_rl.md#curriculum, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class LevelFlags:
         few_data: of the first level only so many tasks, and no other level; 0 for all.
         easy: tasks without a question stay.
         curriculum_index: only this level, from 0; negative for all.
-        strict: a task is filed under the depth of each of its files, as published (§10, T17), not once.
+        strict: a task is filed under the depth of each of its files, as published, not once.
     """
 
     depth_curriculum: bool = False

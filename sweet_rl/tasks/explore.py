@@ -1,7 +1,10 @@
 """Tasks of AutoExplore: published records of questions about files, and the embedded ones.
 
-A record (Reflect-RL spec §2.1.2, §13) holds `question`, `answer`, `optimal_path`, `filename`, `root`,
+A record holds `question`, `answer`, `optimal_path`, `filename`, `root`,
 `n_level`, `model`, and once somebody has shown how to find the file, `trajectories`.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations,
+#autoexplore.
 """
 
 from __future__ import annotations
@@ -53,11 +56,11 @@ def explore_tasks(where: str = "") -> list[Record]:
 
 
 def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
-    """Records that can be played (§2.1.3): files of the allowed kinds, and nothing hidden on the way.
+    """Records that can be played: files of the allowed kinds, and nothing hidden on the way.
 
     Args:
         path: a JSON file with a list of records, or a folder of such files, read in the order of names.
-        strict: names are looked at as they are written, as published (§10, T18): quoted files and `cd ..`
+        strict: names are looked at as they are written, as published: quoted files and `cd ..`
             rule a record out.
 
     Raises:
@@ -90,7 +93,7 @@ def why_unplayable(optimal_path: Sequence[str], *, strict: bool = False) -> str:
 
 
 def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]:
-    """The files that count as right: the one asked for, and what successful players handed in (§3.4).
+    """The files that count as right: the one asked for, and what successful players handed in.
 
     Args:
         record: one task.

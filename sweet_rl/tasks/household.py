@@ -1,6 +1,8 @@
-"""Tasks of the household games, as rows that `sweet_rl.records.task_from_row` reads (Reflect-RL spec §3.6).
+"""Tasks of the household games, as rows that `sweet_rl.records.task_from_row` reads.
 
 The embedded games need no files; those of a user's ALFWorld folder are found by `ALFWORLD_DATA`.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ def _data_row(place: Path) -> dict[str, Json]:
 
 
 def published_household_tasks(split: str = "train") -> list[dict[str, Json]]:
-    """What Reflect-RL plays: the tomato-in-microwave family (§3.6).
+    """What Reflect-RL plays: the tomato-in-microwave family.
 
     Of the user's ALFWorld folder where `ALFWORLD_DATA` names one, else of the embedded games.
 

@@ -1,6 +1,8 @@
 """Where tasks come from: a ColBench file, the hub, or one of the embedded benchmarks.
 
 Reading and checking rows is the business of `sweet_rl.records`.
+
+Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     """Tasks from a file, the mini benchmark, or the hub.
 
     Args:
-        source: path to a ColBench JSON Lines file (spec §2.1), `mini:train`, `mini:dev`, `mini:test` (of
+        source: path to a ColBench JSON Lines file, `mini:train`, `mini:dev`, `mini:test` (of
             another world than the first: `mini:easy:test`, `mini:families:test`), `mini-web:train`,
             `mini-web:test` for web pages, a game of `GAME_SOURCES` with its split, or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.

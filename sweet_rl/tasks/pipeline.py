@@ -1,4 +1,7 @@
-"""Which stage of Reflect-RL writes which file: what to do when one is missing (Reflect-RL spec §2, §13)."""
+"""Which stage of Reflect-RL writes which file: what to do when one is missing.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""WebSight v0.2 as frontend tasks: the data that ColBench's pages come from (spec §2.1).
+"""WebSight v0.2 as frontend tasks: the data that ColBench's pages come from.
 
 The idea that a page was written from becomes the request, the page the hidden one. Rows come from the hub, or
 from files on this machine: Parquet as the hub has them, or JSON Lines.
+
+Published behaviour: docs/published/sweet_rl.md#files, #frontend-design.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class SourceRow:
 
 
 def task_row(row: Mapping[str, Json]) -> dict[str, Json]:
-    """The task that a WebSight row makes, its picture addresses normalised (spec §3.6).
+    """The task that a WebSight row makes, its picture addresses normalised.
 
     Nothing is added to the two published fields: the task's identity is a digest of them, which does not
     depend on what else was prepared with it.

@@ -1,4 +1,7 @@
-"""How a state of DangerousTaxi is shown: a grid, and the prompt around it (Reflect-RL spec §3.5)."""
+"""How a state of DangerousTaxi is shown: a grid, and the prompt around it.
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #episodes.
+"""
 
 from __future__ import annotations
 
@@ -100,5 +103,5 @@ def rules_text() -> str:
 
 
 def game_instruction() -> str:
-    """What is put before the state when an agent reflects (Reflect-RL spec §4.1)."""
+    """What is put before the state when an agent reflects."""
     return packaged_text("reflect/taxi_instruction")

@@ -1,4 +1,7 @@
-"""The shortest way to the delivery, by breadth-first search over the table (Reflect-RL spec §3.5)."""
+"""The shortest way to the delivery, by breadth-first search over the table.
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi.
+"""
 
 from __future__ import annotations
 

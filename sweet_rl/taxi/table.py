@@ -1,7 +1,9 @@
-"""The rules of Taxi-v3 as a table: 500 states, six actions, computed from the map (Reflect-RL spec §3.5).
+"""The rules of Taxi-v3 as a table: 500 states, six actions, computed from the map.
 
 A state is `((row * 5 + column) * 5 + passenger) * 4 + destination`. The passenger is at depot 0 to 3 or, as
 `IN_TAXI`, with the driver; the destination is a depot.
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi.
 """
 
 from __future__ import annotations

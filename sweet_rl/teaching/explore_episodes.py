@@ -1,4 +1,7 @@
-"""One episode of AutoExplore by a teacher that is being measured (Reflect-RL spec §8)."""
+"""One episode of AutoExplore by a teacher that is being measured.
+
+Published behaviour: docs/published/reflect_rl.md#evaluation.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Trajectories with reflections for tasks of AutoExplore: the right way, and ways back from a wrong file.
 
-The work of `reflection_negative` (Reflect-RL spec §2.1.4). The published second phase cannot run (§10, T1);
+The work of `reflection_negative`. The published second phase cannot run;
 here it does.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ async def teach(
         seed: of the whole run.
         markov: the teacher sees nothing of earlier steps.
         strict: as published, reflections and commands are paired by their place, which a malformed reply
-            shifts, and a quoted name stays quoted in `filename` (§10, T18 and T30).
+            shifts, and a quoted name stays quoted in `filename`.
     """
     lesson = job.item
     own_seed = derive_seed(seed, job.key, job.attempt)

@@ -1,4 +1,7 @@
-"""Trajectories of AutoExplore to texts that models are trained on (Reflect-RL spec §2.1.6)."""
+"""Trajectories of AutoExplore to texts that models are trained on.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 

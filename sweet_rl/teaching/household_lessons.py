@@ -1,4 +1,7 @@
-"""Household games of a mostly random player, and their records as training texts (Reflect-RL spec §2.3)."""
+"""Household games of a mostly random player, and their records as training texts.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +123,7 @@ def household_texts(
         records: as recorded, ours or published ones.
         containing: what a record's problem must contain, where it names one.
         label: "taken", the published target, or "best", the planner's action where the record has it.
-        strict: the published name of the reflection model's file, sft_reflectioner.jsonl (§10, T24), and
+        strict: the published name of the reflection model's file, sft_reflectioner.jsonl, and
             states stripped.
     """
     reflection_file = PUBLISHED_REFLECTION_FILE if strict else REFLECTION_FILE

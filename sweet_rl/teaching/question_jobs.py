@@ -1,4 +1,7 @@
-"""Questions for every repository of a folder: the work of `gen_task` (Reflect-RL spec §2.1.2)."""
+"""Questions for every repository of a folder: the work of `gen_task`.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 

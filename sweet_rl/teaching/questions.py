@@ -1,7 +1,9 @@
 """Questions about the files of a repository, with answers: what is asked of a teacher, and what it wrote.
 
-Which files, which part of each, the request, and the reading of the reply (Reflect-RL spec §2.1.2). Who
+Which files, which part of each, the request, and the reading of the reply. Who
 answers is the business of `teachers`; what the embedded teacher says, of `known_questions`.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def files_to_ask_about(repository: RepositoryIndex, *, strict: bool = False) -> 
     Args:
         repository: as it lies on the disk or in memory.
         strict: as published the patterns see the whole path, so that a folder above the repository may rule
-            out everything in it (Reflect-RL spec §10, T22).
+            out everything in it.
     """
     above = f"{repository.root}/" if strict and repository.root else ""
     return [
@@ -76,7 +78,7 @@ def draw_files(files: Sequence[str], draws: random.Random, *, strict: bool = Fal
     Args:
         files: what there is.
         draws: where the choice comes from.
-        strict: with replacement, as published: some files come twice and get the same questions (T22).
+        strict: with replacement, as published: some files come twice and get the same questions.
     """
     count = min(FILES_PER_REPOSITORY, len(files))
     drawn = draws.choices(files, k=count) if strict else draws.sample(list(files), count)

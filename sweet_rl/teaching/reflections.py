@@ -1,7 +1,9 @@
 """Played states with what a teacher thinks of them: the records of the taxi and of the household.
 
 A player that is mostly random gets into all kinds of states; the teacher says of each what led there and what
-would be best now. What is recorded as action is what the player did (Reflect-RL spec §2.2, §2.3).
+would be best now. What is recorded as action is what the player did.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
 """
 
 from __future__ import annotations

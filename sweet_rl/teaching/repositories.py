@@ -1,7 +1,9 @@
-"""Repositories as they came to repositories that are fit to be explored (Reflect-RL spec §2.1.1).
+"""Repositories as they came to repositories that are fit to be explored.
 
 Copies what may be shown and says how much of the rest was left out, and why. Links and special files are
 never followed, so that a loop or a device in somebody's repository does no harm.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def filter_repositories(source: Path, target: Path, *, strict: bool = False) -> 
         source: a folder of repositories.
         target: where the copies go.
         strict: the published rules: "ci" anywhere in a name drops it (pricing.py, social/), and names with
-            control characters stay (Reflect-RL spec §10, T22).
+            control characters stay.
 
     Raises:
         UsageError: no such folder, or the target lies in a repository.

@@ -1,4 +1,7 @@
-"""Tasks to train, validate and test on: exact shares, drawn from a seed (Reflect-RL spec §2.1.5)."""
+"""Tasks to train, validate and test on: exact shares, drawn from a seed.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ def split_tasks(
         by_repo: all tasks of a repository go to one part, so that none is tested on a repository it has seen.
             Repositories are then dealt out, largest first, to the part that is furthest from its share; no
             part stays empty while there are repositories left for it.
-        strict: as published, each task by a draw of its own, so that sizes are only expected values
-            (Reflect-RL spec §10, T23). `by_repo` has no meaning there.
+        strict: as published, each task by a draw of its own, so that sizes are only expected values.
+            `by_repo` has no meaning there.
     """
     asked = [task for task in tasks if str(task.get("question") or "").strip()]
     draws = random.Random(seed)

@@ -1,4 +1,7 @@
-"""Task records, cleaned: nothing unanswerable, nothing twice (Reflect-RL spec §2.1.3)."""
+"""Task records, cleaned: nothing unanswerable, nothing twice.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def clean_tasks(tasks: Iterable[Mapping[str, Json]], repositories: Path, *, stri
     Args:
         tasks: task records in order.
         repositories: the folder in which each record's `root` lies.
-        strict: as published, a task with a blank in its file's name goes (Reflect-RL spec §10, T18), and of
+        strict: as published, a task with a blank in its file's name goes, and of
             several files only a task's own is right.
     """
     cleaned = Cleaned()

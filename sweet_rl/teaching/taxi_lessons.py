@@ -1,4 +1,7 @@
-"""DangerousTaxi, played by a mostly random driver; its records as training texts (Reflect-RL spec §2.2)."""
+"""DangerousTaxi, played by a mostly random driver; its records as training texts.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def play_taxi(
             game remembers some last actions or none, as a game of a curriculum begins without a history.
             Games of a random driver end soon, and without it hardly any would get as far as the passenger.
         strict: as published, an action without effect does not end the game here, and "move south" as best
-            action is announced as the end (§10, T3 and T4).
+            action is announced as the end.
     """
     draws = random.Random(seed)
     states, actions = [draws.choice(list(starts))], list[int]()
@@ -95,7 +98,7 @@ def taxi_texts(
         records: as recorded, ours or published ones.
         label: "taken", the published target, or "best", the oracle's action where the record has it.
         keep_rules: leave the rules in texts that have them, for games that show them.
-        strict: the published texts, which differ from what games show (§10, T7).
+        strict: the published texts, which differ from what games show.
     """
     instruction = "" if strict else game_instruction()
     texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})

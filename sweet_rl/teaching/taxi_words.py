@@ -1,6 +1,8 @@
 """What the embedded teacher thinks aloud in the taxi: where things are, what happened, what is next.
 
 It knows the shortest way. Short sentences, varied by draws; the best action is named and given a reason.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ def thought(before: int | None, action: int | None, state: int, draws: random.Ra
 
 
 def hint_of(best: int | None, *, strict: bool = False) -> str:
-    """What a model is told in confidence (Reflect-RL spec §2.2).
+    """What a model is told in confidence.
 
     Args:
         best: the best next action; None when the game is over.
-        strict: as published, "move south", whose number is 0, is taken for the end (§10, T3).
+        strict: as published, "move south", whose number is 0, is taken for the end.
     """
     if best is None or (strict and best == 0):
         return "The game is over."

@@ -2,6 +2,8 @@
 
 A teacher is handed what a model would read, and what somebody who knows the world's answer would say. A model
 only ever sees the first; the embedded teacher only says the second.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sweet_rl.types import Failure, Json, Message, derive_seed, digest
 
 TEMPERATURE: Final = 0.7
 TOP_P: Final = 0.9
-"""How teachers are sampled (Reflect-RL spec §2.1.2, §4.3)."""
+"""How teachers are sampled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Training texts and task records on disk, in the published forms (Reflect-RL spec §13)."""
+"""Training texts and task records on disk, in the published forms.
+
+Published behaviour: docs/published/reflect_rl.md#file-formats.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ALFWorld's records as training texts."""
+"""ALFWorld's records as training texts.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def alfworld_gen_sft(
     overwrite: bool = False,
     strict: bool = False,
 ) -> None:
-    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records (Reflect-RL spec §2.3).
+    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
 
     Args:
         task_file: records, as alfworld_reflection writes them.

@@ -1,4 +1,7 @@
-"""ALFWorld's data: states of games by a mostly random player, with what a teacher thinks of them."""
+"""ALFWorld's data: states of games by a mostly random player, with what a teacher thinks of them.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def alfworld_reflection(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Play household games and let a teacher reflect on every state (Reflect-RL spec §2.3).
+    """Play household games and let a teacher reflect on every state.
 
     The published stage runs until it is stopped; this one ends with so many records. The same command goes on
     where it was stopped, and the records depend on the seed alone.

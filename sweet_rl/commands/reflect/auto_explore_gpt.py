@@ -1,4 +1,7 @@
-"""AutoExplore played by a model as it is, in the talk that data is generated with."""
+"""AutoExplore played by a model as it is, in the talk that data is generated with.
+
+Published behaviour: docs/published/reflect_rl.md#evaluation.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def auto_explore_gpt(
     max_failed: float = 0.02,
     quiet: bool = False,
 ) -> None:
-    """Let a model do tasks of AutoExplore, and print its success on every level (Reflect-RL spec §8).
+    """Let a model do tasks of AutoExplore, and print its success on every level.
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
     the embedded player is, and the result says so.

@@ -1,4 +1,7 @@
-"""The taxi and the household played by a model as it is: it thinks, then acts."""
+"""The taxi and the household played by a model as it is: it thinks, then acts.
+
+Published behaviour: docs/published/reflect_rl.md#evaluation.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def evaluate_gpt(
     max_failed: float = 0.02,
     quiet: bool = False,
 ) -> None:
-    """Let a model play the taxi or the household without training (Reflect-RL spec §8).
+    """Let a model play the taxi or the household without training.
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
     the embedded player is (with --random: chance), and the result says so.

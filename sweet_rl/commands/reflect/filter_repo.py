@@ -1,4 +1,7 @@
-"""The first step of AutoExplore's data: repositories that are fit to be explored."""
+"""The first step of AutoExplore's data: repositories that are fit to be explored.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ def filter_repo(
     overwrite: bool = False,
     strict: bool = False,
 ) -> None:
-    """Copy what may be shown of every repository in a folder (Reflect-RL spec §2.1.1).
+    """Copy what may be shown of every repository in a folder.
 
     Left out are hidden entries, licences, tests and examples, names that are not ASCII, and files that are no
     readable text with a known suffix. Links are never followed. Loose files in the folder stay behind.

@@ -1,4 +1,7 @@
-"""The third step of AutoExplore's data: tasks that can be played, each once."""
+"""The third step of AutoExplore's data: tasks that can be played, each once.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def filter_task(
     overwrite: bool = False,
     strict: bool = False,
 ) -> None:
-    """Drop tasks that cannot be asked or played, and join duplicates (Reflect-RL spec §2.1.3).
+    """Drop tasks that cannot be asked or played, and join duplicates.
 
     Args:
         task_file: a file of tasks, or a folder of them (where there are others, data.json is left aside).

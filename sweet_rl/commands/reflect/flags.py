@@ -1,7 +1,9 @@
-"""The flags that the stages of Reflect-RL share, written as the published parser reads them (spec §7).
+"""The flags that the stages of Reflect-RL share, written as the published parser reads them.
 
 It takes unique beginnings of names, `--x` and `--no_x` for switches, and `yes` for true. `rewrite` turns such
 a command line into the one that every stage of this library reads.
+
+Published behaviour: docs/published/reflect_rl.md#flags.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The last step of AutoExplore's data: texts that the two models are trained on."""
+"""The last step of AutoExplore's data: texts that the two models are trained on.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def gen_sft(
     strict: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Replay the trajectories of tasks and write training texts beside their file (Reflect-RL spec §2.1.6).
+    """Replay the trajectories of tasks and write training texts beside their file.
 
     sft.jsonl is for a policy alone, sft_reflection.jsonl for the reflection model, sft_policy.jsonl for a
     policy that reads reflections; the last two also without wrong ways, as *_positive.jsonl.

@@ -1,4 +1,7 @@
-"""The second step of AutoExplore's data: questions that the files of repositories answer."""
+"""The second step of AutoExplore's data: questions that the files of repositories answer.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def gen_task(
     strict: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Let a teacher ask questions about files of every repository, with answers (Reflect-RL spec §2.1.2).
+    """Let a teacher ask questions about files of every repository, with answers.
 
     Of each repository up to 100 files are drawn, none deeper than two folders. The same command goes on where
     it was stopped, and asks again where a reply could not be read.

@@ -1,4 +1,7 @@
-"""How an online run goes, on one line: means over the last iterations (Reflect-RL spec §6.3)."""
+"""How an online run goes, on one line: means over the last iterations.
+
+Published behaviour: docs/published/reflect_rl.md#losses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fourth step of AutoExplore's data: trajectories with reflections, right ones and wrong ones."""
+"""The fourth step of AutoExplore's data: trajectories with reflections, right ones and wrong ones.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def reflection_negative(
     strict: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Let a teacher do the tasks aloud, and find back from wrong files (Reflect-RL spec §2.1.4).
+    """Let a teacher do the tasks aloud, and find back from wrong files.
 
     Each task gets one trajectory of the right way and, for each file on its path, two that open another file
     there first. Where the output exists, what is missing in it is added (another teacher adds its own right

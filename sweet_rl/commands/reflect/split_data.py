@@ -1,4 +1,7 @@
-"""The fifth step of AutoExplore's data: tasks to train, validate and test on."""
+"""The fifth step of AutoExplore's data: tasks to train, validate and test on.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def split_data(
     overwrite: bool = False,
     strict: bool = False,
 ) -> None:
-    """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file (Reflect-RL spec §2.1.5).
+    """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file.
 
     Args:
         task_file: tasks, as reflection_negative writes them. Those without a question are left out.

@@ -1,4 +1,7 @@
-"""DangerousTaxi's records as training texts."""
+"""DangerousTaxi's records as training texts.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ def taxi_gen_sft(
     overwrite: bool = False,
     strict: bool = False,
 ) -> None:
-    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records (Reflect-RL spec §2.2).
+    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
 
     The texts are exactly what games and evaluation show. The published ones are not (--strict): they lack the
     game instruction and the actions done before, and have other line breaks.

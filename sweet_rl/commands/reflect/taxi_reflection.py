@@ -1,4 +1,7 @@
-"""DangerousTaxi's data: states of games by a mostly random driver, with what a teacher thinks of them."""
+"""DangerousTaxi's data: states of games by a mostly random driver, with what a teacher thinks of them.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def taxi_reflection(
     strict: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Play games of the taxi and let a teacher reflect on every state (Reflect-RL spec §2.2).
+    """Play games of the taxi and let a teacher reflect on every state.
 
     The published stage runs until it is stopped; this one ends with so many records. The same command goes on
     where it was stopped, and the records depend on the seed alone.

@@ -4,6 +4,8 @@ Interpreters know commands that are not moves. Some write files or keep a second
 episodes would meet (`save`, `script`, `undo`): those never reach the game. Others end or restart the session,
 open a menu that waits for keys, or come from the game's debugging (`purloin` fetches anything from anywhere):
 those are refused unless the published behaviour is asked for.
+
+Published behaviour: docs/published/archer.md#detective.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _BY_DEFAULT = frozenset(word[:_DICTIONARY_LENGTH] for word in REFUSED)
 
 
 def first_line(action: str) -> str:
-    """The agent's text up to its first newline (ArCHer spec §9.4)."""
+    """The agent's text up to its first newline."""
     return action.partition("\n")[0]
 
 

@@ -1,7 +1,9 @@
-"""Detective by Matt Barringer, the real game file (ArCHer spec §9.4): 360 points, 10 of them from the start.
+"""Detective by Matt Barringer, the real game file: 360 points, 10 of them from the start.
 
 Repaired by default: resetting begins the game anew, observations keep their parts apart, the horizon
 truncates. `compat="published"` gives the published observations.
+
+Published behaviour: docs/published/archer.md#detective.
 """
 
 from __future__ import annotations

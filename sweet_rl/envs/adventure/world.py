@@ -1,7 +1,9 @@
 """A text game as a world: turns, the horizon, rewards from the score. Which game it is, it is handed.
 
-A turn's reward is what the score rose by (ArCHer spec §9.4). The game's own end (won, lost) terminates the
+A turn's reward is what the score rose by. The game's own end (won, lost) terminates the
 episode; the horizon truncates it.
+
+Published behaviour: docs/published/archer.md#detective.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""ALFWorld's household games on their real engine, as Reflect-RL plays them (Reflect-RL spec §3.6).
+"""ALFWorld's household games on their real engine, as Reflect-RL plays them.
 
 `HouseholdGame` is the game, `Household` the engine in processes of its own. The engine's packages are
 optional (`pip install 'sweet_rl[alfworld]'`) and are imported by the workers alone.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld.
 """
 
 from sweet_rl.envs.alfworld.engine import Engine, Moment

@@ -1,8 +1,10 @@
-"""The household game as Reflect-RL shows it: the whole history and the commands as labels (spec §3.6).
+"""The household game as Reflect-RL shows it: the whole history and the commands as labels.
 
 Two things are right by default and as published with `strict`: `expert_label` is the label of the planner's
-command also where labels are shuffled (§10, T24), and an episode that the engine fails at is recorded as
+command also where labels are shuffled, and an episode that the engine fails at is recorded as
 failed, not as one that was cut short without reward.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld, #deviations.
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ class HouseholdGame:
         """The label of the planner's next command; None where there is no plan or it is not on offer.
 
         With `strict` the command's place among the engine's, which is another one's label where labels are
-        shuffled (§10, T24).
+        shuffled.
 
         Raises:
             EpisodeError: the planner took too long, or broke.

@@ -2,6 +2,8 @@
 
 It is a C library under much Python: it blocks, and a planner may search for ever. Whichever worker is free
 takes the next question; one that dies or hangs spoils that question alone.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from sweet_rl.errors import EpisodeError
 from sweet_rl.workers import WorkerPool
 
 STEP_TIMEOUT_S: Final = 100.0
-"""The published limit of one step (Reflect-RL spec §3.6)."""
+"""The published limit of one step."""
 
 
 class Household(WorkerPool):

@@ -1,7 +1,9 @@
 """The little command language of AutoExplore: names with quotes, commands in fenced blocks, files they name.
 
-Nothing here runs anything. `strict` gives the published results where those are defects (Reflect-RL spec §10,
-T27): `None` for every line break between commands, and quotes that only blanks ask for.
+Nothing here runs anything. `strict` gives the published results where those are defects:
+`None` for every line break between commands, and quotes that only blanks ask for.
+
+Published behaviour: docs/published/reflect_rl.md#deviations, #autoexplore.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python"
 """What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
 
 NAMED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "id", "exit")
-"""What an agent is told to use when it chose nothing that is on offer (§3.4)."""
+"""What an agent is told to use when it chose nothing that is on offer."""
 
 _BLOCK: Final = re.compile(r"```bash(.*?)```", re.DOTALL)
 _OPERATORS: Final = frozenset(("|", ">", ">>", "<", "&&", "||", ";", "&"))

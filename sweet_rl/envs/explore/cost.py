@@ -1,8 +1,10 @@
-"""What a step costs (Reflect-RL spec §3.4): one, and more for troubles.
+"""What a step costs: one, and more for troubles.
 
 The published code means to charge for messages that speak of errors and warnings, but asks whether a message
-*is* the word, so nothing is ever charged (§10, T2). By default the step's own result is charged when it is an
+*is* the word, so nothing is ever charged. By default the step's own result is charged when it is an
 error or a warning; what files say about errors is nobody's fault.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore, #deviations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""AutoExplore: find the file of a repository that answers a question (Reflect-RL spec §3.2, §3.4).
+"""AutoExplore: find the file of a repository that answers a question.
 
 Where one is, what lies there, what was done and what it brought is one text; every command that can be done
 has a label. `id` hands a file in and ends the episode.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ HORIZON: Final = 15
 """The published number of steps."""
 
 SUCCESS_THRESHOLD: Final = 0.01
-"""An episode is a success when it costs less: handing a target in with the last step costs nothing (§3.4)."""
+"""An episode is a success when it costs less: handing a target in with the last step costs nothing."""
 
 FIRST_STEP_BONUS: Final = 100
 """What the right first command saves beside the horizon where only that is played."""
@@ -81,7 +83,7 @@ class ExploreGame:
 
     @property
     def text(self) -> str:
-        """The whole prompt of the current state (§3.2)."""
+        """The whole prompt of the current state."""
         return self._text
 
     @property
@@ -121,7 +123,7 @@ class ExploreGame:
         return self._text
 
     def step(self, label: str) -> Moved:
-        """Take the agent's text: a label, the command itself, or something that only costs a step (§3.4)."""
+        """Take the agent's text: a label, the command itself, or something that only costs a step."""
         if self._over:
             return Moved(self._text, 0.0, terminated=True, truncated=False, info={"won": False})
         self.steps += 1
@@ -219,13 +221,13 @@ class ExploreGame:
 
 
 def targets_of(task: Task) -> list[str]:
-    """The paths that answer a task: `targets` of its row, or its `ground_truth` (§3.4)."""
+    """The paths that answer a task: `targets` of its row, or its `ground_truth`."""
     targets = task.extra.get("targets") or [task.ground_truth]
     return [str(target) for target in targets]
 
 
 def all_commands(sandbox: Sandbox, *, strict: bool = False) -> list[tuple[str, str]]:
-    """What can be done where one is, in the order of labels, each with the name it is about (§3.2)."""
+    """What can be done where one is, in the order of labels, each with the name it is about."""
     commands = [("cd ..", "..")] if sandbox.cwd else []
     commands.append(("exit", ""))
     for entry in sandbox.entries():
@@ -246,7 +248,7 @@ def render(
     *,
     strict: bool = False,
 ) -> str:
-    """The prompt of a state (§3.2).
+    """The prompt of a state.
 
     Args:
         question: of the task.

@@ -1,4 +1,7 @@
-"""What an episode does not see of a repository (Reflect-RL spec §3.3): drawn, never the way to a target."""
+"""What an episode does not see of a repository: drawn, never the way to a target.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""What an agent can do in a repository, for one episode: look, go, open, hand in (Reflect-RL spec §3.3).
+"""What an agent can do in a repository, for one episode: look, go, open, hand in.
 
 A sandbox is a view of a shared index: where one is, what is left out, what `echo` wrote. Nothing is copied,
 nothing of the repository is changed, no shell is asked and no process begins: commands are done here, and
 know no paths but those of the index.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """
 
 from __future__ import annotations

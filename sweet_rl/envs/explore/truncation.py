@@ -1,7 +1,9 @@
-"""How much of a file is shown: lines by its kind, then tokens (Reflect-RL spec §3.3).
+"""How much of a file is shown: lines by its kind, then tokens.
 
 The published token is one of cl100k_base. What counts here is exchangeable; the default is a rule of our own
 that needs no vocabulary: about one token for a short word, as tokenizers of English have it.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""DangerousTaxi: Taxi-v3 in which an action that changes nothing ends the game (Reflect-RL spec §3.5).
+"""DangerousTaxi: Taxi-v3 in which an action that changes nothing ends the game.
 
-Two things are right by default and as published with `strict` (§10, T5 and T6): the danger begins with the
+Two things are right by default and as published with `strict`: the danger begins with the
 first step, and a game without curriculum has a threshold that a success can reach. Seeds count and a game
-begins without a history in both (T6, T33: there the published code depends on what happened before).
+begins without a history in both (there the published code depends on what happened before).
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #deviations, #curriculum.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ REWARD_SCALE: Final = 20
 """Rewards are Taxi-v3's own divided by this."""
 
 SUCCESS_THRESHOLDS: Final[Mapping[str | None, float]] = {None: 0, "pickup": 0, "dropoff": 0, "full": -1}
-"""An episode is a success when its costs sum to less (§3.7)."""
+"""An episode is a success when its costs sum to less."""
 
 _OFFERED: Final = dict(zip(LABELS, ACTION_NAMES, strict=True))
 _PICKUP_PAYS: Final = ("pickup", "full")
@@ -108,7 +110,7 @@ class TaxiGame:
 
     @property
     def success_threshold(self) -> float:
-        """Costs of a success sum to less. `strict`: -1 without curriculum, which nothing reaches (T5)."""
+        """Costs of a success sum to less. `strict`: -1 without curriculum, which nothing reaches."""
         return -1 if self.strict and self.curriculum is None else SUCCESS_THRESHOLDS[self.curriculum]
 
     def reset(self, task: Task, *, seed: int) -> str:

@@ -1,4 +1,7 @@
-"""The WebShop world (ArCHer spec §9.5): any server with its five routes, or a shop in this process."""
+"""The WebShop world: any server with its five routes, or a shop in this process.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
 
 from sweet_rl.envs.webshop.address import Address, PageKind
 from sweet_rl.envs.webshop.env import INVALID_ACTION, MAX_STEPS, WebShopEnv

@@ -1,4 +1,4 @@
-"""The five addresses of a shop (ArCHer spec §9.5): which page is asked for, as a path.
+"""The five addresses of a shop: which page is asked for, as a path.
 
 /{session}
 /search_results/{session}/{query}/{page}
@@ -7,6 +7,8 @@
 /done/{session}/{asin}/{options}
 
 `{options}` is what Python's `repr` makes of a dict of option type to value.
+
+Published behaviour: docs/published/archer.md#webshop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A shop's page as its agent reads it: text, and what can be clicked (ArCHer spec §9.5)."""
+"""A shop's page as its agent reads it: text, and what can be clicked.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
 
 from __future__ import annotations
 

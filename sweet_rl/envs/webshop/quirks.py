@@ -1,6 +1,8 @@
-"""What the published client of the shop does oddly, each oddity by its name (ArCHer spec §9.5 and §12).
+"""What the published client of the shop does oddly, each oddity by its name.
 
 All off is the repaired behaviour, the default; `PUBLISHED` has them all on and reproduces the goldens.
+
+Published behaviour: docs/published/archer.md#webshop, #deviations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""One visit to a shop: what an action does to where the visitor stands (ArCHer spec §9.5).
+"""One visit to a shop: what an action does to where the visitor stands.
 
 Pure decisions, no requests: an action becomes a `Move` (the address to fetch and what the visitor is told),
 or None when it is invalid.
+
+Published behaviour: docs/published/archer.md#webshop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One made repository: its files, the questions they answer, as an index and as published task records."""
+"""One made repository: its files, the questions they answer, as an index and as published task records.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class MadeRepository:
         return index_of(self.name, self.files)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Task records as the published generator writes them (Reflect-RL spec §2.1.2)."""
+        """Task records as the published generator writes them."""
         return [
             {
                 "question": task.question,

@@ -1,6 +1,8 @@
 """What made repositories are about. No word is part of another, and none is dropped by the published filters.
 
-(`ci`, `out`, `test` and `git` anywhere in a path drop it: Reflect-RL spec §2.1.)
+(`ci`, `out`, `test` and `git` anywhere in a path drop it.)
+
+Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Tasks of the question games, as rows that `sweet_rl.records.task_from_row` reads (ArCHer spec §9.1 - §9.3).
+"""Tasks of the question games, as rows that `sweet_rl.records.task_from_row` reads.
 
 Every row is a plain object: what the agent is shown first, what only the oracle may know, and the names by
 which the thing may be guessed. The rows of a game are always the same; nothing here is drawn but the splits.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city, #ten-words.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def ten_words() -> list[str]:
 def ask_for_object_template(words: Sequence[str] | None = None) -> str:
     """The instruction for models that follow instructions, with `{obs}` where the game goes.
 
-    Our own wording of what ArCHer spec §10 describes: the objects, a game as an example, the JSON that
+    Our own wording of the published prompt: the objects, a game as an example, the JSON that
     `sweet_rl.envs.asking.decode_question` reads. No chat markers and no begin token are in it.
 
     Args:

@@ -1,7 +1,9 @@
 """Tasks of the text games, as rows that `sweet_rl.records.task_from_row` reads.
 
-Detective is one game and one task (ArCHer spec §9.4). Lantern, our own, has as many variants as there are
+Detective is one game and one task. Lantern, our own, has as many variants as there are
 whole numbers; here are the first hundred, the last twenty of them held out.
+
+Published behaviour: docs/published/archer.md#detective.
 """
 
 from __future__ import annotations

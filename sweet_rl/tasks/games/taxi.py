@@ -1,7 +1,9 @@
-"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads (Reflect-RL spec §3.5).
+"""Tasks of DangerousTaxi, as rows that `sweet_rl.records.task_from_row` reads.
 
 A task is a start state and a curriculum. There are 300 start states; a fifth of them is held out, the same
 ones for everybody and in every curriculum.
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What is guessed: 157 objects in 17 categories, ten of them, and 91 cities (ArCHer spec §9.1 - §9.3).
+"""What is guessed: 157 objects in 17 categories, ten of them, and 91 cities.
 
 The lists and their order are the published ones, spellings included. What is ours stands at the end: names
 under which most people know some of the cities today.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city, #ten-words.
 """
 
 from __future__ import annotations
@@ -204,7 +206,7 @@ OBJECTS_BY_CATEGORY: Final[dict[str, tuple[str, ...]]] = {
 """Category to objects; a semicolon separates an object's names, the first of which its oracle is told."""
 
 TEN_OBJECTS: Final = (1, 11, 21, 31, 41, 51, 61, 71, 81, 91)
-"""Places of the ten-word variant's objects in the whole list, counted from 0 (ArCHer spec §9.2)."""
+"""Places of the ten-word variant's objects in the whole list, counted from 0."""
 
 CITIES: Final = (
     "Seoul, South Korea",

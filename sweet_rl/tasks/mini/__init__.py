@@ -1,12 +1,14 @@
 """The mini benchmark: a ColBench that fits on a laptop, generated from a seed.
 
 Each task is a small Python function whose constants and rules cannot be guessed from the request, so that
-clarifying questions decide success. Rows have exactly ColBench's fields (spec §2.1). Any number of tasks
+clarifying questions decide success. Rows have exactly ColBench's fields. Any number of tasks
 can be drawn; the first k of a longer list are the shorter list; the splits never share a set of rules,
 whatever the seeds.
 
 There are three worlds (docs/mini.md): one in which credit for single turns matters, one in which filtering
 whole dialogues is enough, and twelve families of functions for models that can write code.
+
+Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations

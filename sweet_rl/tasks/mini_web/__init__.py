@@ -1,9 +1,11 @@
 """Mini-web: pages for Frontend Design that need no download, generated from a seed.
 
-Rows have exactly the fields of ColBench's frontend tasks (spec §2.1): a vague description, which the agent is
+Rows have exactly the fields of ColBench's frontend tasks: a vague description, which the agent is
 shown, and the source of a page, which it is not. Any number of pages can be drawn; the first k of a longer
 list are the shorter list. A page is an arrangement (its elements and their classes) and a wording; two pages
 of one list never have the same arrangement, and the splits share none, whatever the seeds.
+
+Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Whose page it is, and the small pieces that every part of a page is made of."""
+"""Whose page it is, and the small pieces that every part of a page is made of.
+
+Published behaviour: docs/published/sweet_rl.md#frontend-design.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Site:
 
 
 def picture(width: int, height: int, classes: str, about: str) -> Element:
-    """A picture in the published shape of address (spec §3.6)."""
+    """A picture in the published shape of address."""
     return el("img", classes, src=f"https://picsum.photos/id/48/{width}/{height}", alt=about)
 
 
