@@ -1,7 +1,9 @@
 """Which rows are repeats of the same task.
 
 By identity (`task_id`) wherever the rows tell it; the published order (row `j * num_tasks + i` is repeat j of
-task i, spec §2.3) is accepted as it was, and decides when a file holds the same task twice.
+task i) is accepted as it was, and decides when a file holds the same task twice.
+
+Published behaviour: docs/published/sweet_rl.md#row-order.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | Non
 
 
 def _in_published_order(trajectories: Sequence[Trajectory], k: int) -> bool:
-    """The published check: each row has the description of the row `num_tasks` before it (spec §4.2)."""
+    """The published check: each row has the description of the row `num_tasks` before it."""
     num_tasks = len(trajectories) // k
     return all(
         earlier.task.problem_description == later.task.problem_description

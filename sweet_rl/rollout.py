@@ -3,6 +3,8 @@
 It joins a policy and a world, and knows neither. An episode never waits for another one; when it is over, its
 trajectory is handed to `on_finished`, and only when that returns (the row is on disk) does its place go to
 the next episode.
+
+Published behaviour: docs/published/sweet_rl.md#row-order.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class RolloutStats:
 
 
 def schedule(tasks: Iterable[Task], samples: int, *, seed: int = 0) -> list[Episode]:
-    """All episodes in the published row order: row `j * num_tasks + i` is repeat j of task i (spec §2.3)."""
+    """All episodes in the published row order: row `j * num_tasks + i` is repeat j of task i."""
     tasks = list(tasks)
     return [
         Episode(task, sample, derive_seed(seed, task.task_id, sample))

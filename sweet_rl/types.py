@@ -1,6 +1,8 @@
 """The vocabulary that every room of the library speaks: frozen dataclasses, free of torch and of I/O.
 
 How these look on disk is the business of `sweet_rl.records`; what they mean is said here once.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ Json: TypeAlias = Any
 Role = Literal["system", "user", "assistant"]
 
 NO_ANSWER = "No answer"
-"""What a trajectory holds when the agent never answered (spec §3.2)."""
+"""What a trajectory holds when the agent never answered."""
 
 ANSWER_MARKER = "I WANT TO ANSWER:"
-"""What announces an answer (spec §3.2)."""
+"""What announces an answer."""
 
 NO_RESPONSE = "No response."
-"""What the agent is told when the simulated human could not be asked (spec §3.2)."""
+"""What the agent is told when the simulated human could not be asked."""
 
 
 class StopReason(StrEnum):
@@ -126,7 +128,7 @@ class AgentTurn(Message):
     """An assistant message with exactly what the model was given and what it wrote.
 
     `content` is what the human and later prompts see; `output` is the raw text. They differ when the agent
-    thought aloud before `OUTPUT:` (spec §3.2). `reward` is what the world gave for this turn, None where it
+    thought aloud before `OUTPUT:`. `reward` is what the world gave for this turn, None where it
     gives none. `reflection` is what a reflection model wrote before the agent acted, and `reflection_input`
     what it was given. `thoughts` is what a thinking model thought: no part of `content`; `output` holds it
     only where it is what the model wrote behind `input`, token for token.

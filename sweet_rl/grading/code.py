@@ -1,8 +1,10 @@
-"""Answers to grades: the share of hidden tests whose value equals the reference's (spec §4.1, §11.2).
+"""Answers to grades: the share of hidden tests whose value equals the reference's.
 
 Three ways. `fixed`: answer and reference each run on their own, in one namespace, and plain data is compared
 in our process. `lenient`: the same for what a person would take for the code; never less than `fixed`.
 `published`: as the original does it, defects included, to compare with its numbers. All in the sandbox only.
+
+Published behaviour: docs/published/sweet_rl.md#grading-code, #in-grading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""From an answer's text to the code in it: the word filter, the fences (spec §4.1), and a lenient reading.
+"""From an answer's text to the code in it: the word filter, the fences, and a lenient reading.
 
 The lenient reading tells how much of a score is a matter of format. It only ever looks for a definition of
 the function that the tests call; what it reads runs as any answer does.
+
+Published behaviour: docs/published/sweet_rl.md#grading-code.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ FORBIDDEN: Final = (
     "quit(",
     "argparse",
 )
-"""Plain substrings that set an answer to 0, in prose and comments too; the published list (spec §4.1)."""
+"""Plain substrings that set an answer to 0, in prose and comments too; the published list."""
 
 _FENCE: Final = "```"
 _PYTHON_FENCE: Final = "```python"

@@ -1,4 +1,7 @@
-"""Pages found in what an agent writes (spec §3.6). Text in, text out: nothing is parsed or rendered here."""
+"""Pages found in what an agent writes. Text in, text out: nothing is parsed or rendered here.
+
+Published behaviour: docs/published/sweet_rl.md#frontend-design.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _PICTURE = r"https://picsum.photos/id/48/\1/\2"
 def normalise_urls(text: str) -> str:
     """Give every picture whose content is random the fixed picture 48 of the same size.
 
-    Two shapes of address are known, as published; other addresses stay (spec §3.6, `replace_urls`).
+    Two shapes of address are known, as published; other addresses stay (`replace_urls`).
     """
     return _PICSUM.sub(_PICTURE, _UNSPLASH.sub(_PICTURE, text))
 

@@ -1,10 +1,12 @@
 """The sampling loop for a causal model in process: token ids in, token ids and log-probabilities out.
 
 It exists because `generate` of transformers obeys sampling settings that a model's folder brings along, and
-gives rows of a batch one common source of randomness. Here temperature is the only setting (spec §3.4), with
+gives rows of a batch one common source of randomness. Here temperature is the only setting, with
 top-k for those who ask for it, and each row draws from its own seed. Importing this module imports torch.
 
 Axes: B rows, P distinct prompts, T positions, V vocabulary, N new tokens.
+
+Published behaviour: docs/published/sweet_rl.md#agent.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes

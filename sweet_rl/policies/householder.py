@@ -1,6 +1,8 @@
 """Players of household games without a model: one that does what the planner says, one that often forgets it.
 
 They read the same text as a model. The planner is handed to them, and with it what nobody who plays may see.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 """A game's source and the commands so far, to commands that solve it from there."""
 
 SKILLS: Final = {"planner": 1.0, "careless": 0.3, "random": 0.0}
-"""How often each follows the planner; the published data generator in three steps of ten (§2.3)."""
+"""How often each follows the planner; the published data generator in three steps of ten."""
 
 _DONE = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 

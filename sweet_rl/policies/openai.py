@@ -3,6 +3,8 @@
 It asks in one of two ways. "completions": we render the prompt, and the string that is recorded is the one
 that the model reads. "chat": the server renders, and what is recorded is the messages sent. Retries are the
 client's business.
+
+Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ class _Server:
 class OpenAIPolicy:
     """An agent whose model is served by somebody.
 
-    Sampling is by temperature alone (spec §3.4): `top_p` is sent as 1, and vLLM is also told to leave aside
+    Sampling is by temperature alone: `top_p` is sent as 1, and vLLM is also told to leave aside
     what the model's generation_config.json says.
 
-    The begin-of-text token (spec §11.1, item 17): a server adds one to a prompt *string*, and most chat
+    The begin-of-text token: a server adds one to a prompt *string*, and most chat
     templates have written one already. With the tokenizer's chat format, vLLM is told to add nothing, and
     another server gets such a prompt as token ids. With the plain format the server adds its own.
 

@@ -1,8 +1,10 @@
-"""An agent that reflects before it acts: any policy beside any reflection model (Reflect-RL spec §1, §4.1).
+"""An agent that reflects before it acts: any policy beside any reflection model.
 
 The reflection model reads the observation without its list of actions and writes a short analysis; the policy
 reads observation, analysis and list, and acts. Worlds without such a list are reflected on as a whole. What
 was given to the reflection model and what it wrote stand in the turn.
+
+Published behaviour: docs/published/reflect_rl.md#two-models, #episodes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class SampledPolicy:
     """A policy made of a sampler, for models that continue plain text instead of answering in a chat.
 
     With the analyse marker behind the text it is the published reflection model, with the action marker the
-    published policy: both read `sweet_rl.chat.reflect_format`'s prompts (§4.1).
+    published policy: both read `sweet_rl.chat.reflect_format`'s prompts.
 
     Args:
         sampler: whose model writes; closed with the policy where it can be.
@@ -98,7 +100,7 @@ class ReflectivePolicy:
             without one.
         request: put behind what the reflection model is shown, after a blank line; "" for models that know
             by themselves what to do.
-        instruction: on a line of its own before what the policy is shown last (the taxi's, §4.1).
+        instruction: on a line of its own before what the policy is shown last (the taxi's).
         reflect_prob: share of turns that are reflected on; the others are acted on with an empty analysis, as
             published.
         seed: of the draws.

@@ -1,4 +1,7 @@
-"""Drivers of DangerousTaxi without a model: one that knows the shortest way, one that often forgets it."""
+"""Drivers of DangerousTaxi without a model: one that knows the shortest way, one that often forgets it.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from sweet_rl.taxi import LABELS, plan, read_state
 from sweet_rl.types import Observation, derive_seed
 
 SKILLS: Final = {"planner": 1.0, "careless": 0.1, "random": 0.0}
-"""How often each driver plans; the published data generator in one step of ten (Reflect-RL spec §2.2)."""
+"""How often each driver plans; the published data generator in one step of ten."""
 
 
 class TaxiDriver(ScriptedPolicy):

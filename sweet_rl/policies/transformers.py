@@ -1,6 +1,8 @@
 """A model in this process, on a CPU or one GPU. Importing this module is cheap, making a policy loads torch.
 
 For models that fill several GPUs, and for speed on one, use vLLM (`sweet_rl.policies.vllm`).
+
+Published behaviour: docs/published/sweet_rl.md#agent.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 class TransformersPolicy:
     """An agent whose model runs here; calls that wait together become one batch.
 
-    Sampling is by temperature alone, whatever the model's generation_config.json says (spec §3.4). Each turn
+    Sampling is by temperature alone, whatever the model's generation_config.json says. Each turn
     draws from a seed made of the policy's, the episode's and the turn's number, so a turn comes out the same
     whichever turns share its batch, up to rounding (see `sweet_rl.policies.decoding.Decoder`).
 

@@ -1,4 +1,7 @@
-"""The alternatives that were sampled for agent turns, read from sampled or ranked files (spec §2.5, §6)."""
+"""The alternatives that were sampled for agent turns, read from sampled or ranked files.
+
+Published behaviour: docs/published/sweet_rl.md#files, #sampling.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Agent turns of the offline data, and their rows with the candidates that were sampled (spec §2.5, §6).
+"""Agent turns of the offline data, and their rows with the candidates that were sampled.
 
 `offline_turns` takes trajectories apart into turns; `sampled_row` writes a turn with its candidates as a row
 of a sampled file. It samples nothing itself.
+
+Published behaviour: docs/published/sweet_rl.md#files, #sampling, #in-sampling-ranking-and-pairs.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ def choose_trajectories(
 ) -> list[int]:
     """Indices of the trajectories that are sampled for, in file order.
 
-    Published: the first `int(len * fraction)` (spec §6), which may be none. Otherwise at least one; with a
-    seed, those of randomly chosen tasks instead of the first ones (spec §11.4, item 51).
+    Published: the first `int(len * fraction)`, which may be none. Otherwise at least one; with a
+    seed, those of randomly chosen tasks instead of the first ones.
 
     Raises:
         UsageError: the fraction is not in (0, 1], or chooses nothing.

@@ -1,9 +1,11 @@
 """Pairs of page dialogues as messages for a critic with eyes, which is shown the hidden page's picture.
 
-A published pair for pages holds texts: the last prompt and its answer (spec §2.4). The agent writes html and
+A published pair for pages holds texts: the last prompt and its answer. The agent writes html and
 sees no picture; the critic may be shown the page that the human has in mind. Its picture stands in a system
 message before the dialogue, where the text critic has the page's source, and where nothing is cut off when a
-dialogue is too long. How the published system made these messages is not known (spec §9.5 gives their form).
+dialogue is too long. How the published system made these messages is not known; only their form is.
+
+Published behaviour: docs/published/sweet_rl.md#files, #reward-models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Scores of sampled candidates: what the critic makes of their tokens, beside a reference (spec §7).
+"""Scores of sampled candidates: what the critic makes of their tokens, beside a reference.
 
 Intended (paper, equation 3): (1/L) * [log critic(a | h, solution) - log reference(a | h, solution)] over the
 candidate's own L tokens, its end token included. The released system leaves the solution out on the reference
 side and uses the sampler's own log-probabilities there. Models are behind `Scorer`; nothing here runs one.
+
+Published behaviour: docs/published/sweet_rl.md#ranking, #in-sampling-ranking-and-pairs, #in-episodes.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def candidate_tokens(row: Candidates, context: str, encoding: Encoding) -> list[
     """What is scored: exactly the candidate's own tokens, with the end token where one was generated.
 
     The sampler's ids are kept when they are of the same tokenizer; else the text is tokenised again and the
-    end token put after it, unless the candidate was cut (spec §11.4, items 55, 57, 60).
+    end token put after it, unless the candidate was cut.
     """
     context_ids = tuple(encoding.encode(context))
     same = row.tokenizer is not None and row.tokenizer == encoding.digest
@@ -76,15 +78,15 @@ def _own_tokens(candidate: Candidate, encoding: Encoding, same_tokenizer: bool) 
 
 
 def published_request(context: str, text: str, encoding: Encoding) -> str:
-    """The string that the published ranking sends for one candidate (spec §7)."""
+    """The string that the published ranking sends for one candidate."""
     return context + text + encoding.header
 
 
 def published_tokens(row: Candidates, context: str, encoding: Encoding) -> list[Continuation]:
-    """What the published ranking averages over (spec §7): the last turn's header and the candidate.
+    """What the published ranking averages over: the last turn's header and the candidate.
 
     That is everything after the last end token, without the header that was put after the candidate. The
-    begin token that the engine adds, a second one (spec §11.1, item 17), stays in the context.
+    begin token that the engine adds, a second one, stays in the context.
     """
     found = []
     for candidate in row.candidates:

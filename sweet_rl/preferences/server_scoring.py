@@ -1,4 +1,7 @@
-"""Candidates under a model that a vLLM server runs: it tells the log-probabilities of a prompt's tokens."""
+"""Candidates under a model that a vLLM server runs: it tells the log-probabilities of a prompt's tokens.
+
+Published behaviour: docs/published/sweet_rl.md#ranking, #in-sampling-ranking-and-pairs.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,9 @@ _IN_FLIGHT = 128
 
 
 class ServerScorer:
-    """Sends context and candidate as token ids, one request for each distinct pair (spec §7).
+    """Sends context and candidate as token ids, one request for each distinct pair.
 
-    Only vLLM has `prompt_logprobs`; its temperature does not touch them, and is sent as 1 all the same
-    (spec §11.4, item 54).
+    Only vLLM has `prompt_logprobs`; its temperature does not touch them, and is sent as 1 all the same.
 
     Args:
         client: of the server; closed with the scorer.

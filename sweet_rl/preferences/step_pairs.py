@@ -1,4 +1,7 @@
-"""Pairs of single turns from ranked candidates: one of the better half, one of the worse (spec §8)."""
+"""Pairs of single turns from ranked candidates: one of the better half, one of the worse.
+
+Published behaviour: docs/published/sweet_rl.md#step-pairs, #in-sampling-ranking-and-pairs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def halves(scores: Sequence[float | None]) -> Halves:
 def allowed_pairs(row: Candidates, *, margin: float = 0.0) -> list[StepPair]:
     """Every pair of better and worse half that says something: another text, a score larger by `margin`.
 
-    Ties are never pairs (spec §11.4, items 58 and 59).
+    Ties are never pairs.
     """
     scores = row.scores or ()
     lower, upper = halves(scores)
@@ -95,7 +98,7 @@ def published_draws(
     get_sft: bool,
     path: str | Path | None = None,
 ) -> list[list[StepPair]]:
-    """The published draws, in the published sequence of random numbers (spec §8, golden d_sampling).
+    """The published draws, in the published sequence of random numbers (golden d_sampling).
 
     One place of each half, with repetition; the larger score is preferred, on a tie the upper half's place.
     With `get_sft` both sides are one random candidate. The first row says how many candidates all rows have.
@@ -135,7 +138,7 @@ def pair_row(
 ) -> dict[str, Json]:
     """One row of a pair file: published fields, then ours.
 
-    The end token follows a candidate unless the token limit had cut it (spec §11.4, item 60); published:
+    The end token follows a candidate unless the token limit had cut it; published:
     always.
     `*_token_ids` are the response's, so they are left out where the texts hold the prompt too.
     """

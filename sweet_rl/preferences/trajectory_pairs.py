@@ -1,8 +1,10 @@
-"""Pairs of whole trajectories of one task: the stage-1 data of SWEET-RL (spec §4.3).
+"""Pairs of whole trajectories of one task: the stage-1 data of SWEET-RL.
 
 Code (`trajectory_pairs`): a task gives pairs when its best repeat is right (reward at least 1): the first
-best one is preferred to every repeat with a smaller reward. Pages (`margin_pairs`, spec §5): of any two
+best one is preferred to every repeat with a smaller reward. Pages (`margin_pairs`): of any two
 repeats whose rewards differ by a margin the better one is preferred.
+
+Published behaviour: docs/published/sweet_rl.md#trajectory-pairs, #grading-pages, #files.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import NamedTuple
 from sweet_rl.types import Trajectory
 
 PREFIX = "In light that the final answer is: {ground_truth}."
-"""What precedes a dialogue whose reader is told the hidden solution (spec §4.3)."""
+"""What precedes a dialogue whose reader is told the hidden solution."""
 
 
 class TrajectoryPair(NamedTuple):
@@ -73,7 +75,7 @@ def margin_pairs(
 
 
 def with_solution(prompt: str, ground_truth: str) -> str:
-    """The prompt as the critic reads it: the hidden solution directly before it (spec §4.3)."""
+    """The prompt as the critic reads it: the hidden solution directly before it."""
     return PREFIX.format(ground_truth=ground_truth) + prompt
 
 
@@ -93,7 +95,7 @@ def dialogue_text(trajectory: Trajectory, *, with_ground_truth: bool) -> str:
 def pair_rows(
     trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
 ) -> list[dict[str, str]]:
-    """The pairs as rows of a published preference file: `{"chosen": text, "rejected": text}` (spec §2.4)."""
+    """The pairs as rows of a published preference file: `{"chosen": text, "rejected": text}`."""
     return [
         {
             "chosen": dialogue_text(trajectories[pair.chosen], with_ground_truth=with_ground_truth),
@@ -106,7 +108,7 @@ def pair_rows(
 def turn_pair_rows(
     trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], *, with_ground_truth: bool
 ) -> list[dict[str, dict[str, str]]]:
-    """The pairs as rows of a published file for pages: `{"input", "output"}` on each side (spec §2.4)."""
+    """The pairs as rows of a published file for pages: `{"input", "output"}` on each side."""
 
     def side(row: int) -> dict[str, str]:
         last = trajectories[row].last_turn

@@ -1,8 +1,10 @@
 """The prompt of a simulated human, written and read back.
 
-Writing it is what a client does for any model behind any server (spec §3.2). Reading it back is what a
+Writing it is what a client does for any model behind any server. Reading it back is what a
 server without a model does to know what such a model would know: from the sections that the packaged prompt
 marks.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """
 
 from __future__ import annotations

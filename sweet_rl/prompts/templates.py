@@ -1,6 +1,8 @@
 """Templates: packaged ones by name, a person's own by path; filled without surprises.
 
-The wording of the packaged ones is our own; what each must contain is said in spec §3.5.
+The wording of the packaged ones is our own; what each must contain is as published.
+
+Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def fill(template: str, **values: str) -> str:
     """Replace `{name}` by its value for exactly the given names, in one pass.
 
     Values are inserted as they are, braces and placeholders in them included; all other braces of the
-    template stay (spec §11.1, item 8: the published `str.format` fails on them).
+    template stay (the published `str.format` fails on them).
     """
     if not values:
         return template

@@ -1,4 +1,7 @@
-"""Whole JSON Lines files: read with line numbers, replaced atomically, never left half written."""
+"""Whole JSON Lines files: read with line numbers, replaced atomically, never left half written.
+
+Published behaviour: docs/published/sweet_rl.md#files.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def parse_line(line: bytes, path: str | Path | None, number: int) -> dict[str, J
 
 
 def load_tasks_file(path: str | Path) -> list[Task]:
-    """All tasks of a ColBench JSON Lines file (spec §2.1), each with an identity of its own.
+    """All tasks of a ColBench JSON Lines file, each with an identity of its own.
 
     Raises:
         UsageError, DataError: see `read_rows` and `task_from_row`.
@@ -74,7 +77,7 @@ def load_tasks_file(path: str | Path) -> list[Task]:
 
 
 def load_trajectories(path: str | Path) -> list[Trajectory]:
-    """All trajectories of a file, ours or a published one (spec §2.2), in file order.
+    """All trajectories of a file, ours or a published one, in file order.
 
     Raises:
         UsageError, DataError: see `read_rows` and `trajectory_from_row`.

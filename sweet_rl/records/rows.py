@@ -1,7 +1,9 @@
 """JSON objects to nouns and back, with an error that names file, line, field, value and repair.
 
-Published files (spec §2) and ours are read by the same functions: what a published row lacks (`task_id`,
+Published files and ours are read by the same functions: what a published row lacks (`task_id`,
 `sample_index`, `stop_reason`, ...) is derived or left empty, what it has beyond that is carried along.
+
+Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class Reader:
 
 
 def task_from_row(row: Json, *, path: str | Path | None = None, line: int | None = None) -> Task:
-    """Check and read one task object (spec §2.1).
+    """Check and read one task object.
 
     Raises:
         DataError: names the field that is missing or of the wrong type.
@@ -147,7 +149,7 @@ def unique_tasks(tasks: Iterable[Task]) -> list[Task]:
 
 
 def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int | None = None) -> Trajectory:
-    """Check and read one trajectory object (spec §2.2), ours or a published one.
+    """Check and read one trajectory object, ours or a published one.
 
     `sample_index` is 0 where the row has none; `trajectories_from_rows` counts it instead.
 

@@ -2,6 +2,8 @@
 
 Used by every stage that appends trajectories and can be continued. It changes nothing but the order of rows,
 and that only once the run is complete.
+
+Published behaviour: docs/published/sweet_rl.md#row-order.
 """
 
 from __future__ import annotations
@@ -162,7 +164,7 @@ def check_settings(theirs: Mapping[str, Json], ours: Mapping[str, Json], where: 
 
 
 def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
-    """Bring a complete file into the published order (spec §2.3), at once or not at all.
+    """Bring a complete file into the published order, at once or not at all.
 
     Of an episode that failed and was played again the last row stays. Rows that are not among the wanted ones
     (`force`) follow in the order in which they stand. Returns the rows of episodes that failed.

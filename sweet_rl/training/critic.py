@@ -1,4 +1,7 @@
-"""A critic with a regression head (spec §9.5): the ablation that SWEET-RL's own critic is compared with."""
+"""A critic with a regression head: the ablation that SWEET-RL's own critic is compared with.
+
+Published behaviour: docs/published/sweet_rl.md#reward-models.
+"""
 
 from __future__ import annotations
 

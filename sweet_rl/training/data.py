@@ -1,9 +1,11 @@
 """Preference pairs as text: from files and from the hub, each knowing the line it stands on. No torch.
 
-A pair is an object with a chosen and a rejected side, and possibly the prompt that both answer (spec §2.4). A
+A pair is an object with a chosen and a rejected side, and possibly the prompt that both answer. A
 side is a text, `{"input", "output"}` (pages: the last prompt and its answer), or a list of messages, which
 may show pictures. Rows may also carry the token ids that were sampled (`chosen_token_ids`,
 `rejected_token_ids`) and a digest of the tokenizer they belong to (`tokenizer`).
+
+Published behaviour: docs/published/sweet_rl.md#files, #preference-training.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class PairSets:
 
 
 def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = None) -> PairSets:
-    """All pairs of the comma-separated datasets (spec §9.2).
+    """All pairs of the comma-separated datasets.
 
     One dataset is taken in its own order. Several are interleaved: each row is drawn from one of them with
     the given probabilities until one has no more, as the published system does.

@@ -1,4 +1,7 @@
-"""Texts to imitate: dialogues of trajectory files, and the preferred sides of pair files. No torch."""
+"""Texts to imitate: dialogues of trajectory files, and the preferred sides of pair files. No torch.
+
+Published behaviour: docs/published/sweet_rl.md#trajectory-pairs.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def _dialogues(
 
 
 def _text(trajectory: Trajectory, path: str, line: int) -> TextRow:
-    """The whole dialogue as the model saw and wrote it (spec §4.3, without the hidden solution)."""
+    """The whole dialogue as the model saw and wrote it (without the hidden solution)."""
     last = trajectory.last_turn
     if last is None:
         raise ValueError(f"trajectory {trajectory.key} does not end with an agent turn")

@@ -1,6 +1,8 @@
 """Pairs and dialogues as token ids: which tokens are the agent's, and where what is too long is cut.
 
 The rules here are ours; `published` holds those of the published system. Both give `EncodedPair`s.
+
+Published behaviour: docs/published/sweet_rl.md#in-sampling-ranking-and-pairs, #in-training.
 """
 
 from __future__ import annotations
@@ -168,10 +170,10 @@ class TurnEncoder:
     - A prompt is tokenised by itself, as it was when the response was sampled, and the response after it.
       Where no header of the chat template precedes a response, the whole response is one turn.
     - The end token is appended to a text that lacks it. Sampled ids are taken as they are: a response that
-      was cut has no end token, and none is invented (spec §11.4, item 60).
+      was cut has no end token, and none is invented.
     - What is too long loses whole turns, oldest first; the opening (up to the first end token: hidden
       solution, begin token, system prompt) stays. Both sides of a pair with a prompt lose the same turns. If
-      the opening and the last turn alone do not fit, the pair is left out (spec §11.5, item 67).
+      the opening and the last turn alone do not fit, the pair is left out.
 
     Args:
         tokenizer: a transformers tokenizer.

@@ -2,6 +2,8 @@
 
 Axes: R rows of tokens, T places in a row, K log-probabilities asked for, O outputs, S sides (chosen, then
 rejected), B pairs.
+
+Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models, #preference-training.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -21,7 +23,7 @@ from sweet_rl.training.losses import PairLogps
 def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
     """What a vision-language model is given beside its tokens: patches, and which tokens stand for them.
 
-    No positions: the model finds those on its three axes by itself (spec §11.5, item 75).
+    No positions: the model finds those on its three axes by itself.
     """
     if "pixels_PD" not in shown:
         return {}
@@ -70,8 +72,8 @@ class PairForward:
 class ValueForward:
     """Texts to a regression head's values: at the last real token, or the published mean.
 
-    The mean is over all positions of the batch, padding included (spec §9.5), so it depends on what else is
-    in the batch. Padding has position 1, as in the published code (spec §9.3), but not beside pictures, whose
+    The mean is over all positions of the batch, padding included, so it depends on what else is
+    in the batch. Padding has position 1, as in the published code, but not beside pictures, whose
     positions the model finds by itself.
 
     Args:

@@ -1,4 +1,7 @@
-"""Models for training: loaded with words for what is wrong, and saved whole."""
+"""Models for training: loaded with words for what is wrong, and saved whole.
+
+Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
 
 
 def causal_kind(config: Any) -> Any:
-    """The class that loads models with this configuration, whatever a folder's name (spec §11.5, item 74)."""
+    """The class that loads models with this configuration, whatever a folder's name."""
     text_only = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     return AutoModelForCausalLM if text_only else AutoModelForImageTextToText
 
@@ -78,7 +81,7 @@ def critic_kind(config: Any) -> Any:
 
 
 def load_critic(name: str, settings: ModelSettings, *, half: bool = False) -> Any:
-    """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1) (spec §9.5).
+    """The same with a regression head; one that is new is drawn with deviation 1/(hidden + 1).
 
     Raises:
         UsageError: it cannot be loaded, or its kind has no head `score`.

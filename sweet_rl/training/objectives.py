@@ -1,6 +1,8 @@
 """What a batch's rows contribute to the loss and to the log: one objective for each kind of training.
 
 Axis: B rows of a batch.
+
+Published behaviour: docs/published/sweet_rl.md#reward-models.
 """
 
 # ruff: noqa: N806, N815 - the names of tensors end in their axes
@@ -81,7 +83,7 @@ class ImitationObjective:
 
 
 class CriticObjective:
-    """A regression head that is to give the chosen side the larger value (spec §9.5)."""
+    """A regression head that is to give the chosen side the larger value."""
 
     def __init__(self, model: Any, settings: LossSettings, *, mean: bool) -> None:
         self._settings = settings

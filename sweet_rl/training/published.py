@@ -1,4 +1,7 @@
-"""Pairs as token ids under the published rules, to compare numbers with (spec §9.2, §11.5 items 66-68)."""
+"""Pairs as token ids under the published rules, to compare numbers with.
+
+Published behaviour: docs/published/sweet_rl.md#preference-training, #in-training.
+"""
 
 from __future__ import annotations
 

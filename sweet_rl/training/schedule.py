@@ -1,4 +1,7 @@
-"""Learning rates over the updates of a run, as factors of the highest (spec §9.4). No torch."""
+"""Learning rates over the updates of a run, as factors of the highest. No torch.
+
+Published behaviour: docs/published/sweet_rl.md#preference-training.
+"""
 
 from __future__ import annotations
 

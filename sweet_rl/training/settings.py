@@ -1,4 +1,7 @@
-"""What a preference-training run is told: one value for each thing that flags decide. No torch."""
+"""What a preference-training run is told: one value for each thing that flags decide. No torch.
+
+Published behaviour: docs/published/sweet_rl.md#reward-models, #preference-training.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class DataSettings:
     """Folder or name; None: the model's own."""
     min_pixels: int = 16 * 28**2
     max_pixels: int = 64 * 28**2
-    """Pictures are scaled to so many pixels at least and at most (spec §9.5)."""
+    """Pictures are scaled to so many pixels at least and at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSettings:
-    """AdamW, its schedule and its batches (spec §9.4)."""
+    """AdamW, its schedule and its batches."""
 
     learning_rate: float = 1e-5
     lr_warmup_ratio: float = 0.03

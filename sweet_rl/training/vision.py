@@ -3,11 +3,13 @@
 For models of the Qwen2-VL kind: a picture is scaled to a number of pixels that fits the limits and cut into
 patches, `merge_size` squared of which are one token. All of a picture's tokens are the same one; what they
 show comes in `pixel_values`, how they lie in `image_grid_thw`, both in the order of the tokens. The model
-gives them positions on three axes by itself (spec §11.5, item 75).
+gives them positions on three axes by itself.
 
 Pixels are made with Pillow on every machine, so that the same picture gives the same numbers everywhere.
 
 Axes: P patches, D numbers of a patch, I pictures.
+
+Published behaviour: docs/published/sweet_rl.md#in-training.
 """
 
 # ruff: noqa: N815 - the names of tensors end in their axes

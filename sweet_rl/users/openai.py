@@ -1,4 +1,7 @@
-"""A simulated human played by a model behind any OpenAI-compatible server (spec §3.2)."""
+"""A simulated human played by a model behind any OpenAI-compatible server.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A human with eyes, played by a vision model behind any OpenAI-compatible server (spec §3.6)."""
+"""A human with eyes, played by a vision model behind any OpenAI-compatible server.
+
+Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ DATA_URLS: Final = {
     "vllm": "data:image;base64,",
 }
 """How a picture is written into a request. The bytes are PNG in all of them: `png` is right, `jpeg` and
-`vllm` are what the published system sends to OpenAI and to vLLM (spec §11.1, item 25)."""
+`vllm` are what the published system sends to OpenAI and to vLLM."""
 
 DRAFT_CAPTION: Final = "This is the page that the assistant has made:"
 NO_DRAFT: Final = "The assistant has no page to show yet: there is no visualisation."

@@ -1,4 +1,7 @@
-"""What a trajectory hands in: a picture in a file, and the page that was drawn for it (spec §2.2, §5)."""
+"""What a trajectory hands in: a picture in a file, and the page that was drawn for it.
+
+Published behaviour: docs/published/sweet_rl.md#files, #grading-pages.
+"""
 
 from __future__ import annotations
 

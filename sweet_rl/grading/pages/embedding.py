@@ -1,4 +1,7 @@
-"""Pictures to vectors by a CLIP or SigLIP model, and the cosine of two of them (spec §5)."""
+"""Pictures to vectors by a CLIP or SigLIP model, and the cosine of two of them.
+
+Published behaviour: docs/published/sweet_rl.md#grading-pages.
+"""
 
 from __future__ import annotations
 

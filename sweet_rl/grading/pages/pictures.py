@@ -1,4 +1,7 @@
-"""Pictures as the metrics see them: decoded, in RGB, scaled to one width."""
+"""Pictures as the metrics see them: decoded, in RGB, scaled to one width.
+
+Published behaviour: docs/published/sweet_rl.md#grading-pages.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def decode(data: bytes) -> Image.Image:
 
 
 def black() -> Image.Image:
-    """What stands for an answer without a picture (spec §5)."""
+    """What stands for an answer without a picture."""
     return Image.new("RGB", (224, 224), "black")
 
 

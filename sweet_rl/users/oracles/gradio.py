@@ -1,7 +1,9 @@
 """An oracle behind the published gradio server: one text in, one text out, questions joined in batches.
 
-ArCHer spec §9.2: the server offers `predict(text)`; a batch is one string, its items joined by five commas,
+As published: the server offers `predict(text)`; a batch is one string, its items joined by five commas,
 and so are the answers. Spoken here without gradio's client, to servers old and new.
+
+Published behaviour: docs/published/archer.md#ten-words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The oracle of Twenty Questions without a model: a table, a reader of questions (ArCHer spec §9.1, §13)."""
+"""The oracle of Twenty Questions without a model: a table, a reader of questions.
+
+Published behaviour: docs/published/archer.md#twenty-questions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An oracle with a model behind it, from what a person typed. What is heavy is imported when it is needed."""
+"""An oracle with a model behind it, from what a person typed. What is heavy is imported when it is needed.
+
+Published behaviour: docs/published/archer.md#twenty-questions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 KINDS: Final = ("seq2seq", "openai", "gradio")
 
 BASE_MODEL: Final = "google/flan-t5-small"
-"""What the published weights were fine-tuned from (ArCHer spec §9.1)."""
+"""What the published weights were fine-tuned from."""
 
 _WEIGHTS: Final = {".pt", ".pth", ".bin"}
 

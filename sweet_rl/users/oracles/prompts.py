@@ -1,4 +1,7 @@
-"""How the published oracles are asked (ArCHer spec §9.1 - §9.3). Ours are asked by packaged templates."""
+"""How the published oracles are asked. Ours are asked by packaged templates.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city.
+"""
 
 from __future__ import annotations
 

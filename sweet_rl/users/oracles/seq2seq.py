@@ -1,6 +1,8 @@
 """An oracle that is an encoder-decoder in this process: flan-t5-small with fine-tuned weights, as published.
 
-Importing this module is cheap, making an oracle loads torch (ArCHer spec §9.1, §9.3).
+Importing this module is cheap, making an oracle loads torch.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city.
 """
 
 from __future__ import annotations

@@ -227,13 +227,13 @@ class Speaker:
         match part:
             case ast.Constant(value=str(text)):
                 return text
-            case ast.FormattedValue(value=value, format_spec=spec):
-                return f"[{bare(self.say(value))}{self._format(spec)}]"
+            case ast.FormattedValue(value=value, format_spec=written):
+                return f"[{bare(self.say(value))}{self._format(written)}]"
             case _:
                 raise Unspeakable
 
-    def _format(self, spec: ast.expr | None) -> str:
-        match spec:
+    def _format(self, written: ast.expr | None) -> str:
+        match written:
             case None:
                 return ""
             case ast.JoinedStr(values=[ast.Constant(value=str(code))]) if code.endswith("f") and "." in code:

@@ -1,6 +1,8 @@
 """A hidden function as facts, each one sentence that a person might say.
 
 The function is parsed, never run, and what cannot be said in plain words is left out.
+
+Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from sweet_rl.users.scripted.words import numbers_in, quotes_in, stems
 _MAX_SOURCE = 50_000
 _MAX_NODES = 20_000
 MAX_REPLY = 400
-"""Characters of a reply; the published world cuts it there (spec §3.2)."""
+"""Characters of a reply; the published world cuts it there."""
 
 
 _HEAD = re.compile(

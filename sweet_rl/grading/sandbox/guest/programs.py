@@ -2,6 +2,8 @@
 
 This is the code beside which hostile code runs, in a process of its own that is thrown away afterwards. It
 may be patched, killed or lied to by that code; all it can achieve is a wrong value for its own tests.
+
+Published behaviour: docs/published/sweet_rl.md#grading-code.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
 def run_published(
     reference: str, answer: str, expressions: list[Test], timeout_s: float, first: int
 ) -> Iterator[Result]:
-    """The published evaluation of one answer (spec §4.1), defects included, in the sandbox all the same.
+    """The published evaluation of one answer, defects included, in the sandbox all the same.
 
     Definition and call run with separate globals and locals; the comparison is the values' own `==`. Every
     test has the whole time limit, whatever came of those before it.
