@@ -33,7 +33,7 @@ from typing import Any
 from _machine import machine_line
 
 CRITIC_STEPS, ACTOR_STEPS, ROWS = 50, 3, 256
-"""Of a published iteration (ArCHer spec §8)."""
+"""Of a published iteration."""
 
 B, NEW_TOKENS, TURNS, EPISODES = 8, 32, 20, 128
 WORDS = [
@@ -177,7 +177,7 @@ class Ours:
 
 
 class Plain:
-    """The published arithmetic, step by step (ArCHer spec §4), without an attempt to save anything."""
+    """The published arithmetic, step by step, without an attempt to save anything."""
 
     def __init__(self, policy: Any, critic: Any, tokenizer: Any, _arguments: argparse.Namespace) -> None:
         import torch

@@ -1,6 +1,6 @@
 """Sandboxed grading against the published unprotected loop, on ColBench tasks answered by their references.
 
-The published evaluation (spec §4.1) runs everything in its own process: for each test it executes reference
+The published evaluation runs everything in its own process: for each test it executes reference
 and answer, evaluates the test's expression, and cuts an answer off with a one-second alarm. It is written
 afresh here. Both sides grade the same answers; the second round hides endless loops among them.
 

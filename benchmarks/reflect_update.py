@@ -6,7 +6,7 @@ model: fine-tuned here for a minute on the embedded teacher's texts, an adapter 
 recording, so that both sides read the same states.
 
 The plain side does what the published code does: `generate` on prompts padded on the left, through the
-adapter, always 100 tokens of a reflection (spec §10, T29: nothing taught that model to end); one action from
+adapter, always 100 tokens of a reflection (nothing taught that model to end); one action from
 the small head; updates in micro-batches of one step, the small head at every place. Dropout is off on both
 sides, so that losses can be compared: they must agree to 1e-4, or the benchmark ends with an error.
 

@@ -1,7 +1,7 @@
 """The asynchronous loop against the published lock-step loop, over HTTP, against a server with slow replies.
 
 Both sides play the same episodes with the same number of questions against the simulator server of this
-project, whose replies take log-normal time. The published loop (spec §3.3) is written afresh here: slices of
+project, whose replies take log-normal time. The published loop is written afresh here: slices of
 `concurrency` episodes, rounds in which all wait for the slowest, a thread and a connection for each episode.
 
 The bound is what no loop can beat: the server's total service time divided by the concurrency. How near a

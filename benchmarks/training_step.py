@@ -6,7 +6,7 @@ tokens/s compare.
 
 - ours: `train_dpo --max_tokens_per_batch`.
 - TRL: DPOTrainer with precomputed reference log-probabilities, all pairs of a step at once or one by one.
-- published layout: each pair as two padded rows, all logits in float32, one pair at a time (spec §9.2).
+- published layout: each pair as two padded rows, all logits in float32, one pair at a time.
 
 Run: python benchmarks/training_step.py [--history 1200] [--pairs_per_turn 4] [--data step|trajectory]
 TRL comes with: pip install -e '.[bench]'

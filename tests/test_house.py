@@ -1,5 +1,6 @@
 """The house keeps its own rules: imports point down, the wheel is whole, nothing of a workplace leaks in."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -58,3 +59,35 @@ def test_scripts_stay_thin():
     for folder in ("scripts", "visualizers"):
         for path in (ROOT / folder).rglob("*.py"):
             assert len(path.read_text().splitlines()) < 100, path
+
+
+def _anchors(page):
+    """The anchors that a page's headings get: lower case, blanks as hyphens, punctuation dropped."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_docstrings_point_to_is_there():
+    """`docs/published/archer.md#critic, #policy` in the package names headings of a page that readers have."""
+    pointers, missing = 0, []
+    for path in PACKAGE.rglob("*.py"):
+        for page, anchors in re.findall(r"(docs/[\w/]+\.md)((?:,?\s*#[a-z-]+)*)", path.read_text("utf-8")):
+            wanted = set(re.findall(r"#([a-z-]+)", anchors))
+            pointers += len(wanted)
+            there = _anchors(ROOT / page) if (ROOT / page).is_file() else None
+            if there is None or wanted - there:
+                missing.append((str(path.relative_to(ROOT)), page, sorted(wanted - (there or set()))))
+    assert pointers > 100
+    assert not missing
+
+
+def test_nothing_points_to_a_document_that_readers_do_not_have():
+    folders = ("sweet_rl", "benchmarks", "docs", "scripts", "tests")
+    texts = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    found = [
+        (path.relative_to(ROOT).as_posix(), match[0])
+        for path in texts
+        if path.suffix in {".py", ".md", ".txt", ".toml", ".yaml", ".sh"}
+        for match in re.finditer(r"\bspec (?:§|\d)|[(]spec\b|§[\d]", path.read_text("utf-8"))
+    ]
+    assert not found

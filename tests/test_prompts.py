@@ -26,7 +26,7 @@ def test_packaged_prompts_say_what_the_protocol_needs():
     agent = load_prompt("llm_agent_code_prompt.txt")
     assert "I WANT TO ANSWER:" in agent
     assert "10" in agent  # turns
-    assert "{" not in agent  # spec §11.1, item 16: no literal placeholder reaches the model
+    assert "{" not in agent  # no literal placeholder reaches the model
 
 
 def test_a_prompt_of_ones_own(tmp_path):

@@ -1,4 +1,4 @@
-"""evaluate_code as a person runs it: rewards saved, missing ones only, both pair files, a report (spec §4)."""
+"""evaluate_code as a person runs it: rewards saved, missing ones only, both pair files, a report."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ RIGHT, HALF, WRONG = "def f(x): return x + x", "def f(x): return 2", "def f(x): 
 
 
 def test_the_golden_run_rewards_saved_and_both_pair_files(shared, tmp_path):
-    """The original loses the rewards and writes one file of the two (spec §11.2, items 38 and 41)."""
+    """The original loses the rewards and writes one file of the two."""
     golden = shared / "goldens/sweet_rl/b_pairs"
     path = tmp_path / "k3.jsonl"
     shutil.copy(golden / "trajectories_k3.jsonl", path)

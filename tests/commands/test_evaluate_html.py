@@ -214,7 +214,7 @@ def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
 
 
 def test_more_rows_than_published_batches(tmp_path):
-    """The original fails beyond 100 rows (spec §11.3, item 45)."""
+    """The original fails beyond 100 rows."""
     rows = [row(f"t{i}", FAR, folder=tmp_path, answer=None) for i in range(103)]
     path = write(tmp_path / "f.jsonl", rows)
     evaluate(path)

@@ -150,7 +150,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, t
 
 @pytest.mark.parametrize("name", ["archer_20q", "chai_20q", "online_filteredbc_20q", "archer_city"])
 def test_published_configurations_play_all_words_and_measure_on_them(name):
-    """157 objects, 91 cities (ArCHer spec §9.1, §9.3, §14); a run of one's own keeps a fifth apart."""
+    """157 objects, 91 cities; a run of one's own keeps a fifth apart."""
     config = load_config(name, [])
     game = archer._game(config)
     played, measured = archer._tasks(config, game)

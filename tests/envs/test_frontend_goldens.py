@@ -1,4 +1,4 @@
-"""The Frontend world against the published environment, step by step (goldens f_html, spec §3.6)."""
+"""The Frontend world against the published environment, step by step (goldens f_html)."""
 
 import asyncio
 import json
@@ -126,7 +126,7 @@ def test_whole_episodes_have_the_published_history_and_answer(golden):
 
 
 def test_a_page_that_nobody_can_see_ends_the_episode_before_the_agent_is_asked(golden):
-    """Spec §11.1, item 20: recorded as failed, so that pair building can leave it out."""
+    """Recorded as failed, so that pair building can leave it out."""
     (world, want) = next(
         (World(golden, case), want)
         for case, want in golden["pairs"]
@@ -151,7 +151,7 @@ def test_a_page_that_nobody_can_see_ends_the_episode_before_the_agent_is_asked(g
 
 
 def test_a_draft_that_fails_does_not_take_away_an_earlier_one(golden):
-    """Spec §11.1, item 21, and the published way beside it."""
+    """The last good draft stays the answer; the published way beside it."""
     case = dict(golden["cases"][0]) | {
         "agent_responses": ["<html>a</html>", "<html>b</html>", "no page", "I WANT TO ANSWER: that"],
         "simulator_replies": [],

@@ -1,4 +1,4 @@
-"""The Backend world against the published environment, step by step (goldens c_environment, spec §3.2)."""
+"""The Backend world against the published environment, step by step (goldens c_environment)."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from sweet_rl.types import (
     UserReply,
 )
 
-# The last two let an exception escape in the original; we record them (spec §11.1, items 6 and 7).
+# The last two let an exception escape in the original; we record them.
 FAILURES = {
     "__BAD_REQUEST__": "bad_request",
     "__CONNECTION_ERROR__": "connection",
@@ -129,7 +129,7 @@ def test_what_let_an_exception_escape_is_recorded_instead(shared):
 
 
 def test_the_strict_parser_differs_where_the_spec_says_so_and_nowhere_else(shared):
-    """Spec §11.1: items 3 (an answer before OUTPUT: counts), 4 (a second marker cuts nothing), 5 (blank)."""
+    """An answer before OUTPUT: counts, a second marker cuts nothing, a leading blank goes."""
     differing = {}
     for case, want in cases(shared):
         if "raises" not in want:

@@ -1,4 +1,4 @@
-"""Both ways of grading against the recorded ones (goldens a_evaluate and b_pairs, spec §4)."""
+"""Both ways of grading against the recorded ones (goldens a_evaluate and b_pairs)."""
 
 import json
 

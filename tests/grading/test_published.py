@@ -1,4 +1,4 @@
-"""Published grading: how the original executes an answer, beyond what its recorded outputs show (spec §4.1)."""
+"""Published grading: how the original executes an answer, beyond what its recorded outputs show."""
 
 import textwrap
 

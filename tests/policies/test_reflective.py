@@ -146,7 +146,7 @@ def test_the_reflection_model_never_sees_a_list_of_actions():
 
 
 def test_the_published_prompts_from_two_samplers():
-    """Both models continue plain text: exactly the prompts of training and evaluation (§4.1)."""
+    """Both models continue plain text: exactly the prompts of training and evaluation."""
 
     class Sampler:
         def __init__(self, text):

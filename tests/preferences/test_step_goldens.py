@@ -1,4 +1,4 @@
-"""Sampling, ranking and pairs against the published files (goldens d_sampling, spec §6-8)."""
+"""Sampling, ranking and pairs against the published files (goldens d_sampling)."""
 
 import asyncio
 import json
@@ -138,7 +138,7 @@ def test_published_scores(golden, encoding, name):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_published_requests(golden, encoding, name):
-    """Every request string and its ids, with the second begin token (spec §11.1, item 17), in order."""
+    """Every request string and its ids, with the second begin token, in order."""
     requests = iter(load(golden / f"fake_prompt_logprobs_{name}.json")["requests"])
     for row in candidates_from_rows(list(read_rows(golden / "expected_sampled.jsonl"))):
         context = context_of(row, with_ground_truth=VARIANTS[name]["with_ground_truth"])

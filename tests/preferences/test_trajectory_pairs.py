@@ -1,4 +1,4 @@
-"""Trajectory pairs against the published files (goldens b_pairs, spec §4.3) and by hand."""
+"""Trajectory pairs against the published files (goldens b_pairs) and by hand."""
 
 import json
 

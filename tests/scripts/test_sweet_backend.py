@@ -270,7 +270,7 @@ def read_flags(words):
 
 
 def test_the_published_setting_of_frontend_design(tmp_path):
-    """Spec §5, §9.6; the critic's epochs from the paper."""
+    """docs/published/sweet_rl.md#settings; the critic's epochs are from the paper."""
     stages = dry(tmp_path, "llama8b_frontend.sh")
     simulate, evaluate, critic, sample, rank, pairs, policy, test, report = map(read_flags, stages)
     for played, tasks, repeats in ((simulate, "1000", "6"), (test, "500", "1")):
@@ -316,7 +316,7 @@ def test_the_human_is_served_as_published(vision, tmp_path):
 
 
 def test_the_published_setting(tmp_path):
-    """Spec §9.6."""
+    """docs/published/sweet_rl.md#settings."""
     stages = dry(tmp_path, "llama8b.sh", COMPAT="published")
     _copy, evaluate, critic, sample, rank, pairs, policy, _simulate, _report = map(" ".join, stages)
     common = "--learning_rate 2e-7 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3"

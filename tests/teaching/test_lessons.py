@@ -145,7 +145,7 @@ def test_a_task_without_another_file_has_no_wrong_way():
 
 
 def test_a_reply_that_cannot_be_read_is_a_failure_with_its_text_and_no_step():
-    """The reflections stay with their commands; as published they slip (spec §10, T30)."""
+    """The reflections stay with their commands; as published they slip."""
     replies = ["I go to docs.", "2", "Look at hours.", "hmm, difficult", "Really look.", "1", "Done.", "1"]
     (lesson, *_) = plan_lessons([TASK], "scripted").values()
     for strict, reflections in {

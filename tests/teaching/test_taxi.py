@@ -36,7 +36,7 @@ def test_the_published_texts(shared):
 
 
 def test_texts_are_what_games_show():
-    """One prompt for training and for games (spec §10, T7), also from records that have the rules."""
+    """One prompt for training and for games, also from records that have the rules."""
     game = TaxiGame()
     shown = game.begin(START_STATES[5])
     for rules in ("", f"{rules_text()}\n"):
@@ -60,7 +60,7 @@ def test_the_target_may_be_the_best_action():
 
 
 def test_a_game_ends_with_an_action_without_effect():
-    """As published it goes on (spec §10, T4)."""
+    """As published it goes on."""
     shorter = 0
     for seed in range(30):
         ended = play(seed, head_start=False, random_share=1.0)
@@ -105,7 +105,7 @@ def test_behind_a_head_start_a_game_remembers_none_of_it_or_some():
 def test_the_hint(strict):
     assert hint_of(None, strict=strict) == "The game is over."
     assert ACTION_NAMES[1] in hint_of(1, strict=strict)
-    assert (hint_of(0, strict=strict) == "The game is over.") == strict  # spec §10, T3
+    assert (hint_of(0, strict=strict) == "The game is over.") == strict
 
 
 def test_a_model_gets_the_hint_but_the_record_does_not():

@@ -1,4 +1,4 @@
-"""Preference training against the published system's numbers (goldens e_dpo, spec §9)."""
+"""Preference training against the published system's numbers (goldens e_dpo)."""
 
 import json
 import math

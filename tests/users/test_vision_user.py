@@ -83,7 +83,7 @@ def test_both_pictures_pass_the_strict_schema():
 
 
 def test_the_strict_schema_refuses_what_the_published_forms_get_wrong():
-    """Spec §11.1, item 25; both are sent on request only."""
+    """What the published system sends to OpenAI and to vLLM; on request only."""
     replies, _ = ask([context()], image_url="jpeg")
     assert replies[0].text == NO_RESPONSE
     assert "image/jpeg is image/png" in replies[0].failure.detail
@@ -133,7 +133,7 @@ def test_a_prompt_may_show_the_dialogue_but_not_the_source():
 def test_the_packaged_prompts_say_what_the_protocol_needs():
     human, agent = load_prompt("human_simulator_html_prompt"), load_prompt("llm_agent_html_prompt")
     check_vision_prompt(human, "packaged")
-    assert "{" not in human + agent  # never formatted (spec §3.5)
+    assert "{" not in human + agent  # never formatted
     for word in (
         "OUTPUT:",
         "I WANT TO ANSWER:",

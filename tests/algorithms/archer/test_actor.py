@@ -209,7 +209,7 @@ def test_an_adapter_is_trained_and_its_base_is_not(with_checkpointing):
     policy.scores(["Hi there.\n"] * 3, said).logps_B.sum().backward()
     changed = [p.grad.abs().sum() > 0 for p in policy.parameters()]
     assert any(changed)
-    assert not any(module.training for module in policy.model.modules())  # no dropout (ArCHer spec §12.16)
+    assert not any(module.training for module in policy.model.modules())  # no dropout
     assert (
         policy.scores(["Hi there.\n"], said[:1]).logps_B.item()
         == policy.scores(["Hi there.\n"], said[:1]).logps_B.item()

@@ -28,7 +28,7 @@ WRITTEN = ["Is it?\nmore", "\n\n\nIs it?\nmore", "\n\n\n\nIs it?", "\nA\n", "no 
 
 
 def test_up_to_three_leading_newlines_are_dropped_by_both_agents(monkeypatch):
-    """ArCHer spec §2 and §3: then the text is cut at its end, which only Online CHAI keeps."""
+    """Then the text is cut at its end, which only Online CHAI keeps."""
     cut = ["Is it?", "Is it?", "", "A", "no end", "", " "]
     assert said(WRITTEN, monkeypatch) == cut
     assert said(WRITTEN, monkeypatch, agent_type="chai") == [f"{text}\n" for text in cut]

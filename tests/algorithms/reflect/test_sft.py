@@ -35,7 +35,7 @@ def test_what_is_trained_is_what_was_recorded(shared, tokenizer):
         assert written == "".join(case["unmasked_tokens"])
         if found is not None:
             ours = encode(tokenizer, case["text"], reflect=reflect, room=1000)
-            # What is published goes on after a reflection (§10, T29); ours learns where one ends.
+            # What is published goes on after a reflection; ours learns where one ends.
             end = tokenizer.eos_token if reflect else ""
             assert tokenizer.decode(ours.target_ids) == written + end
             assert tokenizer.decode(ours.prompt_ids) + written == case["text"]

@@ -101,7 +101,7 @@ def test_an_engine_that_fails(golden, tmp_path):
 
 
 def test_metrics(shared):
-    """Success: costs sum to less than the threshold (§3.6)."""
+    """Success: costs sum to less than the threshold."""
     for case in json.loads((shared / "goldens/reflect_rl/eval_and_alfworld.json").read_text())["metrics"]:
         if case["threshold"] == HouseholdGame.success_threshold:
             won = [sum(costs) < HouseholdGame.success_threshold for costs in case["episode_costs"]]

@@ -37,7 +37,7 @@ def test_dropoff_begins_with_the_passenger_in_the_taxi_and_pays_no_pickup():
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("curriculum", ["none", "pickup", "dropoff", "full"])
 def test_the_oracle_succeeds_in_every_curriculum(curriculum, strict):
-    """But for the published threshold that nothing reaches (T5)."""
+    """But for the published threshold that nothing reaches."""
     game = TaxiGame(strict=strict, horizon=20)
     for start in START_STATES[::17]:
         game.reset(task(curriculum, start), seed=0)

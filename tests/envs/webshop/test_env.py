@@ -1,4 +1,4 @@
-"""The repaired world, beside the published one where they differ (ArCHer spec §12, items 8 and 20)."""
+"""The repaired world, beside the published one where they differ."""
 
 import asyncio
 from dataclasses import fields, replace

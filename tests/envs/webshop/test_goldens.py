@@ -1,4 +1,4 @@
-"""The published client of the shop, request by request and character by character (ArCHer spec §9.5)."""
+"""The published client of the shop, request by request and character by character."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def test_published_transcripts(golden, number, open_shop):
 
 
 def test_what_the_published_client_crashes_at_is_an_invalid_action(golden):
-    """An empty action and "reset" raise there (ArCHer spec §12, item 8)."""
+    """An empty action and "reset" raise there."""
     assert golden["transcripts"][2][1]["result"].startswith("IndexError")
     assert golden["transcripts"][3][1]["result"].startswith("NotImplementedError")
 

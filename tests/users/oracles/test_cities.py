@@ -109,7 +109,7 @@ OPEN_QUESTIONS = (
 
 @pytest.mark.parametrize("key", cities())
 def test_no_answer_holds_the_name_unless_asked_for_it(key):
-    """Letters count: "climate" holds "lima", and the world would hide the whole answer (ArCHer spec 9.3)."""
+    """Letters count: "climate" holds "lima", and the world would hide the whole answer."""
     name = cities()[key].name.lower()
     for question in OPEN_QUESTIONS:
         answer = ORACLE.answer(key, question)
