@@ -5,6 +5,8 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,3 +80,14 @@ def browser(tmp_path_factory) -> Iterator:
     driver = webdriver.Chrome(options=options, service=Service(driver_binary))
     yield driver
     driver.quit()
+
+
+@pytest.fixture(scope="session")
+def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the path with the package of `tests/plugins` installed in it, entry points and all."""
+    source, target = (tmp_path_factory.mktemp("plugins") / name for name in ("source", "installed"))
+    shutil.copytree(ROOT / "tests/plugins", source)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(target), str(source)]
+    subprocess.run(command, check=True, timeout=100)
+    return target

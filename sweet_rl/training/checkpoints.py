@@ -1,17 +1,21 @@
 """Checkpoints on disk: whole or not there. No torch.
 
 A checkpoint is a folder `checkpoint-<step>` with a `trainer_state.json`. It is written under another name and
-renamed, so that a folder of that name is always complete.
+renamed, so that a folder of that name is always complete. Beside what Trainer writes it holds what was
+minimised (`loss.json`), so that nobody goes on with another loss unawares.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 from sweet_rl.errors import StorageError, UsageError
-from sweet_rl.records import sync_path
+from sweet_rl.records import replace_file, sync_path
+from sweet_rl.training.settings import LossSettings
 
 PARTIAL = ".partial"
 """Folder in which a checkpoint is made."""
@@ -19,6 +23,8 @@ PARTIAL = ".partial"
 _NAME = re.compile(r"checkpoint-(\d+)")
 STATE = "trainer_state.json"
 """The file that makes a folder a checkpoint."""
+LOSS = "loss.json"
+"""The file that says what was minimised."""
 
 
 def step_of(checkpoint: Path) -> int:
@@ -56,6 +62,33 @@ def newest_checkpoint(folder: Path) -> Path | None:
             "Name the folder that the interrupted run wrote its checkpoints to, or an empty one."
         )
     return found[-1] if found else None
+
+
+def keep_loss(checkpoint: Path, loss: LossSettings) -> None:
+    """Write into a checkpoint what was minimised; before it is published."""
+    replace_file(checkpoint / LOSS, [json.dumps(asdict(loss), indent=1).encode()])
+
+
+def check_loss(checkpoint: Path, loss: LossSettings) -> None:
+    """Refuse to go on with another loss than that of the checkpoint; one from before it was kept is taken.
+
+    Raises:
+        UsageError: names what differs.
+    """
+    kept = checkpoint / LOSS
+    if not kept.exists():
+        return
+    theirs = json.loads(kept.read_text(encoding="utf-8"))
+    differs = [
+        f"{name} {theirs[name]!r}, now {ours!r}"
+        for name, ours in asdict(loss).items()
+        if name in theirs and theirs[name] != ours
+    ]
+    if differs:
+        raise UsageError(
+            f"The checkpoint {str(checkpoint)!r} was trained with another loss: {'; '.join(differs)}. Go on "
+            "with the flags of then, or begin anew with another --ckpt_path."
+        )
 
 
 def publish(folder: Path, name: str) -> Path:

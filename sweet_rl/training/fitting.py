@@ -74,6 +74,7 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     resume = checkpoints.newest_checkpoint(output.ckpt_path) if output.load_checkpoint else None
     if resume:
         engines.check_checkpoint(resume, settings)
+        checkpoints.check_loss(resume, settings.loss)
     processes = Processes(engines.rank(), engines.world_size())
     if processes.world > 1:
         _check_all_see(rows)

@@ -12,7 +12,9 @@ sigma is the logistic function.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, relu
 
+from sweet_rl import tracking
 from sweet_rl.errors import SweetRLError, UsageError
 from sweet_rl.plugins import Registry
 from sweet_rl.training.settings import LossSettings, Reduction
@@ -166,7 +169,7 @@ def reduction_of(name: str) -> Reduction | None:
 
 
 def check_loss(settings: LossSettings) -> Loss:
-    """The loss that the settings name, tried on three pairs of numbers.
+    """The loss that the settings name, tried on three pairs of numbers; the run's record names its file.
 
     Raises:
         UsageError: there is none; it fails; or it does not give each pair a number of its own to learn from.
@@ -175,6 +178,9 @@ def check_loss(settings: LossSettings) -> Loss:
     policy = [torch.tensor(values, requires_grad=True) for values in ([-4.0, -9.0, -2.0], [-7.0, -3.0, -2.5])]
     reference = [torch.tensor(values) for values in ([-5.0, -6.0, -2.0], [-6.0, -5.0, -3.0])]
     sides = [*policy, *reference]
+    if settings.name not in LOSSES.ours:
+        with suppress(TypeError):  # something callable that is no function
+            tracking.reads("loss", inspect.getsourcefile(loss))
     what = f"The preference loss {settings.name!r}"
     must = "It must be a function of (pairs, settings) that gives one number for each pair (docs/losses.md)"
     try:

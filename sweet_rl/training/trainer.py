@@ -229,7 +229,9 @@ class StepTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero():
             output = self._settings.output
-            checkpoints.publish(folder, f"checkpoint-{self.state.global_step}")
+            name = f"checkpoint-{self.state.global_step}"
+            checkpoints.keep_loss(folder / checkpoints.PARTIAL / name, self._settings.loss)
+            checkpoints.publish(folder, name)
             checkpoints.rotate(folder, keep=output.max_ckpt_num, max_gb=output.max_ckpt_mem_gb)
         self.accelerator.wait_for_everyone()
 

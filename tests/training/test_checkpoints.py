@@ -4,6 +4,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.training import checkpoints
+from sweet_rl.training.settings import LossSettings
 
 
 def make(folder, step, *, size=10, complete=True):
@@ -38,9 +39,19 @@ def test_what_is_no_checkpoint_is_said(tmp_path):
 def test_publishing_renames(tmp_path):
     make(tmp_path / checkpoints.PARTIAL, 4)
     make(tmp_path, 4, size=1)  # of an earlier run
+    checkpoints.keep_loss(tmp_path / checkpoints.PARTIAL / "checkpoint-4", LossSettings(beta=0.3))
     checkpoints.publish(tmp_path, "checkpoint-4")
     assert (tmp_path / "checkpoint-4/model.safetensors").stat().st_size == 10
     assert not (tmp_path / checkpoints.PARTIAL).exists()
+    checkpoints.check_loss(tmp_path / "checkpoint-4", LossSettings(beta=0.3))
+    with pytest.raises(
+        UsageError, match=r"checkpoint-4' was trained with another loss: beta 0\.3, now 0\.1\."
+    ):
+        checkpoints.check_loss(tmp_path / "checkpoint-4", LossSettings())
+
+
+def test_a_checkpoint_from_before_losses_were_kept_is_taken(tmp_path):
+    checkpoints.check_loss(make(tmp_path, 4), LossSettings(name="hinge"))
 
 
 def test_rotation_by_number_and_by_size(tmp_path):

@@ -173,6 +173,20 @@ def test_killed_and_resumed_is_as_if_nothing_happened(tiny, pairs, tmp_path):
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+def test_another_loss_than_the_checkpoints_is_refused(steady, pairs, tmp_path):
+    run(steady, pairs, tmp_path, save_steps=3, loss="hinge")
+    for path in ("out/config.json", "checkpoints/checkpoint-5/trainer_state.json"):
+        (tmp_path / path).unlink()  # as if killed
+    goes_on = {"load_checkpoint": True, "save_steps": 3}
+    with pytest.raises(
+        UsageError, match=r"checkpoint-3' was trained with another loss: name 'hinge', now 'ipo'"
+    ):
+        run(steady, pairs, tmp_path, loss="ipo", **goes_on)
+    with pytest.raises(UsageError, match=r"another loss: beta 0\.1, now 0\.2"):
+        run(steady, pairs, tmp_path, loss="hinge", beta=0.2, **goes_on)
+    assert run(steady, pairs, tmp_path, loss="hinge", **goes_on)[-1]["step"] == 5
+
+
 def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_path):
     with pytest.raises(
         UsageError, match=r"not a finite number at update [2-9].*pairs\.jsonl:\d+ \(index \d+\)"

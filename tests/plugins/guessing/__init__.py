@@ -1,0 +1,1 @@
+"""What one can add to sweet_rl from outside, one file each."""

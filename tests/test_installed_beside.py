@@ -1,0 +1,53 @@
+"""A package that sweet_rl knows nothing of (`tests/plugins`), installed beside it and used by its names."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.training.pairs import dialogue_pairs, write_pairs
+
+TRAINING = {"train_batch_size": 4, "eval_fraction": 0, "device": "cpu", "reference_cache": "none"}
+
+
+@pytest.fixture
+def sweet_rl(installed_plugins, tmp_path):
+    """The command line, beside the package; what it says."""
+
+    def run(*words, **flags):
+        env = os.environ | {"PYTHONPATH": str(installed_plugins)}
+        words = [*map(str, words), *(f"--{name}={value}" for name, value in flags.items())]
+        command = [sys.executable, "-m", "sweet_rl", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_a_loss_trains_two_steps_and_is_recorded(sweet_rl, tmp_path):
+    from tests.tiny_models import save_tiny_llama
+
+    model = save_tiny_llama(tmp_path / "model")
+    pairs = write_pairs(tmp_path / "pairs.jsonl", dialogue_pairs(8))
+    own = {"loss": "squared_hinge", "save_path": "out", "ckpt_path": "kept", "save_steps": 1}
+    sweet_rl("train_dpo", model, pairs, **own, **TRAINING)
+    lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    assert lines[0]["loss"] == pytest.approx(1.0)  # h = 0
+    assert lines[1]["grad_norm"] > 0
+    record = json.loads((tmp_path / "out/run.json").read_text())
+    assert record["settings"]["resolved"]["loss"]["name"] == "squared_hinge"
+    assert [i["source"].rpartition("/")[2] for i in record["inputs"] if i["flag"] == "loss"] == ["loss.py"]
+    assert json.loads((tmp_path / "kept/checkpoint-1/loss.json").read_text())["name"] == "squared_hinge"
+
+
+def test_no_file_of_ours_knows_the_package():
+    project = tomllib.loads((ROOT / "tests/plugins/pyproject.toml").read_text())["project"]
+    names = {name for group in project["entry-points"].values() for name in (*group, *group.values())}
+    texts = {path: path.read_text() for path in (ROOT / "sweet_rl").rglob("*.py")}
+    assert not [(path, name) for path, text in texts.items() for name in names if name in text]
