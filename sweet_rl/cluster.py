@@ -225,7 +225,7 @@ class _Host:
         return f"{os.getpid()} on {machine}", self._part.facts
 
     async def ask(self, method: str, args: tuple[Any, ...]) -> Any:
-        """Let the part answer."""
+        """Call a method of the part and return what it returns."""
         return await getattr(self._part, method)(*args)
 
 

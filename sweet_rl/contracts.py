@@ -55,7 +55,7 @@ class User(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close connections and files; the user is not asked again."""
         ...
 
 

@@ -62,19 +62,19 @@ class Listener(Protocol):
         ...
 
     def sets(self, settings: Mapping[str, object]) -> None:
-        """See `sets`."""
+        """Take settings that no flag holds (`sweet_rl.tracking.sets`)."""
         ...
 
     def reads(self, flag: str, source: str) -> None:
-        """See `reads`."""
+        """Take the name of an input and the flag that named it (`sweet_rl.tracking.reads`)."""
         ...
 
     def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
-        """See `writes`."""
+        """Take the path of an output that begins (`sweet_rl.tracking.writes`)."""
         ...
 
     def changes(self, path: Path) -> None:
-        """See `changes`."""
+        """Take the path of a file that is changed in place (`sweet_rl.tracking.changes`)."""
         ...
 
 
@@ -157,7 +157,7 @@ def role(name: str) -> Iterator[None]:
 
 
 def current() -> Listener | None:
-    """Who is told now."""
+    """The listener of this context, or None."""
     return _listener.get()
 
 

@@ -20,7 +20,7 @@ from sweet_rl.algorithms.sharded import in_pieces
 
 
 def rank() -> int:
-    """Number of this process."""
+    """Number of this process among those of the launcher; 0 without one."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 

@@ -42,7 +42,7 @@ class PlainChat:
         self._begin_token = begin_token
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The prompt string."""
+        """The dialogue under headings, then the open heading of the assistant."""
         entries = "".join(f"### {message.role}:\n{message.content}\n\n" for message in messages)
         return f"{self._begin_token}{entries}### assistant:\n"
 

@@ -33,7 +33,7 @@ class QuestionTranscript:
     """
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The game so far."""
+        """The game so far: the opening, then a line for each question with its answer."""
         spoken = _without_system(messages)
         opening = "".join(message.content for message in spoken[:1])
         return opening + "".join(

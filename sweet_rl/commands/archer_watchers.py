@@ -72,7 +72,7 @@ class ProgressBar:
         self._bar.update(0)
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
-        """Show an iteration's numbers."""
+        """Show an iteration's numbers beside the bar, and move it to `done` iterations."""
         self._numbers |= {_SHOWN[name]: f"{info[name]:.3g}" for name in _SHOWN if name in info}
         self._bar.set_postfix(self._numbers, refresh=False)
         self._bar.update(done - self._bar.n)
@@ -102,7 +102,7 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Write what is buffered and close the event file."""
         self._writer.close()
 
 
@@ -129,7 +129,7 @@ class Wandb:
         """Nothing: there is no number yet."""
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
-        """Send an iteration's numbers."""
+        """Send the numbers of an iteration, with `done` as its step."""
         self._run.log(dict(info), step=done)
 
     def close(self) -> None:

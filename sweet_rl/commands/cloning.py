@@ -101,7 +101,7 @@ class Demonstrations:
 
     @property
     def world(self) -> _World:
-        """Who shows the world."""
+        """How the chosen environment is shown: agent, tasks, games and configuration."""
         return _WORLDS[self.env_name]
 
     @property
@@ -118,7 +118,7 @@ class Demonstrations:
 
     @property
     def task_type(self) -> str:
-        """The world's name here."""
+        """The name of the environment as `--task_type` knows it."""
         return WORLDS.get(self.env_name, self.env_name)
 
 

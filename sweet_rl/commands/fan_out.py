@@ -79,7 +79,7 @@ class SamplingPart:
     async def sample(
         self, prompts: Sequence[str], n: int, seeds: Sequence[int] | None
     ) -> list[list[Completion]]:
-        """See `sweet_rl.contracts.Sampler`."""
+        """Sample `n` completions of each prompt; contract: `sweet_rl.contracts.Sampler`."""
         return await cast(Sampler, self.policy).sample(prompts, n, seeds=seeds)
 
 
@@ -98,7 +98,7 @@ class RaySampler:
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None
     ) -> list[list[Completion]]:
-        """See `sweet_rl.contracts.Sampler`."""
+        """Sample on the workers, and count the requests; contract: `sweet_rl.contracts.Sampler`."""
         self.usage.requests += len(prompts)
         found: list[list[Completion]] = await self.workers.ask("sample", prompts, n, seeds)
         for _ in found:
@@ -187,7 +187,7 @@ class SandboxFlags(NamedTuple):
     unsafe_no_sandbox: bool
 
     def open(self) -> Sandbox:
-        """Start it."""
+        """Start a sandbox with these limits; the caller closes it."""
         return Sandbox(**self._asdict())
 
 
@@ -201,11 +201,11 @@ class GradingPart:
     async def grade(
         self, trajectories: Sequence[Trajectory], ways: Collection[str]
     ) -> list[dict[str, Score]]:
-        """See `CodeGrader.grade_in`."""
+        """Grade in a thread, one score for each way and trajectory, as `CodeGrader.grade_in`."""
         return await asyncio.to_thread(lambda: list(self._grader.grade_in(ways, trajectories)))
 
     async def reference_outputs(self, tasks: Sequence[Task]) -> dict[str, list[ReferenceValue]]:
-        """See `CodeGrader.reference_outputs`."""
+        """Compute the references' values in a thread, as `CodeGrader.reference_outputs`."""
         return await asyncio.to_thread(self._grader.reference_outputs, tasks)
 
 
@@ -319,7 +319,7 @@ class RayRenderer:
     workers: Workers
 
     async def render(self, html: str) -> RenderedPage:
-        """See `sweet_rl.pages.Renderer`."""
+        """Render on a worker; raises `RenderFailed` with the reason where that fails."""
         found: RenderedPage | Failure = await self.workers.ask("render", html)
         if isinstance(found, Failure):
             raise RenderFailed(found)

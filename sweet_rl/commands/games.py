@@ -117,7 +117,7 @@ class GameFlags:
 
     @property
     def turns(self) -> int:
-        """Agent turns at most."""
+        """Agent turns at most: `--max_steps`, else the published number of the world."""
         return TURNS[self.name] if self.max_steps is None else self.max_steps
 
     def settings(self) -> dict[str, Json]:

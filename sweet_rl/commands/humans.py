@@ -178,11 +178,11 @@ class Nobody:
     name = "nobody"
 
     async def reply(self, context: UserContext) -> UserReply:
-        """Never called."""
+        """Raise NotImplementedError: these worlds ask no human."""
         raise NotImplementedError(context.problem_description)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is no connection."""
 
 
 async def _model_of(flags: UserFlags, client: OpenAIClient, urls: Sequence[str]) -> str:

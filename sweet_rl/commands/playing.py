@@ -180,7 +180,7 @@ class Person:
         return Generation(self._format.render(observation.messages), completion)
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: a terminal has no connection to close."""
 
 
 class ShownEnv:
@@ -210,7 +210,7 @@ class ShownEnv:
         return step
 
     async def close(self) -> None:
-        """Close the world."""
+        """Close the world that is shown."""
         await self._env.close()
 
 

@@ -25,7 +25,7 @@ class LoadedScorer(Protocol):
     async def score(
         self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
     ) -> list[list[list[float]]]:
-        """See `sweet_rl.preferences.ranking.Scorer`."""
+        """Token log-probabilities of candidates after contexts, as `ranking.Scorer.score`."""
         ...
 
 

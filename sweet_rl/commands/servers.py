@@ -33,7 +33,7 @@ class RequestFlags(Protocol):
 
     @property
     def request_attempts(self) -> int:
-        """Attempts at most."""
+        """How often a request is sent at most before it has failed."""
         ...
 
 
@@ -47,7 +47,7 @@ class VLLMFlags(Protocol):
 
     @property
     def data_parallel_size(self) -> int:
-        """Copies of the model."""
+        """Copies of the model behind one address (vLLM's flag of that name)."""
         ...
 
     @property

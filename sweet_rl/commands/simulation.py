@@ -126,7 +126,7 @@ class Outcome:
         self.seconds = 0.0
 
     def add(self, trajectory: Trajectory) -> None:
-        """Count one finished episode."""
+        """Count an episode's end and its failures; the first failure is kept."""
         self.stop_reasons[str(trajectory.stop_reason or "unknown")] += 1
         failures = [*trajectory.failures, *([trajectory.error] if trajectory.error else [])]
         self.failures.update(failure.kind for failure in failures)

@@ -28,7 +28,7 @@ def end_id_of(tokenizer: Any) -> int:
 
 
 def end_token_of(tokenizer: Any) -> str:
-    """The same as text."""
+    """The end token as the text it decodes to, special tokens included."""
     return str(tokenizer.decode([end_id_of(tokenizer)], skip_special_tokens=False))
 
 

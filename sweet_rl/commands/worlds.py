@@ -108,7 +108,7 @@ class WorldFlags:
             )
 
     def at_once(self, wanted: int) -> int:
-        """Episodes in flight."""
+        """How many of `wanted` episodes may run at a time: pages need a browser each."""
         return min(wanted, MOST_PAGES) if self.task_type == "html" else wanted
 
     def settings(self) -> dict[str, Json]:

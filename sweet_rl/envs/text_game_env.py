@@ -76,7 +76,7 @@ class TextGameEnv:
         )
 
     async def close(self) -> None:
-        """Close the game."""
+        """End the episode and close the game, if one was begun."""
         self._done = True
         game, self._game = self._game, None
         if game is not None:

@@ -62,7 +62,7 @@ whatever may be left in a machine, in a way of grading in which it has to find t
 
 
 def grades_of(scores: Mapping[str, Score]) -> Grades:
-    """Both rounds together."""
+    """The scores of both rounds as one `Grades`; KeyError where a way is missing."""
     return Grades(*(scores[way] for way in WAYS))
 
 

@@ -116,7 +116,7 @@ class _Divider(ast.NodeTransformer):
         self._bound = _bound(tree)
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """Divide this part."""
+        """Divide an expression; raises `_NotDivisible` where the answer could change its meaning."""
         if not isinstance(node, ast.expr):
             return super().generic_visit(node)
         if not any(isinstance(inner, ast.Name) and self._is_answers(inner) for inner in ast.walk(node)):

@@ -148,7 +148,7 @@ class OpenAIClient:
             ) from error
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the HTTP session, if a request was ever sent."""
         if self._session is not None:
             await self._session.close()
 

@@ -33,7 +33,7 @@ class Browser(Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether it still answers."""
+        """Whether the browser's process still answers; False asks for a new one."""
         ...
 
     async def render(self, html: str) -> RenderedPage:

@@ -138,19 +138,19 @@ class Chromium:
 
     @property
     def alive(self) -> bool:
-        """As in the contract."""
+        """Whether the connection to the process is open."""
         return not self.process.wire.closed.is_set()
 
     def memory_mb(self) -> float:
-        """As in the contract."""
+        """Memory of the process and its children, in MB."""
         return self.process.memory_mb()
 
     async def kill(self) -> None:
-        """As in the contract."""
+        """End the process, and wait until it has gone."""
         await self.process.kill()
 
     async def render(self, html: str) -> RenderedPage:
-        """As in the contract."""
+        """Render one page in a window of its own; raises what the contract names."""
         window: _Window | None = None
         rendered = False
         try:
@@ -264,7 +264,7 @@ class _Page:
             raise BrowserGone("the page's process has ended")
 
     def on_event(self, method: str, params: Json) -> None:
-        """What the tab reports."""
+        """React to an event of the tab: a request, the end of loading, a crash."""
         if method == "Fetch.requestPaused":
             self._answer(params)
         elif method == "Page.frameStoppedLoading":  # comes also where going elsewhere was refused

@@ -149,19 +149,19 @@ class Firefox:
 
     @property
     def alive(self) -> bool:
-        """As in the contract."""
+        """Whether the connection to the process is open."""
         return not self.process.wire.closed.is_set()
 
     def memory_mb(self) -> float:
-        """As in the contract."""
+        """Memory of the process and its children, in MB."""
         return self.process.memory_mb()
 
     async def kill(self) -> None:
-        """As in the contract."""
+        """End the process, and wait until it has gone."""
         await self.process.kill()
 
     async def render(self, html: str) -> RenderedPage:
-        """As in the contract."""
+        """Render one page in a user context of its own; raises what the contract names."""
         wire = self.process.wire
         user = (await wire.call("browser.createUserContext"))["userContext"]
         tab = _Tab(self, html)

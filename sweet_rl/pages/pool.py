@@ -50,7 +50,7 @@ class Seat:
             self.in_flight -= 1
 
     async def close(self) -> None:
-        """Kill whatever runs."""
+        """End every browser of this seat, those that are still starting included."""
         async with self._starting:
             self._current = None
             for running in list(self._running):

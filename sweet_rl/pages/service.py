@@ -86,7 +86,7 @@ class RenderService:
         return await self._cached(page.decode(), self.settings.cache.expanduser())
 
     async def close(self) -> None:
-        """Stop the browsers."""
+        """End the browsers of all seats."""
         await asyncio.gather(*(seat.close() for seat in self._seats))
 
     async def _cached(self, html: str, folder: Path) -> RenderedPage:

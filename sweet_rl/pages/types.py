@@ -80,7 +80,7 @@ class Renderer(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop the browsers."""
+        """End all browsers; nothing is rendered afterwards."""
         ...
 
 

@@ -46,7 +46,7 @@ class _Roomy(DynamicLayer):  # type: ignore[no-untyped-call] # how it registers 
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep these rows."""
+        """Keep the rows of the batch with these indices."""
         super().batch_select_indices(indices)
         self._whole = None
 

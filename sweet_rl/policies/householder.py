@@ -86,7 +86,7 @@ class HouseholdPlayer(ScriptedPolicy):
         return Generation(prompt, Completion(label, finish_reason=FinishReason.STOP))
 
     async def close(self) -> None:
-        """Free the planner."""
+        """Free the planner, where the player has one."""
         self._on_close()
 
     async def _planned(self, task_id: str, text: str, offered: Mapping[str, str]) -> str:

@@ -33,5 +33,5 @@ class MarkovPolicy:
         return await self._policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))
 
     async def close(self) -> None:
-        """Close the policy."""
+        """Close the policy that is wrapped."""
         await self._policy.close()

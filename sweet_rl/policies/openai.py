@@ -141,7 +141,7 @@ class OpenAIPolicy:
                 task.cancel()
 
     async def close(self) -> None:
-        """Close the client."""
+        """Close the client and its connections."""
         await self._client.close()
 
     async def _complete(self, prompt: str, n: int, seed: int) -> list[Completion]:

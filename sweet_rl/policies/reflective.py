@@ -152,7 +152,7 @@ class ReflectivePolicy:
         )
 
     async def close(self) -> None:
-        """Close both parts."""
+        """Close the policy and the reflector, the second also if the first fails."""
         try:
             await self._policy.close()
         finally:

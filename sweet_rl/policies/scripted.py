@@ -31,12 +31,12 @@ class ScriptedPolicy:
         self.chat_format = chat_format or PlainChat()
 
     async def act(self, observation: Observation) -> Generation:
-        """One turn."""
+        """The scripted answer to an observation, with the prompt a model would have had."""
         prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
         return Generation(prompt, Completion(self._say(observation), finish_reason=FinishReason.STOP))
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is no model."""
 
     def _say(self, observation: Observation) -> str:
         raise NotImplementedError

@@ -128,7 +128,7 @@ class TransformersPolicy:
         return [completions[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     async def close(self) -> None:
-        """Stop computing."""
+        """Stop after the batch at hand; requests that still wait fail."""
         await self._batcher.close()
 
     def _make_engine(self) -> Any:

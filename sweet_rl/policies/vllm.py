@@ -89,7 +89,7 @@ class VLLMPolicy:
         return await self._supervised(lambda: self._policy.sample(prompts, n, seeds=seeds))
 
     async def close(self) -> None:
-        """Stop the server."""
+        """Close the connections and stop the server."""
         try:
             await self._policy.close()
         finally:

@@ -92,7 +92,7 @@ class VLLMServer:
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether the server's process was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     async def __aenter__(self) -> Self:

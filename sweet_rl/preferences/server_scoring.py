@@ -79,7 +79,7 @@ class ServerScorer:
         ]
 
     async def close(self) -> None:
-        """Close the client."""
+        """Close the client and its connections."""
         await self._client.close()
 
     async def _ask(self, context: tuple[int, ...], candidate: tuple[int, ...]) -> list[float]:

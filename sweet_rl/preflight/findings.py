@@ -37,10 +37,10 @@ def fine(what: str, seen: str) -> Finding:
 
 
 def warn(what: str, seen: str, repair: str) -> Finding:
-    """It may go wrong."""
+    """A finding of level "warn": it may end the run, or makes it another one than intended."""
     return Finding("warn", what, seen, repair)
 
 
 def missing(what: str, seen: str, repair: str) -> Finding:
-    """It will go wrong."""
+    """A finding of level "wrong": it would end the run sooner or later."""
     return Finding("wrong", what, seen, repair)

@@ -119,7 +119,7 @@ class Record:
         self._usage.append(usage)
 
     def sets(self, settings: Mapping[str, object]) -> None:
-        """Settings beside the flags."""
+        """Add settings that no flag holds; a later value replaces an earlier one."""
         with self._lock:
             self.settings |= settings
 

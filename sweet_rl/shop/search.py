@@ -55,7 +55,7 @@ class SearchIndex:
         return self._search(tuple(_WORD.findall(query.lower())[:_MAX_WORDS]))
 
     def close(self) -> None:
-        """Free the index."""
+        """Close the in-memory database; nothing is searched afterwards."""
         self._database.close()
 
     def _ask(self, words: tuple[str, ...]) -> tuple[Product, ...]:

@@ -104,7 +104,7 @@ class EmbeddedShop:
         raise NoSuchPage("this is none of the shop's five routes")
 
     def close(self) -> None:
-        """Free the search index."""
+        """Close the search index; no page can be asked for afterwards."""
         self._index.close()
 
     def _says(self, session: str) -> str:

@@ -22,7 +22,7 @@ class TaxiKnower:
         return partial(taxi_thought, None, None, self._game.state)
 
     def label(self) -> str:
-        """The oracle's first action."""
+        """The label of the oracle's first action; "0" where nothing is left to do."""
         return next((str(action) for action in self._game.best_actions()), "0")
 
 
@@ -46,9 +46,9 @@ class Ignorant:
     """Knows nothing: for games that a model plays."""
 
     def thought(self) -> Words:
-        """Never said."""
+        """No thought: an empty text."""
         return lambda _: ""
 
     def label(self) -> str:
-        """Never said."""
+        """No action: an empty label."""
         return ""

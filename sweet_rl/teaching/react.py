@@ -33,11 +33,11 @@ class Knower(Protocol):
     """What the embedded player knows of a game's current state."""
 
     def thought(self) -> Words:
-        """What it would think."""
+        """A sentence on the current state, worded by what is drawn."""
         ...
 
     def label(self) -> str:
-        """What it would do."""
+        """The label of the action that is best in the current state."""
         ...
 
 

@@ -61,7 +61,7 @@ class Teacher(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free connections and files."""
+        """Close connections and files; the teacher is not asked again."""
         ...
 
 
@@ -75,7 +75,7 @@ class EmbeddedTeacher:
         return asked.known(random.Random(asked.seed))
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is no connection."""
 
 
 class ModelTeacher:

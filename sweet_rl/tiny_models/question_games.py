@@ -57,7 +57,7 @@ def asked_games(rng: Random, *, split: str = "ten", games: int = _GAMES, skill: 
 
 
 def games(rng: Random) -> Iterator[Text]:
-    """The games, endlessly."""
+    """Transcripts of games drawn from a fixed set, without end."""
     played = asked_games(rng)
     while True:
         yield rng.choice(played)

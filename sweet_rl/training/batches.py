@@ -287,7 +287,7 @@ def show(vision: Vision | None, pictures: Sequence[Pictures]) -> Shown:
 
 
 def to_device(batch: B, device: Any) -> B:
-    """The same batch there."""
+    """A copy of the batch with every tensor on the device."""
     moved: Any = {name: tensor.to(device) for name, tensor in cast(dict[str, Tensor], batch).items()}
     return cast(B, moved)
 

@@ -32,20 +32,20 @@ class ProgressBar(TrainerCallback):
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """One update more."""
+        """Move the bar by one update."""
         del args, state, control
         self._bar.update()
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
     ) -> None:
-        """Show the last numbers."""
+        """Show the last loss and accuracy beside the bar."""
         del args, state, control
         shown = {name: value for name, value in (logs or {}).items() if name in {"loss", "acc"}}
         if shown:
             self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items()}, refresh=False)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave the full bar."""
+        """Close the bar and leave it on the screen."""
         del args, state, control
         self._bar.close()

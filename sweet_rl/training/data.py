@@ -49,12 +49,12 @@ class PairRow:
 
     @property
     def pictures(self) -> Pictures:
-        """All of them."""
+        """Pictures of the prompt, of the chosen and of the rejected side, in this order."""
         return self.prompt_pictures + self.chosen_pictures + self.rejected_pictures
 
     @property
     def place(self) -> str:
-        """`file:line` for messages."""
+        """Where the row stands, as `file:line`, for messages."""
         return f"{self.path}:{self.line}"
 
 

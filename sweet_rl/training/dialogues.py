@@ -34,7 +34,7 @@ class TextRow:
 
     @property
     def place(self) -> str:
-        """`file:line` for messages."""
+        """Where the row stands, as `file:line`, for messages."""
         return f"{self.path}:{self.line}"
 
 

@@ -80,7 +80,7 @@ def in_pieces(settings: TrainSettings) -> bool:
 
 
 def describe(settings: TrainSettings) -> str | None:
-    """The engine in words."""
+    """The engine and its number of processes for people; None on a single process."""
     engine = engine_of(settings)
     names = {"deepspeed": f"DeepSpeed ZeRO-{settings.shards.zero_stage}", "fsdp2": "FSDP2"}
     return f"{names[engine]} over {world_size()} processes" if engine else None

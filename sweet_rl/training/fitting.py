@@ -40,7 +40,7 @@ class Rows(NamedTuple):
 
     @property
     def all(self) -> list[Encoded]:
-        """Both."""
+        """The rows to train on, then those that are held out."""
         return [*self.train, *self.held_out]
 
 

@@ -107,7 +107,7 @@ class StepTrainer(Trainer):
         return to_device(inputs, self.args.device)
 
     def floating_point_ops(self, inputs: Any) -> int:
-        """Not counted."""
+        """0: operations are not counted."""
         del inputs
         return 0
 

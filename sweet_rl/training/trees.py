@@ -52,7 +52,7 @@ class Layout(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens without padding."""
+        """Tokens of all rows of the tree, padding not counted."""
         return int((self.ends_RT > 0).sum())
 
 

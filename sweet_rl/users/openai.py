@@ -57,7 +57,7 @@ class OpenAIUser:
         return await ask(self._client, body)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the client and its connections."""
         await self._client.close()
 
 

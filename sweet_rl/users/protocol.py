@@ -64,7 +64,7 @@ class RequestProblem(Exception):  # noqa: N818 - becomes a response
         super().__init__(message)
 
     def body(self) -> dict[str, Json]:
-        """What is sent."""
+        """The error as a JSON object in OpenAI's form."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
         return {
             "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code},

@@ -67,7 +67,7 @@ class SimulatorServer:
         self._faults: Counter[str] = Counter()
 
     def application(self) -> web.Application:
-        """Routes to handlers."""
+        """The routes of the server, with limits and errors in OpenAI's form."""
         app = web.Application(
             client_max_size=self._limits.body_bytes,
             middlewares=[_errors_as_openai_writes_them, guard(self._host, self._limits)],

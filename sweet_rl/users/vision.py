@@ -74,7 +74,7 @@ class VisionUser:
         return await ask(self._client, body)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the client and its connections."""
         await self._client.close()
 
     def _content(self, context: PageContext) -> list[dict[str, Json]]:

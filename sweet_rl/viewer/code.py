@@ -40,7 +40,7 @@ class CodeContents(TextContents):
         }
 
     def searchable_text(self, position: int) -> str:
-        """As in the contract."""
+        """The dialogue and the answer of one trajectory, in lower case."""
         trajectory = self._trajectories[position]
         return f"{text_of(trajectory)}\n{(trajectory.answer or '').lower()}"
 

@@ -92,17 +92,17 @@ class TextContents:
         """Nothing needs to be done."""
 
     def picture(self, position: int, name: str) -> bytes | None:
-        """There are none."""
+        """None: text trajectories have no pictures."""
         del position, name
         return None
 
     def pictures(self, position: int) -> Iterator[str]:
-        """There are none."""
+        """No names: text trajectories have no pictures."""
         del position
         return iter(())
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no file or process is held."""
 
 
 def index_of(

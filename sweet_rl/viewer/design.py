@@ -131,7 +131,7 @@ class DesignContents:
         }
 
     def searchable_text(self, position: int) -> str:
-        """As in the contract."""
+        """The dialogue of one trajectory, in lower case."""
         return text_of(self._trajectories[position])
 
     def picture(self, position: int, name: str) -> bytes | None:
@@ -141,12 +141,12 @@ class DesignContents:
         return picture.read() if isinstance(picture, Picture) else None
 
     def pictures(self, position: int) -> Iterator[str]:
-        """As in the contract."""
+        """Names of the pictures of one trajectory that could be rendered."""
         found = self._seen[position].pictures
         return (name for name, picture in found.items() if isinstance(picture, Picture))
 
     async def close(self) -> None:
-        """Stop the browsers."""
+        """Stop rendering and end the browsers."""
         for task in self._looking.values():
             task.cancel()
         await asyncio.gather(*self._looking.values(), return_exceptions=True)

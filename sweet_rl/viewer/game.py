@@ -34,7 +34,7 @@ class GameContents(TextContents):
         return row_of(trajectory) | {"name": name_of(trajectory), "answer": trajectory.answer}
 
     def searchable_text(self, position: int) -> str:
-        """As in the contract."""
+        """The dialogue, the name and the answer of one trajectory, in lower case."""
         trajectory = self._trajectories[position]
         more = f"{name_of(trajectory)}\n{trajectory.answer or ''}"
         return f"{text_of(trajectory)}\n{more.lower()}"

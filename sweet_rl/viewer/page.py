@@ -90,7 +90,7 @@ def embed(value: Json) -> str:
 
 
 def static_text(name: str) -> str:
-    """A file of `static/`."""
+    """The text of a packaged file of `static/`."""
     return (files("sweet_rl.viewer") / "static" / name).read_text(encoding="utf-8")
 
 

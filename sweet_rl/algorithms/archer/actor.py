@@ -67,7 +67,7 @@ class TokenScores(NamedTuple):
 
     @property
     def logps_B(self) -> Tensor:  # noqa: N802 - a tensor
-        """Of whole utterances."""
+        """Log-probabilities of whole utterances [B]: the sum over their tokens."""
         return self.logps_BT.sum(dim=1)
 
 
@@ -139,7 +139,7 @@ class TokenPolicy:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model's parameters, where inputs have to be."""
         return next(self.model.parameters()).device
 
     @property

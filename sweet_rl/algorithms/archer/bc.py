@@ -35,7 +35,7 @@ class Demonstration:
     action_ids: tuple[int, ...] | None = None
 
     def to_row(self) -> dict[str, Json]:
-        """As plain data."""
+        """The demonstration as a JSON object, one key for each field."""
         return asdict(self)
 
 

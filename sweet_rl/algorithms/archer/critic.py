@@ -128,7 +128,7 @@ class TextEncoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the encoder is."""
+        """The device of the encoder's parameters, where inputs have to be."""
         return next(self.model.parameters()).device
 
     def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:

@@ -83,7 +83,7 @@ class ArcherLearner(CriticLearner):
         return self._critic_state() | dict(whole_state(self._policy_state() | optimizer))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Load the policy, both critics, the optimizers and the counter of `state_dict`."""
         self._load_policy_state(state)
         self._load_critic_state(state)
         load_optimizer(self.lm_optimizer, state["lm_optimizer_state_dict"])
@@ -129,7 +129,7 @@ class ChaiLearner(CriticLearner):
         return self._critic_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Load the critics and their optimizer of `state_dict`; the policy is frozen."""
         self._load_critic_state(state)
 
 
@@ -166,7 +166,7 @@ class FilteredBCLearner(PolicyLearner):
         return dict(whole_state(self._policy_state() | optimizer))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Load the policy, its optimizer and the counter of `state_dict`."""
         self._load_policy_state(state)
         load_optimizer(self.lm_optimizer, state["lm_optimizer_state_dict"])
         self._updates = state["updates"]

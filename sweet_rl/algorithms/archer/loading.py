@@ -42,7 +42,7 @@ def device_of(settings: ArcherSettings, accelerator: Any = None) -> torch.device
 
 
 def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
-    """What is computed in."""
+    """The precision of computing: bfloat16 for "auto" on a GPU that has it, else float32."""
     if settings.dtype == "auto":
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
         return torch.bfloat16 if half else torch.float32

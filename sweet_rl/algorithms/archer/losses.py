@@ -67,7 +67,7 @@ def bootstrapped(rewards_B: Tensor, goes_on_B: Tensor, next_values_B: Tensor, ga
 
 
 def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:
-    """The four squared errors."""
+    """The squared errors of Q1, Q2, V1 and V2 against their targets, each [B]."""
     return CriticLosses(
         (values.q1_B - targets.y1_B) ** 2,
         (values.q2_B - targets.y2_B) ** 2,

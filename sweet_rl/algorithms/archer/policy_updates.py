@@ -33,12 +33,12 @@ class Spoken(Row, Protocol):
 
     @property
     def observation(self) -> str:
-        """What was seen."""
+        """The rendered text that the policy was given."""
         ...
 
     @property
     def action(self) -> str:
-        """What was said."""
+        """The utterance that the policy answered with."""
         ...
 
     @property

@@ -310,7 +310,7 @@ class PublishedLearner:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Load what `state_dict` gave, gradients left from the last phase included."""
         self.policy.model.load_state_dict(state["model_state_dict"])
         for name, parameter in self.policy.model.named_parameters():
             left = state["gradients_left"].get(name)

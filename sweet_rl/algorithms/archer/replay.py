@@ -209,7 +209,7 @@ class ReplayBuffer(Ring[Transition]):
         self.inserted += 1
 
     def extend(self, many: Iterable[Transition]) -> None:
-        """Insert in order."""
+        """Insert transitions in the order given; the oldest drop out beyond the capacity."""
         for transition in many:
             self.insert(transition)
 

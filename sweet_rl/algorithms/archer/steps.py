@@ -24,7 +24,7 @@ class Row(Protocol):
     """What can be kept on disk when its loss is not finite."""
 
     def to_row(self) -> dict[str, Json]:
-        """As plain data."""
+        """The row as a JSON object, as it is written when a loss is not finite."""
         ...
 
 

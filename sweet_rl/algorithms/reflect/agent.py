@@ -126,7 +126,7 @@ class Agent:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model's parameters, where inputs have to be."""
         device: torch.device = next(self.model.parameters()).device
         return device
 

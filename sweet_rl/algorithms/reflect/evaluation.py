@@ -34,11 +34,11 @@ class LevelResult:
     steps: float
 
     def row(self) -> dict[str, Json]:
-        """As plain data."""
+        """The result as a JSON object, one key for each field."""
         return asdict(self)
 
     def line(self) -> str:
-        """For people."""
+        """The result on one line for people: success with its interval, cost, steps, episodes."""
         failed = f", {self.failed} failed" if self.failed else ""
         return (
             f"{self.level}: success {self.success:.2%} (95 % interval {self.low:.1%} to {self.high:.1%}), "

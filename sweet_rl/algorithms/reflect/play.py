@@ -30,7 +30,7 @@ class Reflector(Protocol):
     """Writes reflections (`agent.Agent`, or a script)."""
 
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[str]:
-        """One text a prompt."""
+        """One reflection for each prompt, in order; seed i draws the text of prompt i."""
         ...
 
 
@@ -64,7 +64,7 @@ class Played:
 
     @property
     def cost(self) -> float:
-        """Of all steps."""
+        """The episode's cost: the sum over its steps."""
         return sum(step.cost for step in self.steps)
 
     @property
@@ -104,7 +104,7 @@ class _Playing:
         self.threshold = self.game.success_threshold
 
     def take(self, prompt: str, chosen: Any, rules: Rules) -> None:
-        """The chosen action."""
+        """Play the chosen action and keep the step; an EpisodeError ends the episode as failed."""
 
         def step() -> None:
             moved = self.game.step(chosen.text)

@@ -29,12 +29,12 @@ class Replay(Generic[T]):
 
     @property
     def episodes(self) -> list[T]:
-        """Oldest first."""
+        """The remembered episodes, oldest first."""
         return list(self._episodes)
 
     @property
     def weights(self) -> list[float]:
-        """Of `episodes`."""
+        """The weights of `episodes`, in the same order."""
         return list(self._weights)
 
     def add(self, episodes: Iterable[T], weight: float = 1.0) -> None:
@@ -44,7 +44,7 @@ class Replay(Generic[T]):
             self._weights.append(weight)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all episodes, as at the begin of a new level."""
         self._episodes.clear()
         self._weights.clear()
 

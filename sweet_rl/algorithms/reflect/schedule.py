@@ -47,7 +47,7 @@ class Place:
     position: int = 0
 
     def state(self) -> dict[str, int]:
-        """As plain data."""
+        """The place as plain data for a checkpoint; `Schedule.restore` takes it back."""
         return {"level": self.level, "passed": self.passed, "position": self.position}
 
 
@@ -89,5 +89,5 @@ class Schedule:
         return begins, level, items
 
     def restore(self, state: Any) -> None:
-        """Go on from `place.state()`."""
+        """Continue at the place that `place.state()` gave."""
         self.place = Place(int(state["level"]), int(state["passed"]), int(state["position"]))

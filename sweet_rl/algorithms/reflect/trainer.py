@@ -232,7 +232,7 @@ class Trainer:
         }
 
     def load(self, state: Any) -> None:
-        """Go on from `state`."""
+        """Load parameters, optimizers and pooled episodes of `state`."""
         with torch.no_grad():
             for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
                 parameter.copy_(saved)
@@ -252,7 +252,7 @@ def episode_state(episode: Played) -> list[Any]:
 
 
 def episode_of(state: Sequence[Any]) -> Played:
-    """Back from `episode_state`."""
+    """The episode that `episode_state` made plain data of."""
     task_id, seed, threshold, steps, failure = state
     return Played(task_id, seed, threshold, tuple(_step_of(step) for step in steps), failure)
 

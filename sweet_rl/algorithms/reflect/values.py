@@ -44,7 +44,7 @@ class ValueHead(nn.Module):
         self.score = nn.Sequential(*layers)
 
     def forward(self, hidden_SH: Tensor) -> Tensor:
-        """Values."""
+        """Values [S] of hidden states [S, H], computed in float32."""
         values_S1: Tensor = self.score(hidden_SH.float())
         return values_S1[:, 0]
 

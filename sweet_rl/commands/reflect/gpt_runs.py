@@ -52,7 +52,7 @@ class Chance:
         self._game, self._random = game, Random(seed)
 
     def thought(self) -> Callable[[Random], str]:
-        """It thinks nothing."""
+        """The same sentence whatever the state is."""
         return lambda _: "Anything may do."
 
     def label(self) -> str:

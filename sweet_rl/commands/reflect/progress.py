@@ -37,7 +37,7 @@ class Bar:
         self._bar.close()
 
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
-        """One more iteration."""
+        """Show means over the last iterations, and move the bar to `done`."""
         self._recent.append(entry)
         shown = {
             "cost": _mean(one["cost"] for one in self._recent),

@@ -29,7 +29,7 @@ class Engine(Protocol):
     """
 
     def begin(self, source: str) -> Moment:
-        """A game's first moment."""
+        """The state a game starts in: its text and the commands on offer."""
         ...
 
     def play(self, source: str, before: Sequence[str], command: str) -> Moment:

@@ -41,11 +41,11 @@ class TextWorldEngine:
         self._games: OrderedDict[str, LoadedGame] = OrderedDict()
 
     def begin(self, source: str) -> Moment:
-        """A game's first moment."""
+        """The state a game starts in: its text and the commands on offer."""
         return self._game(source).begin()
 
     def play(self, source: str, before: Sequence[str], command: str) -> Moment:
-        """What `command` leads to."""
+        """The state after `command`, given the commands `before` it."""
         return self._game(source).play(tuple(before), command)
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:

@@ -158,7 +158,7 @@ class ExploreGame:
         return Moved(said, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
-        """Nothing to free."""
+        """End the game; a repository's view holds no resource."""
         self._over = True
 
     def name_of(self, command: str) -> str:

@@ -39,7 +39,7 @@ class PieceCounter:
     _PIECE: Final = re.compile(r" ?\w{1,8}| ?[^\w\s]{1,3}|\s{1,9}")
 
     def cut(self, text: str, limit: int) -> str:
-        """The first `limit` pieces."""
+        """The text up to the end of its piece number `limit`, whole if it has fewer."""
         end = 0
         for number, piece in enumerate(self._PIECE.finditer(text)):
             if number == limit:
@@ -48,7 +48,7 @@ class PieceCounter:
         return text
 
     def count(self, text: str) -> int:
-        """How many pieces."""
+        """Number of pieces that a text is cut into."""
         return sum(1 for _ in self._PIECE.finditer(text))
 
 
@@ -58,11 +58,11 @@ class CharacterCounter:
     longest = 1
 
     def cut(self, text: str, limit: int) -> str:
-        """The first `limit` characters."""
+        """The text's first `limit` characters."""
         return text[:limit]
 
     def count(self, text: str) -> int:
-        """How many characters."""
+        """Number of characters in a text."""
         return len(text)
 
 

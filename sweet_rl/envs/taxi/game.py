@@ -162,7 +162,7 @@ class TaxiGame:
         return () if self._terminated or self._truncated else plan(self.state)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the game is a number in memory."""
 
     def _act(self, action: int) -> Moved:
         before = self.state

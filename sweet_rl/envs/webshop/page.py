@@ -252,7 +252,7 @@ class _NodeReader(HTMLParser):
         self._flush()
 
     def finish(self) -> list[Node]:
-        """What was read."""
+        """All nodes of the page in order, the last open one included."""
         self._flush()
         return self._nodes
 

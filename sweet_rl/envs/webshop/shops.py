@@ -39,7 +39,7 @@ class Shop(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close connections; no page is asked for afterwards."""
         ...
 
 
@@ -73,7 +73,7 @@ class LocalShop:
             raise RequestFailed(_odd(address.readable, html, error, 1)) from error
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: the shop belongs to whoever made it."""
 
 
 class HttpShop:
@@ -136,7 +136,7 @@ class HttpShop:
             await self._sleep(self._retry.wait_s(attempt, asked_s, self._jitter))
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the HTTP session, if a page was ever asked for."""
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -83,7 +83,7 @@ class VisionJudge:
         return read_verdict(reply.content, order=order)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the judge's server."""
         await self._client.close()
 
 
@@ -153,7 +153,7 @@ class WinRate:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """Wins, ties, losses and the rate with its interval, on one line for people."""
         total = self.wins + self.ties + self.losses
         if not total:
             return "No page has an outcome: there is no win rate."

@@ -53,7 +53,7 @@ class Draws:
         return number
 
     def ask(self, *wordings: str) -> str:
-        """One of several wordings."""
+        """One of the wordings, drawn with equal chance."""
         return self.rng.choice(wordings)
 
 

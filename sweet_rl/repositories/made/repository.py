@@ -48,7 +48,7 @@ class MadeRepository:
     tasks: tuple[MadeTask, ...]
 
     def index(self) -> RepositoryIndex:
-        """It, without a disk."""
+        """The repository as an index in memory; nothing is written to disk."""
         return index_of(self.name, self.files)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ class OnlineStudy:
         return self.folder / f"{START}-{seed}"
 
     def run(self, method: str, seed: int) -> Path:
-        """Folder of a run."""
+        """The folder that the run of a method with a seed writes to."""
         return self.folder / f"{method}-{seed}"
 
     def games(self, method: str, seed: int, *, greedy: bool) -> Path:

@@ -168,13 +168,13 @@ class ReflectStudy:
         return self.folder / f"{world}-base-{seed}"
 
     def updates_of(self, world: str, kind: str) -> int:
-        """Of a fine-tuning."""
+        """Updates of one fine-tuning: `sft_updates` if given, else the world's own number."""
         amount = AMOUNTS[world]
         usual = amount.reflection_updates if kind.startswith("reflection") else amount.updates
         return self.sft_updates or usual
 
     def iterations_of(self, world: str) -> int:
-        """Of an online run."""
+        """Iterations of an online run: `iterations` if given, else the world's own number."""
         return self.iterations or AMOUNTS[world].iterations
 
     def tuned(self, world: str, kind: str, seed: int) -> Path:

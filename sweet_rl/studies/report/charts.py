@@ -111,7 +111,7 @@ def bar(along: Axis, start: float, end: float, *, height: float, colour: str) ->
 
 
 def whisker(along: Axis, low: float | None, high: float | None, *, y: float, colour: str) -> Markup | None:
-    """An interval with caps."""
+    """An interval drawn as a line with caps at both ends; None without both bounds."""
     if low is None or high is None:
         return None
     left, right = _at(along, low), _at(along, high)

@@ -46,7 +46,7 @@ class Fields:
         return float(value) if math.isfinite(value) else None
 
     def whole(self, key: str) -> int | None:
-        """A number, rounded."""
+        """The number under a key, rounded to an integer; None where it is absent."""
         number = self.number(key)
         return None if number is None else round(number)
 
@@ -70,7 +70,7 @@ class Fields:
         return url if url.startswith("data:image/") else ""
 
     def rows(self, key: str) -> Iterator[Fields]:
-        """A list of objects."""
+        """The objects of the list under a key, each with its place for messages."""
         return (Fields(value, at) for value, at in self._items(key))
 
     def by_seed(self, key: str, read: Callable[[int, Fields], T]) -> tuple[T, ...]:
@@ -97,7 +97,7 @@ class Fields:
             yield Fields({str(place): item for place, (item, _) in enumerate(_items(value, at))}, at)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
+        """The strings of the list under a key, "" for null."""
         return tuple(_text(value, at) or "" for value, at in self._items(key))
 
     def _items(self, key: str) -> list[tuple[Json, str]]:

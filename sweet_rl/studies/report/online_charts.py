@@ -53,7 +53,7 @@ def bands(methods: Iterable[tuple[str, str, Sequence[Points]]]) -> list[Learning
 
 
 def keys(drawn: Sequence[Learning]) -> Markup:
-    """Which colour is whose."""
+    """The legend: each method's name beside its colour."""
     names = [tag("span", swatch(learning.colour), learning.title, class_="key") for learning in drawn]
     return tag("p", names, class_="keys")
 

@@ -45,7 +45,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference: `+1.25`, `\u22120.50`."""
+    """A difference with its sign and two decimals: `+1.25`, `\u22120.50`."""
     return f"{value:+.2f}".replace("-", "\u2212")
 
 

@@ -77,5 +77,5 @@ def row(label: Child, drawing: Child, value: Child, *, class_: str = "row") -> M
 
 
 def axis_row(along: charts.Axis, title: str) -> Markup:
-    """The axis below rows."""
+    """The row below a chart's rows that holds the axis and its title."""
     return row("", charts.ticks(along, title), "", class_="row axis")

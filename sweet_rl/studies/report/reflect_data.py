@@ -52,7 +52,7 @@ class Method:
 
     @property
     def success(self) -> float | None:
-        """Mean over seeds."""
+        """Success, as the mean over the method's seeds; None without any."""
         return mean_of([run.success for run in self.seeds])
 
     def level(self, name: str) -> float | None:

@@ -22,7 +22,7 @@ METRICS = {
 
 
 def pages_section(pages: Pages) -> Markup:
-    """Numbers, the curve, pictures."""
+    """The section of Frontend Design: a table of metrics, the curves, pictures."""
     known = {name for designer in pages.designers for name in designer.metrics}
     columns = [name for name in METRICS if name in known] + sorted(known - METRICS.keys())
     curve = _curve(pages.curves) if any(pages.curves) else None

@@ -260,7 +260,7 @@ def _auc(auc: float | None) -> str:
 
 
 def curves_section(curves: Sequence[Curve], given: Mapping[str, str]) -> Markup:
-    """How training went."""
+    """The section of training curves: loss and accuracy of every trained model."""
     groups = []
     for curve in curves:
         colour = colour_of(curve.name, given)

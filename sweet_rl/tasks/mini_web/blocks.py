@@ -80,7 +80,7 @@ def figures(site: Site) -> Element:
 
 
 def voices(site: Site) -> Element:
-    """What clients say."""
+    """A block of one to three quotes by clients."""
     look, count = site.look, site.draw.pick(1, 2, 3)
     if count == 1:
         quote = el(
@@ -110,7 +110,7 @@ def voices(site: Site) -> Element:
 
 
 def call(site: Site) -> Element:
-    """A last invitation."""
+    """A closing block that invites to get in touch."""
     look = site.look
     text = site.draw.say(
         ("Ready when you are", "Come and see for yourself", "Let us begin", "Talk to us today")
@@ -131,7 +131,7 @@ def call(site: Site) -> Element:
 
 
 def people(site: Site, heading: str = "The people") -> Element:
-    """Portraits with names."""
+    """A block of portraits with names and roles."""
     look, count = site.look, site.draw.pick(3, 4)
     shape = site.draw.pick("rounded-full", look.corner or "rounded")
     faces = [

@@ -22,7 +22,7 @@ class Draw:
         return options[self._random.randrange(len(options))]
 
     def say(self, options: Sequence[T]) -> T:
-        """One of many wordings."""
+        """One of the wordings, drawn with equal chance."""
         return options[self._random.randrange(len(options))]
 
     def some(self, options: Sequence[T], n: int) -> list[T]:

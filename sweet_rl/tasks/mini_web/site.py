@@ -49,7 +49,7 @@ class Site:
         return f"555 01{self.draw.number(10, 99)}"
 
     def street(self) -> str:
-        """Where it is."""
+        """A street address: a number and a street's name."""
         return f"{self.draw.number(1, 98)} {self.draw.say(words().streets)}"
 
 

@@ -53,10 +53,10 @@ class ScriptedEye:
         return UserReply(await asyncio.to_thread(self.answer, context))
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: the human has no connection."""
 
     def answer(self, context: PageContext) -> str:
-        """What the eye says."""
+        """What differs between draft and target, or what the target is like without a draft."""
         target = self._recall(context.target)
         if context.draft is None:
             return _about_the_target(describe(target), context.messages)

@@ -30,7 +30,7 @@ class Text:
 
     @property
     def height(self) -> float:
-        """Of all lines together."""
+        """Height of all lines together, in pixels."""
         return self.lines * self.line_height
 
     @property

@@ -53,7 +53,7 @@ def color(value: Color) -> str:
 
 
 def place(x: float, y: float) -> str:
-    """Where something begins."""
+    """Where something's top left corner is, in pixels."""
     return f"{round(x)} px from the left and {round(y)} px from the top"
 
 
@@ -86,14 +86,14 @@ def spread(text: Text) -> str:
 
 
 def thing(what: Thing, scene: Scene) -> str:
-    """What something is called."""
+    """The noun for a thing: its kind, or the colour of a box or band."""
     if what.color is None:
         return what.kind
     return f"{color(what.color)} {'band' if what.width > 0.97 * scene.width else 'box'}"
 
 
 def size(what: Thing) -> str:
-    """How large it is."""
+    """Width by height, rounded to pixels."""
     return f"{round(what.width)} by {round(what.height)} px"
 
 
@@ -113,7 +113,7 @@ def call(texts: Sequence[Text], index: int) -> str:
 
 
 def listed(items: Iterable[str]) -> str:
-    """One, two and three."""
+    """Items as a list in English: `one, two and three`."""
     *rest, last = items
     return f"{', '.join(rest)} and {last}" if rest else last
 

@@ -67,7 +67,7 @@ class CityOracle:
         return UserReply(self.answer(context.hidden_information, asked))
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: the oracle is a table."""
 
     def answer(self, city: str, question: str) -> str:
         """One short sentence; deterministic.

@@ -43,14 +43,14 @@ def country(city: City) -> str:
 
 
 def neighbours(city: City) -> str:
-    """The countries around."""
+    """A sentence about the countries that border the city's own."""
     if not city.land.neighbours:
         return "The country has no neighbours by land."
     return f"The country borders {told(city, city.land.neighbours)}."
 
 
 def continent(city: City) -> str:
-    """Which continent."""
+    """A sentence about the continent, of which Istanbul has two."""
     if city.land.name == "Turkey":
         return "It is in Europe and in Asia." if "Europe" in city.within else "It is in Asia."
     found = [
@@ -76,7 +76,7 @@ def province(city: City) -> str:
 
 
 def rivers(city: City) -> str:
-    """Its rivers."""
+    """A sentence about the largest river; one that bears the city's name is not named."""
     found = [water for water in city.water if "River" in water]
     if not found:
         return "No large river runs through it."
@@ -100,20 +100,20 @@ def seas(city: City) -> str:
 
 
 def lakes(city: City) -> str:
-    """Its lakes."""
+    """A sentence about lakes in or near the city."""
     found = [water for water in city.water if "Lake" in water]
     return f"There is {told(city, found)}." if found else "There is no well-known lake."
 
 
 def mountains(city: City) -> str:
-    """The mountains around it."""
+    """A sentence about at most two mountains nearby."""
     if not city.mountains:
         return "There are no high mountains close by."
     return f"Close by there are {told(city, city.mountains, 2)}."
 
 
 def height(city: City) -> str:
-    """Metres above the sea."""
+    """A sentence about the height above the sea, in metres."""
     return f"It lies about {city.height:.0f} metres above the sea."
 
 
@@ -132,7 +132,7 @@ def hemisphere(city: City) -> str:
 
 
 def coordinates(city: City) -> str:
-    """Degrees, rounded."""
+    """A sentence about latitude and longitude, in whole degrees."""
     north, east = (round(degrees) for degrees in city.at)
     up, right = "north" if north >= 0 else "south", "east" if east >= 0 else "west"
     return f"It lies about {abs(north)} degrees {up} and {abs(east)} degrees {right}."

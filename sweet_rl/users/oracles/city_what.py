@@ -22,7 +22,7 @@ def weather(city: City) -> str:
 
 
 def language(city: City) -> str:
-    """What people speak."""
+    """A sentence about the languages that are spoken."""
     return f"People speak {told(city, city.languages)}."
 
 
@@ -37,7 +37,7 @@ def population(city: City) -> str:
 
 
 def religion(city: City) -> str:
-    """What most people believe."""
+    """A sentence about the religion of most people."""
     if not city.land.religions:
         return "Religion plays almost no public part here."
     if city.name == "Addis Ababa":
@@ -46,7 +46,7 @@ def religion(city: City) -> str:
 
 
 def cuisine(city: City) -> str:
-    """What people eat."""
+    """A sentence about the food that people like."""
     return f"People like {told(city, city.food)}."
 
 
@@ -61,19 +61,19 @@ def fame(city: City) -> str:
 
 
 def work(city: City) -> str:
-    """What people live on."""
+    """A sentence about the main industries."""
     return f"The main industries are {told(city, city.work)}."
 
 
 def transport(city: City) -> str:
-    """How people get about."""
+    """A sentence about public and private transport."""
     if city.name in topics()["metro"].cities:
         return "People take the metro, buses, taxis and cars."
     return "People take buses, minibuses, motorcycles and cars."
 
 
 def festivals(city: City) -> str:
-    """What is celebrated."""
+    """A sentence about festivals of the city, else of its country."""
     if city.festivals:
         return f"People celebrate {told(city, city.festivals)}."
     return f"People celebrate {_HOLIDAYS.get(city.land.name, 'the usual holidays of their country')}."
@@ -112,12 +112,12 @@ def music(city: City) -> str:
 
 
 def history(city: City) -> str:
-    """How old it is."""
+    """A sentence about the time that its history goes back to."""
     return f"Its history goes back to {city.since}."
 
 
 def money(city: City) -> str:
-    """What people pay with."""
+    """A sentence about the currency."""
     return f"People pay with the {city.land.currency}."
 
 
@@ -132,7 +132,7 @@ def flag(city: City) -> str:
 
 
 def clock(city: City) -> str:
-    """The country's time zone."""
+    """A sentence about the time zone of the country."""
     return f"Its time zone is {city.land.utc}."
 
 

@@ -113,7 +113,7 @@ def either_or(city: City, question: Question) -> str | None:
 
 
 def is_about_people(city: City, question: Question) -> bool | None:
-    """Languages and religions."""
+    """Whether a question about languages or religions is true; None if it is about neither."""
     if question.has("language", "speak", "spoken", "speaking", "mother tongue"):
         return _speaks(city, question)
     named = {faith for faith, words in _FAITHS.items() if question.has(*words)}

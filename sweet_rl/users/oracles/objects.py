@@ -56,4 +56,4 @@ class ObjectOracle:
         return UserReply(said)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: the oracle is a table."""

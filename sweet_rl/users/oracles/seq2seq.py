@@ -72,7 +72,7 @@ class Seq2SeqOracle:
         return UserReply(await self._batcher.submit(self._asking.published(context)))
 
     async def close(self) -> None:
-        """Stop computing."""
+        """Stop after the batch at hand; requests that still wait fail."""
         await self._batcher.close()
 
     def _engine(self, prompts: Sequence[str]) -> Generator[list[tuple[int, str]], None, None]:

@@ -55,5 +55,5 @@ class OpenAIOracle:
         )
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the client and its connections."""
         await self._client.close()

@@ -43,7 +43,7 @@ class ScriptedHuman:
         )
 
     async def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: the human has no connection."""
 
     def answer(self, problem_description: str, hidden_information: str, messages: Sequence[Message]) -> str:
         """One or two sentences, at most 400 characters; never raises, whatever the texts are.

@@ -47,7 +47,7 @@ def split_identifier(name: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """`tank_size` -> "tank size"."""
+    """An identifier as words: `tank_size` becomes "tank size"."""
     return " ".join(split_identifier(name))
 
 
