@@ -25,7 +25,7 @@ class MicroBatcher(Generic[Item, Result]):
     """Runs an engine in a thread of its own, on whatever is waiting.
 
     A lone call starts at once. Where several are waiting, the batch is held open for `max_wait_s` so that
-    their neighbours can join; a full batch starts at once. Callers that are cancelled drop out; when nobody
+    their neighbours can join; a full batch starts at once. Cancelled callers drop out; when no caller
     wants a running batch any more, it is stopped after the step at hand.
 
     Args:
@@ -68,7 +68,7 @@ class MicroBatcher(Generic[Item, Result]):
         self._thread.shutdown()
 
     async def _dispatch(self) -> None:
-        """Run batches until nobody is waiting. Lives no longer than that, so no event loop is held."""
+        """Run batches until no caller is waiting. Lives no longer than that, so no event loop is held."""
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch = await self._gather()

@@ -131,7 +131,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _die("interrupted", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; be quiet at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; exit quietly
         sys.exit(141)
 
 

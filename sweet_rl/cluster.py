@@ -66,7 +66,7 @@ class Workers:
         each: calls that one worker is given at once.
         options: Ray's, for an actor.
         threads: of the numerical libraries in one worker.
-        say: told in words when a worker has died, or none comes up.
+        say: called with a message when a worker has died, or none comes up.
     """
 
     def __init__(
@@ -247,13 +247,13 @@ def open_workers(
         build: see `Build`.
         at_once: calls that all workers together have in hand at most; default one for each worker.
         use_gpus: whether a part runs faster on one.
-        say: told in words when a worker has died, or none comes up.
+        say: called with a message when a worker has died, or none comes up.
 
     Raises:
         UsageError: Ray is not installed, or the cluster has no such worker.
         ServiceError: no cluster answers.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is nobody else's business
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to Ray's makers
     if cluster.address != "local":  # one try to connect takes 40 s when the cluster is gone, and Ray makes 20
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
     try:

@@ -32,6 +32,6 @@ async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]
     try:
         await asyncio.gather(*places)
     finally:
-        for task in places:  # when one has failed, nobody waits for the others
+        for task in places:  # when one has failed, the others are not awaited
             task.cancel()
         await asyncio.gather(*places, return_exceptions=True)

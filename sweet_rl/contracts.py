@@ -33,7 +33,7 @@ class Env(Protocol):
         """Take the agent's raw text. After the end it changes nothing and returns no observation.
 
         The step that ends an episode says so by `terminated` or `truncated`; it may bring the world's last
-        words as an observation, which nobody answers.
+        words as an observation, which is not answered.
 
         Raises:
             EpisodeError: the episode cannot go on; recorded by the loop.
@@ -51,7 +51,7 @@ class User(Protocol):
     name: str
 
     async def reply(self, context: UserContext) -> UserReply:
-        """Answer the agent's last message; `UserReply.failure` says why when nobody could."""
+        """Answer the agent's last message; `UserReply.failure` says why there is no answer."""
         ...
 
     async def close(self) -> None:
@@ -69,7 +69,7 @@ class Policy(Protocol):
 
         Raises:
             EpisodeError: this episode cannot go on (context full, request refused).
-            ServiceError: nobody can go on; ends the run, which can be resumed.
+            ServiceError: the run cannot continue; ends the run, which can be resumed.
         """
         ...
 

@@ -92,7 +92,7 @@ async def rollout(
         on_progress: called after every turn and every episode.
 
     Raises:
-        SweetRLError: what only a person can mend (a dead server, a full disk). What is in flight is
+        SweetRLError: the run cannot continue (a dead server, a full disk). What is in flight is
             dropped; episodes that had finished were handed over before.
     """
     stats = stats if stats is not None else RolloutStats()
@@ -118,7 +118,7 @@ async def play(
     """Play one episode to its end. What goes wrong in it is part of the trajectory, not an exception.
 
     Raises:
-        SweetRLError: nobody can go on (see `rollout`).
+        SweetRLError: the run cannot continue (see `rollout`).
     """
     trajectory = Trajectory(
         task=episode.task,

@@ -55,8 +55,8 @@ def is_loopback(host: str) -> bool:
 def is_own_name(host_header: str, host: str) -> bool:
     """Whether a request with this Host header is meant for a server that listens on `host`.
 
-    An address is nobody's name and cannot be rebound, so any will do where other machines are let in; tunnels
-    change the port, so it does not matter.
+    An IP address cannot be rebound as a host name can, so any is accepted where other machines are let in;
+    tunnels change the port, so it does not matter.
     """
     try:
         name = urlsplit(f"//{host_header}").hostname or ""

@@ -1,6 +1,6 @@
 """What a thinking model thought and what it said, told apart in the text it wrote.
 
-Thoughts are shown to nobody and are never part of an answer. They stand between tags at the beginning of a
+Thoughts are shown to no one and are never part of an answer. They stand between tags at the beginning of a
 text, or before the answer; the same tags inside an answer, in quotes or in code are what the model says.
 """
 

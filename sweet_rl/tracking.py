@@ -1,7 +1,7 @@
 """What a stage tells of itself while it runs: files that it writes, models that it asks, tokens.
 
 Any room may tell; what becomes of it is the business of whoever listens (`sweet_rl.runs` does, for every
-stage). Where nobody listens, nothing happens.
+stage). Without a listener nothing happens.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Counts = TypeVar("Counts", bound=Usage)
 
 
 class Listener(Protocol):
-    """Who is told."""
+    """Receives what a run reads and writes."""
 
     id: str
     """Of the run."""
@@ -123,7 +123,7 @@ def reads(flag: str, source: str | Path | None) -> None:
 
 
 def run_id() -> str | None:
-    """Of the run whose outputs have been told; None where nobody listens."""
+    """Id of the run in progress; None without a listener."""
     listener = _listener.get()
     return None if listener is None else listener.id
 
@@ -133,7 +133,7 @@ def meter(model: str = "", usually: str = "model") -> Usage:
 
     Args:
         model: its name, where it is known already.
-        usually: its role where nobody says another one.
+        usually: its role where no other is given.
     """
     return joining(Usage(usually, model))
 
@@ -163,7 +163,7 @@ def current() -> Listener | None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """It is told what the block does, and what that calls and awaits."""
+    """The listener receives what the block does, and what that calls and awaits."""
     token, role_token = _listener.set(listener), _role.set(None)
     try:
         yield

@@ -26,7 +26,7 @@ ANSWER_MARKER = "I WANT TO ANSWER:"
 """What announces an answer."""
 
 NO_RESPONSE = "No response."
-"""What the agent is told when the simulated human could not be asked."""
+"""What the agent reads when the simulated human could not be asked."""
 
 
 class StopReason(StrEnum):
@@ -219,7 +219,7 @@ class UserContext:
 
 @dataclass(frozen=True, slots=True)
 class UserReply:
-    """The human's words; `failure` says why they are `NO_RESPONSE` when nobody could be asked."""
+    """The human's words; `failure` says why they are `NO_RESPONSE`."""
 
     text: str
     failure: Failure | None = None

@@ -53,7 +53,7 @@ def from_main(make: Callable[[], T]) -> T:
 def joined() -> Iterator[None]:
     """Meet the other processes of a launcher (`accelerate launch`, `torchrun`) while the block lasts.
 
-    Where no launcher started us there is nobody to meet.
+    Without a launcher there is no other process.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield

@@ -103,7 +103,7 @@ class TokenizerChat:
         return ids
 
     def writes_begin_token(self, prompt: str) -> bool:
-        """Whether the prompt begins with the begin-of-text token, so that nobody may add another one."""
+        """Whether the prompt begins with the begin-of-text token, so that no other one is added."""
         begin: str | None = self.tokenizer.bos_token
         return bool(begin) and prompt.startswith(str(begin))
 

@@ -138,7 +138,7 @@ class AgentFlags:
             key_in(self.reflection.api_key_var)
 
     def system_prompt(self) -> str:
-        """What the agent is told before everything else.
+        """The agent's instructions, before everything else.
 
         Raises:
             UsageError: there is no such file, or no agent's prompt for the world.

@@ -49,7 +49,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     """Train as configured; go on with a run that its folder already holds.
 
     Raises:
-        SweetRLError: a person has to mend something; what had finished is on disk.
+        SweetRLError: the run cannot continue; what had finished is on disk.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     config = load_config(name, overrides, folder)

@@ -1,4 +1,4 @@
-"""Who is told how an online run goes: a progress bar, TensorBoard, wandb.
+"""Watchers of an online run: a progress bar, TensorBoard, wandb.
 
 Published behaviour: docs/published/archer.md#loop.
 """
@@ -33,7 +33,7 @@ def check_wandb() -> None:
     """Find out whether wandb can be used before anything is begun.
 
     Raises:
-        UsageError: the package is missing, or nobody is logged in and it is to go on line.
+        UsageError: the package is missing, or there is no login and it is to go online.
     """
     if importlib.util.find_spec("wandb") is None:
         raise missing_package("wandb", "wandb", needed_for=f"use_wandb=true ({_WITHOUT})")
@@ -41,7 +41,7 @@ def check_wandb() -> None:
     if off_line or os.environ.get("WANDB_API_KEY") or _has_password(os.environ.get("WANDB_BASE_URL")):
         return
     raise UsageError(
-        f"use_wandb=true, but nobody is logged in to wandb: {_WITHOUT}; else run `wandb login`, set "
+        f"use_wandb=true, but there is no login to wandb: {_WITHOUT}; else run `wandb login`, set "
         "WANDB_API_KEY, or set WANDB_MODE=offline to keep its files here."
     )
 

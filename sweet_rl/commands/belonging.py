@@ -1,7 +1,7 @@
 """Which world, agent, engine or human a flag belongs to: typed for another one it is refused, not ignored.
 
 `RULES` is the one table. A stage says what it is about to do (its facets), and whatever was typed is held
-against that before anything begins; a flag that nobody typed is no matter.
+against that before anything begins; a flag that was not typed is no matter.
 """
 
 from __future__ import annotations

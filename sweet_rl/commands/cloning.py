@@ -41,7 +41,7 @@ TINY_RECIPE: Final[Mapping[str, Any]] = {
     "max_grad_norm": 1.0,
 }
 _TINY_STEPS: Final = 200
-"""Of a tiny policy at least, where nobody says how often it reads the demonstrations."""
+"""Of a tiny policy at least, where the number of passes over the demonstrations is not given."""
 
 _SKILL: Final = 1.0
 
@@ -56,7 +56,7 @@ class _World(NamedTuple):
 
 
 _LANTERN: Final = "env_name=lantern tasks=lantern:train eval_tasks=lantern:test max_new_tokens=32"
-"""What the small world is told, which has no configuration of its own."""
+"""Overrides of the small world, which has no configuration of its own."""
 
 _WORLDS: Final = {
     "twenty_questions": _World("asker", "twenty-questions", 4, "archer_20q"),
@@ -112,7 +112,7 @@ class Demonstrations:
 
     @property
     def goes_on(self) -> str:
-        """What `run_archer` is told to play the same world."""
+        """Overrides with which `run_archer` plays the same world."""
         place = "" if self.env_load_path is None else f" env_load_path={self.env_load_path}"
         return f"--config-name {self.world.config}{f' {_LANTERN}' * (self.env_name == 'lantern')}{place}"
 
@@ -156,7 +156,7 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
     """Play or read demonstrations, imitate them, and say how to go on.
 
     Raises:
-        SweetRLError: a person has to mend something.
+        SweetRLError: the run cannot continue.
     """
     show.check()
     pupil.check()

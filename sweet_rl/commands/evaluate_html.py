@@ -13,7 +13,7 @@ from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 _MANY_MACHINES = 16
-"""For so many there are pages enough at once, where nobody says how many there are."""
+"""For so many there are pages enough at once, where their number is not given."""
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:

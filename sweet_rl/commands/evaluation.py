@@ -99,7 +99,7 @@ def check_outputs(
     Args:
         saved_path: the trajectory file; a report of it is brought up to date without asking.
         pair_paths: where pairs go.
-        report_path: where the numbers go, if somebody said so.
+        report_path: where the numbers go; None: nowhere.
         overwrite: the person said that files may be replaced.
 
     Raises:

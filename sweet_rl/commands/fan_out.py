@@ -57,7 +57,7 @@ def cluster_of(
 
 
 def _refuse_servers(engine: str, flag: str) -> None:
-    """A server that somebody runs is not ours to multiply.
+    """A server that is already running is not multiplied.
 
     Raises:
         UsageError: the model runs there.
@@ -255,7 +255,7 @@ class RayGrader:
         loop = self._runner.get_loop()
         for start in range(0, len(items), size):
             task = loop.create_task(self._workers.ask(method, items[start : start + size], *more))
-            # when one has failed, nobody asks for the others' errors; asyncio would complain
+            # when one has failed, the others' errors are not asked for; asyncio would complain
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
             begun.append(task)
             if len(begun) > 2 * count:

@@ -277,7 +277,7 @@ def _question_game(flags: GameFlags, oracle: User | None) -> Callable[[], Env]:
     from sweet_rl.tasks.games import city_names
 
     if oracle is None:
-        raise UsageError(f"{flags.name} needs somebody who answers.")
+        raise UsageError(f"{flags.name} needs an oracle.")
     more = {"read_action": decode_question} if flags.reads_json else {}
     rules = "published" if flags.compat == "published" else "fixed"
     if flags.name == "twenty_questions":

@@ -72,7 +72,7 @@ class UserFlags:
         """Find what is wrong before anything is begun.
 
         Raises:
-            UsageError: a flag, or the prompt; nobody here has that name, and no server is named.
+            UsageError: a flag, or the prompt; no human has that name, and no server is named.
         """
         here = ORACLES_HERE if self.task_type in GAMES else HUMANS_HERE
         if not self.server_named and self.model not in here:
@@ -86,7 +86,7 @@ class UserFlags:
             self.prompt()
 
     def prompt(self) -> str:
-        """What the model that plays the human is told.
+        """The instructions of the model that plays the human.
 
         Raises:
             UsageError: there is no such file, or its placeholders are not what this human is shown.
@@ -173,7 +173,7 @@ def _scripted(flags: UserFlags) -> User:
 
 
 class Nobody:
-    """Who is asked in worlds where nobody answers but the world itself."""
+    """The human of worlds that have none: the world itself answers."""
 
     name = "nobody"
 
@@ -186,7 +186,7 @@ class Nobody:
 
 
 async def _model_of(flags: UserFlags, client: OpenAIClient, urls: Sequence[str]) -> str:
-    """The model's name; where nobody named a server, the usual one is asked for it first."""
+    """The model's name; where no server was named, the usual one is asked for it first."""
     if flags.model != "auto" and flags.server_named:
         return flags.model
     try:

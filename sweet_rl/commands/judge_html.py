@@ -50,7 +50,7 @@ def judge_html(
     Args:
         run_a: trajectory file whose win rate is wanted.
         run_b: trajectory file that it is compared with.
-        judge: the server's name for a vision model; auto is the first model that it offers; metrics asks nobody.
+        judge: the server's name for a vision model; auto is the first model that it offers; metrics asks no server.
         metric: for --judge metrics: clip, combined, ssim, colour, text or layout.
         margin: for --judge metrics: a difference up to this is a tie.
         hostname: host of the OpenAI-compatible server; default 127.0.0.1.
@@ -59,7 +59,7 @@ def judge_html(
         api_key_var: environment variable that holds its key, which must be set; default OPENAI_API_KEY, if that is set.
         output_path: the .jsonl journal of verdicts; default run_a with .vs.NAME_OF_B.jsonl in place of .jsonl.
         report_path: JSON file for the numbers; default run_a with .vs.NAME_OF_B.report.json in place of .jsonl.
-        prompt_path: what the judge is told before it sees the pictures; default the packaged judge_html_prompt.txt.
+        prompt_path: the judge's instructions before it sees the pictures; default the packaged judge_html_prompt.txt.
         max_tokens: of the judge's reply.
         max_pixels: larger pictures are scaled down to so many pixels before they are sent.
         batch_size: pages in work at once.

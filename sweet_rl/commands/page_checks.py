@@ -97,7 +97,7 @@ def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[
     The report holds the same when all is done.
 
     Raises:
-        SweetRLError: only a person can mend it (no browser, a full disk); the report has all verdicts so far.
+        SweetRLError: the run cannot continue (no browser, a full disk); the report has all verdicts so far.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     with Journal(checks.report_path, overwrite=checks.overwrite) as journal:
@@ -159,7 +159,7 @@ async def _verdict(
 
 
 def unrendered(row: PageRow) -> dict[str, Json]:
-    """The verdict on a row whose page nobody looks at."""
+    """The verdict on a row whose page is not looked at."""
     reason, detail = row.missing or (None, "")
     return {"where": row.where, "reason": reason, "detail": detail}
 
@@ -173,7 +173,7 @@ def _digest(row: PageRow) -> str:
 
 
 def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: bool) -> None:
-    """Never touch rows that nobody said to touch.
+    """Never change rows unless a flag allows it.
 
     Raises:
         UsageError: one of the files has rows and the person has not said what to do with them.

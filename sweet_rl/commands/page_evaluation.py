@@ -21,7 +21,7 @@ from sweet_rl.types import Json
 
 @dataclass(frozen=True, slots=True)
 class PageEvaluation:
-    """What an evaluation of pages is told.
+    """Settings of an evaluation of pages.
 
     Args:
         saved_path: the trajectory file; its rows keep every field they have.

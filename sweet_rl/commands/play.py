@@ -70,7 +70,7 @@ def play(
     if world not in GAMES:
         raise no_such("game", world, GAMES)
     if oracle != "embedded" and world not in QUESTION_GAMES:
-        raise UsageError(f"Nobody is asked in {world}: leave out --oracle.")
+        raise UsageError(f"{world} has no oracle: leave out --oracle.")
     if max_steps is not None and max_steps < 1:
         raise UsageError(f"--max_steps must be at least 1, got {max_steps}.")
     if compat not in {"fixed", "published"}:

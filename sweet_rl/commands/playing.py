@@ -49,7 +49,7 @@ RULES = {
     "alfworld": "Do the task in the household: type the number of an action. You carry one thing at a time. "
     "You have {turns} actions.",
 }
-"""What a person is told first; an agent's rules are in its prompt."""
+"""A person's instructions at the start; an agent's rules are in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ async def play_game(flags: PlayFlags) -> None:
 
     Raises:
         UsageError: there is no such task, oracle or file.
-        ServiceError: nobody answers in it any more.
+        ServiceError: the world no longer answers.
     """
     from sweet_rl.records import Journal, trajectory_to_row
 

@@ -78,7 +78,7 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
     """Score what is missing in the output file, then bring it into the order of the input.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the file.
+        SweetRLError: the run cannot continue; what had finished is in the file.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     key_in(scorer_flags.api_key_var)

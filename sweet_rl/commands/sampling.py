@@ -53,7 +53,7 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
     """Sample what is missing in the output file, then bring it into the order of the trajectories.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the file.
+        SweetRLError: the run cannot continue; what had finished is in the file.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     key_in(agent.api_key_var)

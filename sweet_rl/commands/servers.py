@@ -90,7 +90,7 @@ def key_in(named: str | None) -> str | None:
 def client_of(
     urls: Sequence[str], flags: RequestFlags, *, named_by: str, max_connections: int = 1000
 ) -> OpenAIClient:
-    """A client of somebody's server, with the key from the environment.
+    """A client of an external server, with the key from the environment.
 
     Args:
         urls: of the server.

@@ -72,7 +72,7 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     """Play what is missing in the output file, then bring it into the published order.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the file. Also where too many
+        SweetRLError: the run cannot continue; what had finished is in the file. Also where too many
             episodes failed.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
@@ -223,5 +223,5 @@ def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome:
         print(f"Failures, each recorded in its row: {kinds}. The first: {outcome.first}")
     if stats.thoughts:
         print(
-            f"The agent's thoughts, {stats.thoughts:,} characters, stand beside its turns; nobody saw them."
+            f"The agent's thoughts, {stats.thoughts:,} characters, stand beside its turns, shown to no one."
         )

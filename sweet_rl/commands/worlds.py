@@ -39,7 +39,7 @@ class WorldFlags:
 
     @property
     def game(self) -> GameFlags:
-        """What a game is told."""
+        """Options of a game."""
         return GameFlags(
             self.task_type,
             self.max_steps,
@@ -96,7 +96,7 @@ class WorldFlags:
             )
 
     def check_pictures(self) -> None:
-        """Make sure that a new run draws over nobody's pictures.
+        """Make sure that a new run overwrites no other run's pictures.
 
         Raises:
             UsageError: the folder that was named holds some.

@@ -47,7 +47,7 @@ class QuestionGameEnv:
     """One game; the two worlds below say what an answer is and when the game is solved.
 
     Args:
-        oracle: who knows the answer; shared by many games. It is told `hidden_information` and the dialogue.
+        oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
         max_turns: questions at most. The last one is still answered.
         rules: "fixed" or "published".
         read_action: the agent's raw text to its question, for agents that write more than the question
@@ -152,7 +152,7 @@ class QuestionGameEnv:
         if reply.failure is None:
             return (*self._judge(question, reply.text), ())
         failure = replace(reply.failure, turn=self._turns - 1)
-        if self._stop_on_user_failure:  # an answer nobody gave must not be learned from
+        if self._stop_on_user_failure:  # an answer that was not given must not be learned from
             self._done = True
             raise EpisodeError(StopReason.USER_FAILED, failure)
         return self._no_answer, False, (failure,)

@@ -275,7 +275,7 @@ def _is_expression(text: str) -> bool:
 def _tests(
     task: Task, reference: Sequence[ReferenceValue], values: Sequence[TestValue] | None
 ) -> tuple[TestResult, ...]:
-    """Compare test by test. A reference that has no value, or None, credits nobody."""
+    """Compare test by test. A reference that has no value, or None, counts for no answer."""
     found = values if values is not None else [None] * len(reference)
     tests = zip(task.test_cases.items(), reference, found, strict=True)
     return tuple(_compare(name, expression, wanted, got) for (name, expression), wanted, got in tests)

@@ -84,7 +84,7 @@ FITS: Final[Mapping[str, tuple[str, ...]]] = {
 """What may be put where; things also begin there, but for odd places."""
 
 NEVER_AT_FIRST: Final = frozenset(("Microwave", "GarbageCan", "CoffeeMachine", "Toilet"))
-"""Nobody leaves things there before the game begins."""
+"""Nothing is left there before the game begins."""
 
 THINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "kitchen": (

@@ -95,7 +95,7 @@ class Game:
         return f"{entity.kind.lower()} {many - entity.number + 1}"
 
     def way(self) -> tuple[str, ...]:
-        """Commands that solve it, by somebody who knows where everything is."""
+        """Commands that solve it, by a player who knows where everything is."""
         ways = [self._way_with(thing, lies) for thing, lies in self.lying if thing.kind == self.thing]
         return min(ways, key=len)
 

@@ -304,7 +304,7 @@ class OpenAIClient:
         """Count a request that failed for good.
 
         Raises:
-            ServiceError: nobody can go on: no endpoint answers at all, none ever accepted a request, or the
+            ServiceError: the run cannot continue: no endpoint answers, none ever accepted a request, or the
                 account is empty.
         """
         self.stats.failed[failure.kind] += 1

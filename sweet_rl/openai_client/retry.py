@@ -174,7 +174,7 @@ class Refusals:
             del self._sent[mark]
 
     def final(self, failure: Failure, now: float, *, asking: bool) -> bool:
-        """Whether nobody can go on: a refusal of whoever we are, or a handful of any other failures.
+        """Whether the run cannot continue: a refusal of our identity, or a handful of any other failures.
 
         Requests that were under way when the first of them failed are waited for. A request that is too long
         for the model says nothing about the others.

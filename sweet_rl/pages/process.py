@@ -65,7 +65,7 @@ class BrowserProcess:
         """Start a browser.
 
         Args:
-            command: gives the command line, told the browser's home.
+            command: gives the command line for the browser's home.
             isolated: in namespaces of its own where these can be had.
             environment: variables beside the few that every browser gets.
 

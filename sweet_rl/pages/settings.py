@@ -1,4 +1,4 @@
-"""What a rendering service can be told."""
+"""Settings of a rendering service."""
 
 from __future__ import annotations
 

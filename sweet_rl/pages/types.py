@@ -59,7 +59,7 @@ class RenderedPage:
 class RenderFailed(Exception):  # noqa: N818 - as `openai_client.RequestFailed`: it becomes a record
     """This page gives no picture: "timeout", "crash", "too_large", "empty", "navigation".
 
-    The service itself lives on; only what a person must mend (no browser) is a `SweetRLError`.
+    The service itself lives on; only what has to be repaired first (no browser) is a `SweetRLError`.
     """
 
     def __init__(self, failure: Failure) -> None:

@@ -47,7 +47,7 @@ class Wire(asyncio.Protocol):
         self._writing, _ = await loop.connect_write_pipe(_WriteEnd, writing)
 
     def send(self, method: str, session: str = "", **params: Json) -> asyncio.Future[Json]:
-        """Send a command now; the future is its result. Nobody has to await it."""
+        """Send a command now; the future is its result. It need not be awaited."""
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_looked_at)
         if self.closed.is_set() or self._writing is None:
@@ -70,7 +70,7 @@ class Wire(asyncio.Protocol):
         return await self.send(method, session, **params)
 
     def close(self) -> None:
-        """Close both ends; everything that waits is told."""
+        """Close both ends; everything that waits gets an error."""
         self.connection_lost(None)
         for transport in (self._reading, self._writing):
             if transport is not None:
@@ -120,4 +120,4 @@ class _WriteEnd(asyncio.BaseProtocol):
 
 def _looked_at(answer: asyncio.Future[Json]) -> None:
     if not answer.cancelled():
-        answer.exception()  # a command that nobody awaits may fail in peace
+        answer.exception()  # a command that is not awaited may fail unnoticed

@@ -33,7 +33,7 @@ class RandomAdventurer(ScriptedPolicy):
 
 
 class WalkthroughPolicy(ScriptedPolicy):
-    """Is told the way through every task and goes it: the ceiling.
+    """Is given the way through every task and takes it: the ceiling.
 
     Args:
         routes: commands by `task_id`.

@@ -1,7 +1,7 @@
 """The scripted player of Guess My City: asks what splits the remaining cities best, then guesses.
 
 It plays with an oracle as a function of city and question, the same it will be answered by: a city stays in
-play as long as it would have given every answer so far. It is never told which city is hidden.
+play as long as it would have given every answer so far. It never learns which city is hidden.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Explorers of repositories without a model: one that is told the file, one that just walks about."""
+"""Explorers of repositories without a model: one that is given the file, one that walks about at random."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def current_folder(text: str) -> str:
 
 
 class PlanningExplorer(ScriptedPolicy):
-    """Is told the file of every task, goes there, opens it and hands it in: the ceiling.
+    """Is given the file of every task, goes there, opens it and hands it in: the ceiling.
 
     Args:
         targets: path by `task_id`.

@@ -1,6 +1,6 @@
 """Players of household games without a model: one that does what the planner says, one that often forgets it.
 
-They read the same text as a model. The planner is handed to them, and with it what nobody who plays may see.
+They read the same text as a model. The planner is handed to them, and with it what no player may see.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
 """

@@ -2,7 +2,7 @@
 
 Run as a file, by path, as the leader of a new session: `python lifeline.py PARENT_PID COMMAND...`. A server
 that has several processes on a GPU must not outlive a run that was killed, and a killed run cannot clean up:
-so somebody beside it has to watch. Uses the standard library only and works on any POSIX system.
+so another process has to watch. Uses the standard library only and works on any POSIX system.
 """
 
 import os

@@ -27,7 +27,7 @@ class MarkovPolicy:
 
         Raises:
             EpisodeError: this episode cannot go on.
-            ServiceError: nobody can go on.
+            ServiceError: the run cannot continue.
         """
         seed = derive_seed(observation.seed, observation.turn)
         return await self._policy.act(replace(observation, messages=observation.messages[-1:], seed=seed))

@@ -42,13 +42,13 @@ class _Server:
 
 
 class OpenAIPolicy:
-    """An agent whose model is served by somebody.
+    """An agent whose model is behind an OpenAI-compatible server.
 
-    Sampling is by temperature alone: `top_p` is sent as 1, and vLLM is also told to leave aside
+    Sampling is by temperature alone: `top_p` is sent as 1, and vLLM is also asked to ignore
     what the model's generation_config.json says.
 
     The begin-of-text token: a server adds one to a prompt *string*, and most chat
-    templates have written one already. With the tokenizer's chat format, vLLM is told to add nothing, and
+    templates have written one already. With the tokenizer's chat format, vLLM is asked to add nothing, and
     another server gets such a prompt as token ids. With the plain format the server adds its own.
 
     Args:
@@ -137,7 +137,7 @@ class OpenAIPolicy:
         try:
             return await asyncio.gather(*tasks)
         finally:
-            for task in tasks:  # when one has failed, nobody waits for the others
+            for task in tasks:  # when one has failed, the others are not awaited
                 task.cancel()
 
     async def close(self) -> None:

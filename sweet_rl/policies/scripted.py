@@ -62,7 +62,7 @@ def skill_of(player: str, name: str, skill: float | None, skills: Mapping[str, f
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Is told the reference solution of every task and hands it in at once: the ceiling.
+    """Is given the reference solution of every task and hands it in at once: the ceiling.
 
     Args:
         answers: code by `task_id`.
@@ -103,7 +103,7 @@ class TeacherPolicy(ScriptedPolicy):
 
 
 class ConstantPolicy(OraclePolicy):
-    """Is told only the most frequent value of every task and always returns it: the floor.
+    """Is given only the most frequent value of every task and always returns it: the floor.
 
     Args:
         answers: code by `task_id` that returns the value.

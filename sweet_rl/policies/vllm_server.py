@@ -145,7 +145,7 @@ class VLLMServer:
             if self.starts > self._max_restarts:
                 raise ServiceError(
                     f"The vLLM server for {self.model!r} died (status {status}), again after a restart. "
-                    f"{self._log_tail()} What is finished is on disk: mend the cause and continue the run."
+                    f"{self._log_tail()} What is finished is on disk: repair the cause and continue the run."
                 )
             self._on_progress(f"The vLLM server died (status {status}); starting it again.")
             await self.stop()
@@ -161,7 +161,7 @@ class VLLMServer:
             with suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(process.wait, _STOP_S)
         finally:
-            with suppress(ProcessLookupError, PermissionError):  # nobody is left in the group
+            with suppress(ProcessLookupError, PermissionError):  # the group is empty
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 

@@ -40,7 +40,7 @@ async def sample_turns(
         concurrency: prompts in flight at once.
 
     Raises:
-        ServiceError, UsageError: nobody can go on; what was handed over stays.
+        ServiceError, UsageError: the run cannot continue; what was handed over stays.
     """
     jobs: dict[tuple[str, int], list[OfflineTurn]] = {}
     for turn in sorted(turns, key=lambda turn: len(turn.prompt), reverse=True):

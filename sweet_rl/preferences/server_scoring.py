@@ -71,7 +71,7 @@ class ServerScorer:
         try:
             await asyncio.gather(*tasks.values())
         finally:
-            for task in tasks.values():  # when one has failed, nobody waits for the others
+            for task in tasks.values():  # when one has failed, the others are not awaited
                 task.cancel()
         return [
             [tasks[tuple(context), tuple(candidate)].result() for candidate in row]

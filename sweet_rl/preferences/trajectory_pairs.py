@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sweet_rl.types import Trajectory
 
 PREFIX = "In light that the final answer is: {ground_truth}."
-"""What precedes a dialogue whose reader is told the hidden solution."""
+"""What precedes a dialogue whose reader is given the hidden solution."""
 
 
 class TrajectoryPair(NamedTuple):

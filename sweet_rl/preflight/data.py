@@ -38,7 +38,7 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, task_ty
     try:
         tasks = load_tasks(source, limit=wanted)
     except SweetRLError as error:
-        return missing(what, str(error), "name another source, or mend the file")
+        return missing(what, str(error), "name another source, or repair the file")
     if len(tasks) < wanted:
         seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
         return missing(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")

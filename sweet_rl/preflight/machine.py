@@ -22,7 +22,7 @@ _FULL: Final = 0.9
 
 
 class Gpu(NamedTuple):
-    """One GPU: bytes of memory, and how many of them nobody uses."""
+    """One GPU: bytes of memory, and how many of them are free."""
 
     total: float
     free: float

@@ -23,7 +23,7 @@ _PICTURE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Somebody's server, and what the run will ask of it.
+    """An external server, and what the run will ask of it.
 
     Attributes:
         what: whose it is.

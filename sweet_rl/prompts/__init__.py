@@ -1,4 +1,4 @@
-"""What models are told: packaged templates, and the simulated human's prompt, written and read back."""
+"""Prompts of models: packaged templates, and the simulated human's prompt, written and read back."""
 
 from sweet_rl.prompts.simulator import (
     PLACEHOLDERS,

@@ -31,7 +31,7 @@ class Journal:
     Args:
         path: the file.
         overwrite: empty it first.
-        each: told of every row that is there (line number, byte where its line begins, object) in place of
+        each: called with every row that exists (line number, byte where its line begins, object) in place of
             `rows`, so that a file may be larger than memory.
 
     Raises:

@@ -16,7 +16,7 @@ from sweet_rl.errors import StorageError
 def locked(path: str | Path) -> Iterator[None]:
     """Hold the right to write to `path`, in the form of an empty hidden file beside it.
 
-    The lock is the kernel's: a crash frees it, and the file it leaves behind stops nobody.
+    The lock is the kernel's: a crash frees it, and the file it leaves behind blocks no other run.
 
     Raises:
         StorageError: another run holds it, or the folder cannot be written to.

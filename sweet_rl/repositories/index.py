@@ -1,6 +1,6 @@
 """A repository, looked at once: names, kinds and sizes of everything in it, in order. It never changes.
 
-Many episodes share one index; what is in the files is read when somebody opens them. What cannot be offered
+Many episodes share one index; what is in the files is read when they are opened. What cannot be offered
 to an agent is left out and remembered with the reason: links, sockets and the like, names that would not
 survive being printed, folders that nest without end.
 

@@ -41,7 +41,7 @@ class Run:
 
 
 def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Journal:
-    """Open the output file; never touch rows that nobody said to touch.
+    """Open the output file; never change rows unless a flag allows it.
 
     Raises:
         UsageError: the file has rows and the person has not said what to do with them.

@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
 def library() -> dict[str, Json]:
     """`commit` and `changed` (whether tracked files differ from it), where the library is a git checkout."""
     package = Path(sweet_rl.__file__).parent
-    if not _git(package, "ls-files", "__init__.py"):  # installed, or in somebody else's repository
+    if not _git(package, "ls-files", "__init__.py"):  # installed, or in another repository
         return {}
     return {
         "commit": _git(package, "rev-parse", "HEAD"),

@@ -17,7 +17,7 @@ from sweet_rl.types import derive_seed
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A product that somebody has in mind, and what they say of it.
+    """A product that a buyer has in mind, and what they say of it.
 
     `asin` is one product that is worth 1; others may be. `max_price` is in dollars.
     """

@@ -1,7 +1,7 @@
 """Tasks of AutoExplore: published records of questions about files, and the embedded ones.
 
 A record holds `question`, `answer`, `optimal_path`, `filename`, `root`,
-`n_level`, `model`, and once somebody has shown how to find the file, `trajectories`.
+`n_level`, `model`, and, once there are examples of finding the file, `trajectories`.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #file-formats, #deviations,
 #autoexplore.
@@ -97,7 +97,7 @@ def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]
 
     Args:
         record: one task.
-        strict: what players of negative trajectories handed in counts, too, as published; a task that nobody
+        strict: what players of negative trajectories handed in counts, too, as published; a task no player
             handed anything in for has no target, and is dropped there.
 
     Returns:

@@ -76,7 +76,7 @@ GAME_SOURCES: dict[str, Callable[[str], Rows]] = {
 }
 """What stands before the colon, to the rows of what stands behind it (all of them where nothing does).
 
-`webshop:2000-2100@server` are sessions of somebody's server, whose goals nobody here knows. `taxi` has a
+`webshop:2000-2100@server` are sessions of an external server, whose goals are unknown. `taxi` has a
 curriculum before its split: `taxi:pickup:train`. Behind `auto-explore` may stand a path to task records,
 behind `alfworld` and `alfworld-data` what games' names contain, before the split.
 """

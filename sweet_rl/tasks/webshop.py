@@ -36,7 +36,7 @@ def webshop_tasks(
 
     Returns:
         Rows with `session` beside the usual fields; of a known shop also `instruction`, which the world
-        compares with what the shop says. Ground truth is the goal as JSON text, "" where nobody knows.
+        compares with what the shop says. Ground truth is the goal as JSON text, "" where it is unknown.
 
     Raises:
         UsageError: no session, or a negative one.
@@ -54,7 +54,7 @@ def webshop_split(split: str, *, server: bool = False) -> list[dict[str, Json]]:
     Args:
         split: "" or "train" for the published sessions 2000 to 2099, "test" for 2100 to 2199, or
             "LOWER-UPPER" for LOWER to UPPER - 1.
-        server: the shop is somebody's server, whose goals are not known.
+        server: the shop is an external server, whose goals are not known.
 
     Raises:
         UsageError: it is none of them.

@@ -114,4 +114,4 @@ START_STATES: Final[tuple[int, ...]] = tuple(
     for state in range(STATES)
     if (place := decode(state)).passenger != IN_TAXI and place.passenger != place.destination
 )
-"""The 300 states that a game may begin in: somebody waits, and wants to go somewhere else."""
+"""The 300 states that a game may begin in: a passenger waits, with a destination elsewhere."""

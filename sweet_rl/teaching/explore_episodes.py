@@ -23,7 +23,7 @@ async def play_explore(
     result; `strict`: it is not won either, as published.
 
     Raises:
-        ServiceError: nobody can be asked.
+        ServiceError: no server answers.
     """
     failures: list[Failure] = []
     cost, broken = 0.0, False

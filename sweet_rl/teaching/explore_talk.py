@@ -93,7 +93,7 @@ class ExploreTalk:
             wrong: the last command opened a wrong file, and the analysis shall say so.
 
         Raises:
-            RequestFailed, ServiceError: nobody answered.
+            RequestFailed, ServiceError: no answer came.
         """
         if self._markov:
             self._history.clear()

@@ -57,7 +57,7 @@ class Done:
 class JobFile:
     """The journal of one stage's work.
 
-    `lost` are the pieces of this run for which nobody could be asked, and why.
+    `lost` are the pieces of this run that got no answer, and why.
 
     Args:
         path: the .jsonl file.
@@ -114,7 +114,7 @@ class JobFile:
         """Work on all jobs, `at_once` of them at a time.
 
         Raises:
-            SweetRLError: what only a person can mend; what had finished is in the file.
+            SweetRLError: the run cannot continue; what had finished is in the file.
         """
 
         async def one(job: Job[Item]) -> None:

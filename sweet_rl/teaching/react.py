@@ -1,7 +1,7 @@
 """A model that plays without having been trained: it thinks, then acts, one request each (ReAct).
 
 Nothing of earlier steps is sent but what the state tells. A reply that names no action is recorded with its
-raw text and handed to the game as it is, which costs a step; nobody acts in the model's place.
+raw text and handed to the game as it is, which costs a step; no other action replaces it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def play(
             taken (and recorded as a failure all the same).
 
     Raises:
-        ServiceError: nobody can be asked.
+        ServiceError: no server answers.
         RequestFailed: the service did not answer a question, however often it was asked (not with `strict`).
         EpisodeError: the game broke.
     """

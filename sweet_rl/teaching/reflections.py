@@ -31,7 +31,7 @@ class Moment:
 
     `text` is its whole prompt, `action` the label that the player chose, `best` the label that the oracle
     would have chosen (None where it knows none). `known` is what the embedded teacher says; `hint` what a
-    model is told in confidence, "" for nothing. `extra` goes into the record.
+    model is given besides and must not repeat, "" for nothing. `extra` goes into the record.
     """
 
     text: str
@@ -84,7 +84,7 @@ async def collect(
     or before an interruption. An episode of which nothing could be recorded is left out.
 
     Raises:
-        SweetRLError: what only a person can mend; what had finished is in the journal.
+        SweetRLError: the run cannot continue; what had finished is in the journal.
     """
     failed: set[str] = set()
 

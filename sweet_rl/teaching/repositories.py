@@ -1,7 +1,7 @@
 """Repositories as they came to repositories that are fit to be explored.
 
 Copies what may be shown and says how much of the rest was left out, and why. Links and special files are
-never followed, so that a loop or a device in somebody's repository does no harm.
+never followed, so that a loop or a device in a repository does no harm.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """

@@ -31,7 +31,7 @@ def thought(before: int | None, action: int | None, state: int, draws: random.Ra
 
 
 def hint_of(best: int | None, *, strict: bool = False) -> str:
-    """What a model is told in confidence.
+    """A hint for the teacher that its text must not repeat.
 
     Args:
         best: the best next action; None when the game is over.

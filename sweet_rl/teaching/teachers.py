@@ -1,6 +1,6 @@
 """Who is asked: a model behind any OpenAI-compatible server, or the embedded teacher, which needs none.
 
-A teacher is handed what a model would read, and what somebody who knows the world's answer would say. A model
+A teacher is handed what a model would read, and what a player who knows the answer would say. A model
 only ever sees the first; the embedded teacher only says the second.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes.
@@ -47,7 +47,7 @@ def of_the_model(error: RequestFailed) -> bool:
 
 
 class Teacher(Protocol):
-    """Somebody who answers; many questions may be under way at once."""
+    """Answers questions; many may be under way at once."""
 
     name: str
 
@@ -56,7 +56,7 @@ class Teacher(Protocol):
 
         Raises:
             RequestFailed: this question has no answer.
-            ServiceError: nobody can be asked.
+            ServiceError: no server answers.
         """
         ...
 

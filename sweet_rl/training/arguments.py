@@ -54,7 +54,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
         eval_strategy="steps" if output.eval_steps > 0 else "no",
         eval_steps=max(1, output.eval_steps),
         seed=settings.seed,
-        bf16=model.bf16 and (cuda or engine is None),  # not known for engines on CPUs; accelerate is told
+        bf16=model.bf16 and (cuda or engine is None),  # not known for engines on CPUs; accelerate decides
         ddp_find_unused_parameters=False,
         ddp_timeout=settings.shards.timeout_s,
         use_cpu=not cuda and engine is None,

@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `checkpoint-<step>` with a `trainer_state.json`. It is written under another name and
 renamed, so that a folder of that name is always complete. Beside what Trainer writes it holds what was
-minimised (`loss.json`), so that nobody goes on with another loss unawares.
+minimised (`loss.json`), so that no run goes on with another loss unnoticed.
 """
 
 from __future__ import annotations

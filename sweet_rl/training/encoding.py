@@ -353,7 +353,7 @@ class Sampled(Protocol):
 
     @property
     def tokenizer(self) -> str | None:
-        """Its digest; None: nobody knows."""
+        """Its digest; None: unknown."""
         ...
 
     @property

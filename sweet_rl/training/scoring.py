@@ -109,7 +109,7 @@ class CandidateScorer:
         ]
 
     def stop(self) -> None:
-        """End a `score` that runs in another thread after the batch at hand; nobody wants its result."""
+        """End a `score` that runs in another thread after the batch at hand; its result is not used."""
         self._stopped.set()
 
     def _batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

@@ -1,4 +1,4 @@
-"""What a preference-training run is told: one value for each thing that flags decide. No torch.
+"""Settings of a preference-training run: one value for each thing that flags decide. No torch.
 
 Published behaviour: docs/published/sweet_rl.md#reward-models, #preference-training.
 """

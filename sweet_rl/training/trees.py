@@ -39,9 +39,9 @@ class Tree(NamedTuple):
 class Layout(NamedTuple):
     """Trees in rows of equal length.
 
-    Padding is seen by nobody and sees itself; its end is 0. `places[s][p]` is the flat place (row x T +
-    place) of token p of sequence s. Where nothing is shared every sequence has a row of its own and `shares`
-    is False: the usual causal attention does for those.
+    Padding attends to itself only, and no token attends to it; its end is 0. `places[s][p]` is the flat
+    place (row x T + place) of token p of sequence s. Where nothing is shared every sequence has a row of its
+    own and `shares` is False: the usual causal attention does for those.
     """
 
     ids_RT: Ints

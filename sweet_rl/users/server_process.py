@@ -68,7 +68,7 @@ def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServ
     command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
     for name, value in flags.items():
         command += [f"--{name}", str(value)]
-    with tempfile.TemporaryFile("w+") as said:  # a pipe that nobody reads would fill up
+    with tempfile.TemporaryFile("w+") as said:  # a pipe that is not read would fill up
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)  # noqa: S603
         try:
             line = process.stdout.readline() if process.stdout else ""

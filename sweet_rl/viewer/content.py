@@ -1,7 +1,7 @@
 """What the viewer is given to show: an index, one row in full, its pictures, as plain JSON and bytes.
 
 `code`, `game` and `design` say it for the kinds of trajectories; server and export know only `Contents`. The
-index is small enough for a file of tens of thousands of rows; a row is made when somebody looks at it.
+index is small enough for a file of tens of thousands of rows; a row is made when it is looked at.
 Nothing is escaped here: the page inserts every text as text.
 """
 

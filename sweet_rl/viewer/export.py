@@ -1,4 +1,4 @@
-"""The viewer as one file: page, rows and pictures together. It opens offline and can be sent to somebody."""
+"""The viewer as one file: page, rows and pictures together. It opens offline and can be sent by mail."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ async def render_picture(html: str, renderer: Renderer) -> Picture | str:
 
 
 class Remembering:
-    """A renderer that keeps what it has rendered, for as long as somebody looks at one row."""
+    """A renderer that keeps what it has rendered, for as long as one row is looked at."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer

@@ -82,7 +82,7 @@ def make_app(contents: Contents, *, host: str = "127.0.0.1", limits: Limits | No
             raise web.HTTPNotFound(text=f"There are {len(contents)} rows; {position} is not one.\n")
         try:
             await contents.prepare(position)
-        except SweetRLError as error:  # only a person can mend it: say so where they look
+        except SweetRLError as error:  # has to be repaired first: shown in the page
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
         return position
 

@@ -25,7 +25,7 @@ from sweet_rl.errors import EpisodeError, SweetRLError
 from sweet_rl.types import Failure, StopReason
 
 MOST_WORKERS = 4
-"""Where nobody says how many."""
+"""Used where no number is given."""
 
 
 class WorkerPool:

@@ -106,7 +106,7 @@ def test_who_answers(where, model, kind):
     ("wrong", "message"),
     [
         ({"world": "chess"}, "There is no game 'chess'. Known: twenty_questions,"),
-        ({"world": "lantern", "oracle": "http://x"}, "Nobody is asked in lantern"),
+        ({"world": "lantern", "oracle": "http://x"}, "lantern has no oracle"),
         ({"world": "lantern", "max_steps": 0}, "--max_steps must be at least 1"),
         ({"world": "lantern", "compat": "old"}, "--compat must be fixed or published"),
     ],

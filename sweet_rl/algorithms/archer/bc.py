@@ -83,7 +83,7 @@ def train_bc(
         grad_accum_steps: such means that are added up for a step.
         max_grad_norm: gradients are clipped to it; published: not at all.
         seed: of the orders.
-        say: told of progress.
+        say: called with the progress.
 
     Returns:
         The mean loss of each step.

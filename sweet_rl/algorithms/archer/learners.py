@@ -32,11 +32,11 @@ class ArcherLearner(CriticLearner):
     """ArCHer: the critic learns from the buffer, the policy from the critic.
 
     Args:
-        settings: what the algorithm is told.
+        settings: of the algorithm.
         policy: is trained.
         critic: is trained; the target begins as its copy.
         chat_format: how dialogues become observations.
-        say: told of progress.
+        say: called with the progress.
     """
 
     def __init__(
@@ -178,10 +178,10 @@ def make_learner(
     """The learner that the settings name, with its models loaded.
 
     Args:
-        settings: what it is told.
+        settings: of the algorithm.
         chat_format: how dialogues become observations (`sweet_rl.chat.transcripts`).
         accelerator: of accelerate, where several processes learn; says on which device.
-        say: told of progress.
+        say: called with the progress.
 
     Raises:
         UsageError: a model cannot be loaded, published arithmetic is asked of several processes, or a

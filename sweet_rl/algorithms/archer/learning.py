@@ -36,7 +36,7 @@ Draw = Callable[[int], Sequence[Transition]]
 """That many transitions from a buffer; the same in every process."""
 
 Say = Callable[[str, int, int], None]
-"""Told of progress: the phase, steps done, steps in all."""
+"""Called with the progress: the phase, steps done, steps in all."""
 
 
 class Learner(Protocol):
@@ -85,10 +85,10 @@ class PolicyLearner:
     """What all learners share: the policy, how steps are made, the counter of updates.
 
     Args:
-        settings: what the algorithm is told.
+        settings: of the algorithm.
         policy: acts; what of it is trained the algorithm says.
         chat_format: how dialogues become observations.
-        say: told of progress.
+        say: called with the progress.
     """
 
     def __init__(
@@ -169,11 +169,11 @@ class CriticLearner(PolicyLearner):
     """What ArCHer and CHAI share: the critic, its target, and how they are trained.
 
     Args:
-        settings: what the algorithm is told.
+        settings: of the algorithm.
         policy: acts.
         critic: is trained; the target begins as its copy.
         chat_format: how dialogues become observations.
-        say: told of progress.
+        say: called with the progress.
     """
 
     candidates = 1

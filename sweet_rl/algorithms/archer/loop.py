@@ -80,7 +80,7 @@ class Playground:
 
 
 class Watcher(Protocol):
-    """Who is told how a run goes: a progress bar, a dashboard."""
+    """Receives the numbers of every iteration: a progress bar, a dashboard."""
 
     def say(self, phase: str, done: int, total: int) -> None:
         """`done` of `total` of a phase of the current iteration are over."""
@@ -99,7 +99,7 @@ class OnlineRun:
         learner: what learns; the same in every process.
         playground: opens where the first process plays; None in the others.
         folder: what the first process writes; None in the others.
-        watchers: who is told.
+        watchers: called after every iteration.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class OnlineRun:
         """Play and learn until all iterations are done; go on where an earlier run stopped.
 
         Raises:
-            SweetRLError: a person has to mend something; what had finished is on disk.
+            SweetRLError: the run cannot continue; what had finished is on disk.
         """
         with asyncio.Runner() as runner, self._open(runner):
             start = self._resume()
@@ -218,7 +218,7 @@ class OnlineRun:
         if not played:
             raise ServiceError(
                 f"Every episode of iteration {iteration + 1} failed; {str(folder.failures.path)!r} tells "
-                "why, one by one. Once that is mended, the same command plays them again."
+                "why, one by one. Once that is repaired, the same command plays them again."
             )
         return played
 

@@ -46,7 +46,7 @@ class Player:
         chat_format: how a dialogue becomes the text of an observation.
         prompt_of: the text that the model was given for an observation, which is recorded.
         seed: of all its turns.
-        count: the tokens of an observation as the model is given it; None where nobody can say.
+        count: the tokens of an observation as the model is given it; None where that is unknown.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ from sweet_rl.contracts import Policy
 from sweet_rl.types import derive_seed
 
 TOP_K = 50
-"""What `generate` takes when nobody says otherwise."""
+"""Defaults of `generate`."""
 
 LEADING_NEWLINES = 3
 MISTRAL_ROWS, LLAMA_ROWS = 2, 1
@@ -132,11 +132,11 @@ class PublishedLearner:
     """The three learners as published, one micro-batch after the other.
 
     Args:
-        settings: what the algorithm is told.
+        settings: of the algorithm.
         policy: what acts.
         critic: None for filtered BC.
         chat_format: how dialogues become observations.
-        say: told of progress.
+        say: called with the progress.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class Transition:
 
 
 def transitions(trajectory: Trajectory, chat_format: ChatFormat) -> list[Transition]:
-    """An episode's transitions in order; none for an episode that failed, whose end nobody knows.
+    """An episode's transitions in order; none for an episode that failed, whose end is unknown.
 
     Args:
         trajectory: of a world that rewards every turn.

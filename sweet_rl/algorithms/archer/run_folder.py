@@ -213,7 +213,7 @@ class EpisodeFile:
                 value=place,
                 repair="Remove the row: it was not written by run_archer.",
             )
-        trajectory_from_row(row, path=self.path, line=line)  # a broken one is told of now
+        trajectory_from_row(row, path=self.path, line=line)  # a broken one is reported now
         self._starts.setdefault(place[0], {})[place[1]] = start
 
 

@@ -1,4 +1,4 @@
-"""What the algorithms are told: one value for each key that decides arithmetic. No torch.
+"""Settings of the algorithms: one value for each key that decides arithmetic. No torch.
 
 Published behaviour: docs/published/archer.md#configuration, #deviations.
 """

@@ -34,7 +34,7 @@ class NonFiniteLoss(SweetRLError):  # noqa: N818 - the word for it
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """What a step is told.
+    """Settings of one step.
 
     Attributes:
         batch_size: rows of a mean (B).

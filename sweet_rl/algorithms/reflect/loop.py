@@ -34,7 +34,7 @@ Entry = dict[str, Json]
 
 
 class Watcher(Protocol):
-    """Who is told how a run goes."""
+    """Receives the log entry of every iteration."""
 
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
         """The numbers of the iteration that was just finished; `done` counts iterations."""
@@ -47,10 +47,10 @@ class Loop:
     Args:
         settings: of the run.
         trainer: holds the policy that plays.
-        reflector: reflects before; None: nobody does.
+        reflector: reflects before each action; None: no reflection.
         world: what is played.
         checkpoints: what the first process writes; None in the others.
-        watchers: who is told.
+        watchers: called after every iteration.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Loop:
             state: of `state()`, to go on from; None begins.
 
         Raises:
-            SweetRLError: a person has to mend something; the last checkpoint can be continued.
+            SweetRLError: the run cannot continue; the last checkpoint can be continued.
         """
         done = 0
         if state is not None:

@@ -52,7 +52,7 @@ def load_policy(
     Args:
         settings: names, precision, sampling.
         labels: of the world, for the shrunk head.
-        say: told about what had to be done in another way.
+        say: called with what had to be done in another way.
         trains: the adapter gets gradients.
 
     Raises:

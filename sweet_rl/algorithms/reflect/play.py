@@ -144,7 +144,7 @@ def play(
         tasks: what is played.
         seeds: of the episodes: of the game and of all that is sampled.
         actor: chooses actions.
-        reflector: reflects before; None: nobody does.
+        reflector: reflects before each action; None: no reflection.
         rules: how it is played.
 
     Returns:
@@ -171,7 +171,7 @@ def play(
 def _reflections(
     going: Sequence[_Playing], reflector: Reflector | None, rules: Rules
 ) -> Sequence[str | None]:
-    """What was reflected on in each; "" where it was not asked for, None where nobody reflects."""
+    """What was reflected on in each; "" where it was not asked for, None without a reflector."""
     if reflector is None:
         return [None] * len(going)
     drawn = [one.seed_of("reflect?") / 2**31 < rules.reflect_prob for one in going]
@@ -188,5 +188,5 @@ def _head(one: _Playing) -> str:
 
 
 def _instruction(one: _Playing, reflection: str | None) -> str:
-    """The instruction belongs to the analysis: a policy that does not reflect is not told."""
+    """The instruction belongs to the analysis: a policy that does not reflect is not given it."""
     return "" if reflection is None else one.game.instruction

@@ -1,4 +1,4 @@
-"""What the stages of Reflect-RL are told: the 75 published flags, then ours.
+"""Settings of the stages of Reflect-RL: the 75 published flags, then ours.
 
 Published behaviour: docs/published/reflect_rl.md#flags.
 """

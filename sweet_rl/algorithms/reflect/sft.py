@@ -46,8 +46,8 @@ class FineTuning:
         examples: the texts.
         settings: of the run.
         folder: where checkpoints go; None in all processes but the first.
-        tell: told the update's number and its numbers (loss, learning rate).
-        say: told what had to be done in another way.
+        tell: called with the update's number and its numbers (loss, learning rate).
+        say: called with what had to be done in another way.
     """
 
     def __init__(

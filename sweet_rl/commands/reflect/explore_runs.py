@@ -42,7 +42,7 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
     """Play what is missing, print the success on every level, and write it down.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the journal.
+        SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     levels = _plan(games)

@@ -64,7 +64,7 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
     """Play what is missing, and write down the result.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the journal.
+        SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     name = "random" if games.random else player.name

@@ -44,7 +44,7 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
     """Collect the records that are missing, and write them all.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the journal.
+        SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     journal = beside(flags.output, teacher.name, "journal")

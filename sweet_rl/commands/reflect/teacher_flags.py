@@ -73,7 +73,7 @@ class TeacherFlags:
         return self.model if self.teacher == "openai" else "embedded"
 
     def measured(self, embedded: str) -> str:
-        """A line for stages that measure somebody: who it is, and how it would be somebody else.
+        """A line for stages that measure a model: which one, and how to choose another.
 
         Args:
             embedded: what the embedded player knows that a model does not.

@@ -72,7 +72,7 @@ def teach_all(
         quiet: no progress bar.
 
     Raises:
-        SweetRLError: only a person can mend it; what had finished is in the journal.
+        SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after saying how to go on.
     """
     todo = jobs.missing(planned)
@@ -96,10 +96,10 @@ def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = 
         jobs: the run's.
         missing: pieces without a result.
         noun: what a piece is, in the plural.
-        total: all pieces; None where nobody knows how many there are.
+        total: all pieces; None where their number is unknown.
 
     Raises:
-        ServiceError: for too many of them nobody could be asked.
+        ServiceError: too many of them got no answer.
     """
     if jobs.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(jobs.failures.items()))

@@ -1,6 +1,6 @@
 """What plays household games, as seen by those who wrap it; the real one and a test's stand-in both fit.
 
-A moment of a game is told by the commands that led to it, so that an engine need not keep an episode's state.
+A moment of a game is given by the commands that led to it, so that an engine keeps no episode's state.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class HouseholdGame:
 
     @contextlib.contextmanager
     def _listing_failures(self) -> Any:
-        """Problems that the engine fails at are not to be played again, where somebody keeps a list."""
+        """Problems that the engine fails at are not to be played again, where a list of them is kept."""
         try:
             yield
         except EpisodeError:

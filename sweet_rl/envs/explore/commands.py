@@ -35,7 +35,7 @@ PUBLISHED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "echo", "python"
 """What the published sandbox does; ours refuses `python` and `pip`, which run code of the repository."""
 
 NAMED_COMMANDS: Final = ("cd", "ls", "cat", "head", "tail", "id", "exit")
-"""What an agent is told to use when it chose nothing that is on offer."""
+"""What an agent is asked to use when it chose nothing that is on offer."""
 
 _BLOCK: Final = re.compile(r"```bash(.*?)```", re.DOTALL)
 _OPERATORS: Final = frozenset(("|", ">", ">>", "<", "&&", "||", ";", "&"))

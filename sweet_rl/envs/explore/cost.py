@@ -2,7 +2,7 @@
 
 The published code means to charge for messages that speak of errors and warnings, but asks whether a message
 *is* the word, so nothing is ever charged. By default the step's own result is charged when it is an
-error or a warning; what files say about errors is nobody's fault.
+error or a warning; what files say about errors costs nothing.
 
 Published behaviour: docs/published/reflect_rl.md#autoexplore, #deviations.
 """

@@ -47,7 +47,7 @@ class Result(NamedTuple):
 
 
 class CommandError(Exception):
-    """A command that cannot be done; its text is told to the agent behind `Error: `."""
+    """A command that cannot be done; its text is given to the agent behind `Error: `."""
 
 
 class OutsideError(CommandError):
@@ -63,7 +63,7 @@ class Sandbox:
         leaveout_prob: with which each file or folder that leads to none of `keep` is left out.
         keep: paths that stay.
         tokens: counts what is shown of a file.
-        strict: the published messages (they also name `python` and `pip`, which nobody runs here), and what
+        strict: the published messages (they also name `python` and `pip`, which are not run here), and what
             is kept as published.
     """
 

@@ -86,7 +86,7 @@ class Address:
 
 
 def _as_requests_sends(path: str) -> str:
-    """What the package requests makes of a path that nobody quoted: `/`, `?` and `#` mean what they mean."""
+    """What the package requests makes of a path that is not quoted: `/`, `?` and `#` mean what they mean."""
     path, mark, query = path.partition("#")[0].partition("?")
     parts: list[str] = []
     for part in path.split("/")[1:]:

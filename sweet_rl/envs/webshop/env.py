@@ -154,6 +154,6 @@ def _same_instruction(task: Task, found: str) -> None:
             f"is not what the shop asks for in this session ({found.strip()!r})",
             field="instruction",
             value=wanted,
-            repair="These tasks are of another shop. Sessions of a server whose goals nobody here knows are "
+            repair="These tasks are of another shop. Sessions of a server whose goals are unknown are "
             "webshop:2000-2100@server.",
         )

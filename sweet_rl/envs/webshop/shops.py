@@ -34,7 +34,7 @@ class Shop(Protocol):
         Raises:
             RequestFailed: there is no such page, or `read` raised `OddPage`, after as many attempts as are
                 of use.
-            ServiceError: nobody answers.
+            ServiceError: no server answers.
         """
         ...
 
@@ -173,7 +173,7 @@ class HttpShop:
         """Tell a server that is gone from one bad request.
 
         Raises:
-            ServiceError: nobody answers at the address, in whatever words.
+            ServiceError: no shop answers at the address.
         """
         try:
             # a session of its own: neither a full pool nor a stale connection may pass for a dead server

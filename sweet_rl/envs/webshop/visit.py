@@ -1,6 +1,6 @@
 """One visit to a shop: what an action does to where the visitor stands.
 
-Pure decisions, no requests: an action becomes a `Move` (the address to fetch and what the visitor is told),
+Pure decisions, no requests: an action becomes a `Move` (the address to fetch and what the visitor reads),
 or None when it is invalid.
 
 Published behaviour: docs/published/archer.md#webshop.
@@ -26,7 +26,7 @@ _OK: Final = "OK."
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where to go, and what the agent is told instead of the page there (None: the page)."""
+    """Where to go, and what the agent reads instead of the page there (None: the page)."""
 
     address: Address
     says: str | None = None

@@ -32,7 +32,7 @@ class PageGrades:
     `values` holds every metric that was computed, None where the target has no picture. `floors` holds the
     same for `FLOORS`. `failures` says what went wrong on the way, by `kind`: "missing_picture",
     "broken_picture", "no_html" and "answer_..." (the elements of the answer are not known: text and layout
-    are 0), "target_..." (there is nothing to compare with, and nobody looked at the answer: `shown` is None).
+    are 0), "target_..." (there is nothing to compare with; the answer was not looked at: `shown` is None).
     """
 
     values: Mapping[str, float] | None
@@ -101,7 +101,7 @@ class PageGrader:
         async def produce() -> None:
             try:
                 await for_each(by_target.values(), work, at_once=self._at_once)
-            except Exception:  # raised below, where somebody waits
+            except Exception:  # raised below, where it is awaited
                 await done.put(None)
                 raise
             await done.put(None)

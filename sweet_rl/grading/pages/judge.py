@@ -52,7 +52,7 @@ class VisionJudge:
     Args:
         client: connections to the servers; closed with the judge.
         model: the servers' name for the model.
-        prompt: what the model is told before it sees the pictures.
+        prompt: the model's instructions before it sees the pictures.
         max_tokens: of its reply.
     """
 

@@ -1,4 +1,4 @@
-"""Running code that nobody vouches for: each answer in a process of its own that can do nothing but compute.
+"""Running untrusted code: each answer in a process of its own that can do nothing but compute.
 
 `pool` is this side: warm workers, deadlines, results. `guest` is the other side.
 """

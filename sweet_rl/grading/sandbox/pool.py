@@ -33,7 +33,7 @@ _SHORTEST_STEP_S = 0.01
 _MOMENT = 1 / 20  # of the time limit: after that, a job is watched
 _PUBLISHED_WALL = 10.0  # of the time limit: the published alarm rings inside, this is for what swallows it
 _RECEIVED = 1 << 16  # bytes at once
-_ENDED = select.EPOLLRDHUP  # without EPOLLIN: what a child says alone wakes nobody
+_ENDED = select.EPOLLRDHUP  # without EPOLLIN: what a child writes does not wake us by itself
 _MAX_DEATHS = 10  # of workers one after the other that have not done the simplest job
 _BLAMED_AFTER = 2  # deaths of workers, all with the same job in hand
 _PROBE = -1  # number of a job that shows whether a worker can do anything at all
@@ -386,7 +386,7 @@ class Sandbox:
         if tuple(layers) != self.layers:
             raise SandboxError(
                 f"A new worker is protected by {', '.join(layers)}, the others by {', '.join(self.layers)}. "
-                "Has somebody changed the machine's settings? Start again."
+                "Have the machine's settings changed? Start again."
             )
 
 

@@ -28,7 +28,7 @@ class BlankDesigner(ScriptedPolicy):
 
 
 class TargetDesigner(ScriptedPolicy):
-    """Is told the page that is wanted and hands it in at once: the ceiling.
+    """Is given the page that is wanted and hands it in at once: the ceiling.
 
     Args:
         pages: source by `task_id`.
@@ -66,7 +66,7 @@ class ImproverDesigner(ScriptedPolicy):
     """Begins like the generic one and changes its page as it is told; knows nothing but the dialogue.
 
     Args:
-        max_steps: the turn limit; in the last turn it answers, and before when it is told that nothing is
+        max_steps: the turn limit; in the last turn it answers, and before when it learns that nothing is
             left to do.
         system_prompt: recorded as part of the input; changes nothing else.
     """

@@ -46,7 +46,7 @@ START = "start"
 """What stands for the policy before online learning, where methods are named."""
 
 _TEST_SEED = 1_000
-"""The same games for every policy of the study; nobody learns from them."""
+"""The same games for every policy of the study; they are not learnt from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class OnlineStudy:
         return self.folder / f"{method}-{seed}.{'greedy' if greedy else 'sampled'}.jsonl"
 
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
-        """What a run is told beside its configuration."""
+        """Overrides of a run beside its configuration."""
         start = self.start(seed)
         told = [
             f"agent_type={method}",
@@ -172,7 +172,7 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
 
     Args:
         output: file of the games.
-        overrides: what its run was told.
+        overrides: of its run.
         games: of each word.
         greedy: the likeliest tokens.
         trained: as its run left it; else as it began.

@@ -96,7 +96,7 @@ _EXPLORE_REPEATS = 3
 """How often every held-out question is asked."""
 
 _TEST_SEED = 1_000
-"""The same games for every policy of the study; nobody learns from them."""
+"""The same games for every policy of the study; they are not learnt from."""
 
 
 @dataclass(frozen=True, slots=True)

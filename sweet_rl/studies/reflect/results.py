@@ -43,8 +43,8 @@ TITLES: Mapping[str, tuple[str, str]] = {
 """Every world's name, and what is played in it."""
 
 NAMES: Mapping[str, tuple[str, str]] = {
-    "sft": ("SFT only", "Imitates recorded actions; nobody reflects."),
-    "rl": ("RL only", "Learns online from nothing; nobody reflects."),
+    "sft": ("SFT only", "Imitates recorded actions, without reflections."),
+    "rl": ("RL only", "Learns online from nothing, without reflections."),
     "reflect_sft": ("SFT with reflection", "Imitates recorded actions, beside a model that reflects."),
     "reflect_rl": ("Reflect-RL", "Both models are fine-tuned, then the policy learns online."),
     "reflect_rl_flat": ("No curriculum", "Reflect-RL on the whole task from the first iteration on."),
@@ -56,7 +56,7 @@ CLAIMS: Sequence[tuple[str, str, str]] = (
     ("Reflect-RL beats fine-tuning alone", "reflect_rl", "sft"),
     ("Reflect-RL beats online learning alone", "reflect_rl", "rl"),
     ("Online learning improves on fine-tuning with reflections", "reflect_rl", "reflect_sft"),
-    ("Reflections help where nobody learns online", "reflect_sft", "sft"),
+    ("Reflections help without online learning", "reflect_sft", "sft"),
     ("A curriculum helps", "reflect_rl", "reflect_rl_flat"),
     ("Wrong ways in the texts help", "reflect_rl", "reflect_rl_positive"),
 )

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, field by field: anything may be missing, nothing of a wrong kind."""
+"""JSON of unknown origin, field by field: anything may be missing, nothing of a wrong kind."""
 
 from __future__ import annotations
 

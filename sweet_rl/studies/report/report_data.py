@@ -1,4 +1,4 @@
-"""What every report is told beside its own numbers, and the curves that several of them are told.
+"""Input of every report beside its own numbers, and the curves that several of them show.
 
 Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
 """

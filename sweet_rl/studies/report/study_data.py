@@ -1,4 +1,4 @@
-"""What the report of a study is told: the JSON of one run, or of several seeds, as checked dataclasses.
+"""Input of a study's report: the JSON of one run, or of several seeds, as checked dataclasses.
 
 Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
 """

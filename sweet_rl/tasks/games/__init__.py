@@ -37,7 +37,7 @@ def twenty_questions_tasks(split: str = "") -> list[dict[str, Json]]:
             for the 31 that are held out; "train" for the other 126.
 
     Returns:
-        Rows with `aliases` (lower case, the first is what the oracle is told) and `category` beside the usual
+        Rows with `aliases` (lower case, the first is given to the oracle) and `category` beside the usual
         fields; `task_id` is "twenty_questions/0" and so on, the place in the whole list.
 
     Raises:

@@ -203,7 +203,7 @@ OBJECTS_BY_CATEGORY: Final[dict[str, tuple[str, ...]]] = {
         "Drill",
     ),
 }
-"""Category to objects; a semicolon separates an object's names, the first of which its oracle is told."""
+"""Category to objects; a semicolon separates an object's names, the first of which its oracle is given."""
 
 TEN_OBJECTS: Final = (1, 11, 21, 31, 41, 51, 61, 71, 81, 91)
 """Places of the ten-word variant's objects in the whole list, counted from 0."""

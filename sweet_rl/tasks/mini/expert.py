@@ -45,7 +45,7 @@ def say(
         rng: all randomness comes from it.
         max_steps: agent turns of an episode; the last one has to be the answer.
         noise: how often it errs; default `Noise()`.
-        relevant: extras to prefer, for a teacher who has been told which matter; those that the request names
+        relevant: extras to prefer, for a teacher who knows which matter; those that the request names
             are preferred in any case.
     """
     noise = noise or Noise()

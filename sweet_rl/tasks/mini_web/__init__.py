@@ -56,7 +56,7 @@ KINDS = {kind.__name__: kind for kind in _KINDS}
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One drawn page, its body still a tree. `request` is what the agent is told."""
+    """One drawn page, its body still a tree. `request` is what the agent is given."""
 
     body: Element
     css: tuple[str, ...]

@@ -135,7 +135,7 @@ def menu(site: Site) -> Element:
 
 
 def portfolio(site: Site) -> Element:
-    """Who somebody is, and what they have made."""
+    """A portfolio: a person, and what they have made."""
     draw, look = site.draw, site.look
     intro = section(
         site,
@@ -278,7 +278,7 @@ def pricing(site: Site) -> Element:
 
 
 def contact(site: Site) -> Element:
-    """How to reach somebody: a form, an address, hours."""
+    """A contact page: a form, an address, hours."""
     draw, look = site.draw, site.look
     fields = [("Name", "text"), ("Email", "email"), ("Telephone", "tel")][: draw.pick(2, 3)]
     ours = form(site, fields, draw.say(("Send", "Send message", "Write to us")), message=True)

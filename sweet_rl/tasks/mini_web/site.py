@@ -27,7 +27,7 @@ class Site:
         return f"${self.draw.number(*self.topic.prices)}"
 
     def person(self) -> str:
-        """Somebody's first and last name."""
+        """A person's first and last name."""
         return f"{self.draw.say(words().first_names)} {self.draw.say(words().last_names)}"
 
     def date(self) -> str:
@@ -45,7 +45,7 @@ class Site:
         return f"hello@{name}.example"
 
     def phone(self) -> str:
-        """A telephone number that belongs to nobody."""
+        """A telephone number that is not in use."""
         return f"555 01{self.draw.number(10, 99)}"
 
     def street(self) -> str:

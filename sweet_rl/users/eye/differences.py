@@ -14,7 +14,7 @@ _READING: Final = 4.0
 """People look at texts first: what a text covers counts more than plain ground."""
 _SAME_COLOR: Final = 0.03
 _SAME_PLACE: Final = 6.0
-"""Pixels that nobody sees."""
+"""Differences below this many pixels are not seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _set_otherwise(wanted: Text, drawn: Text) -> bool:
 
 
 def _misplaced(wanted: Text, drawn: Text) -> float:
-    """By how many pixels a text is off; 0 where nobody sees it."""
+    """By how many pixels a text is off; 0 where it cannot be seen."""
     off = max(abs(wanted.x - drawn.x), abs(wanted.y - drawn.y))
     if wanted.lines != drawn.lines:
         off = max(off, 50.0)

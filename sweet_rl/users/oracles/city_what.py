@@ -283,7 +283,7 @@ _PEOPLE: Final = (
     *("mayor", "president", "prime minister", "leader", "person", "celebrity", "actor", "actress", "singer"),
     *("writer", "author", "artist", "footballer", "saint", "born"),
 )
-"""Nobody is in the table."""
+"""No person is in the table."""
 
 _SUPERLATIVE: Final = re.compile(
     r"\b(?:tallest|longest|highest|largest|biggest|deepest|oldest) (?!city|town|home)\w+ (?:in|of) "

@@ -102,7 +102,7 @@ class GradioOracle:
             self._session = None
 
     async def _dispatch(self) -> None:
-        """Send batches until nobody is waiting."""
+        """Send batches until no caller is waiting."""
         while self._waiting:
             await asyncio.sleep(0)  # let everything that is ready now come in
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._max_batch))]

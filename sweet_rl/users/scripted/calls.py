@@ -1,6 +1,6 @@
 """Calls in words: builtins and the methods of text, lists and dictionaries.
 
-A call that is not here is unspeakable: a wrong guess about somebody's helper would be worse than silence.
+A call that is not here is unspeakable: a wrong guess about an unknown helper would be worse than silence.
 """
 
 from __future__ import annotations

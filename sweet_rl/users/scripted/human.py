@@ -49,7 +49,7 @@ class ScriptedHuman:
         """One or two sentences, at most 400 characters; never raises, whatever the texts are.
 
         Args:
-            problem_description: what the agent was told at the start.
+            problem_description: what the agent was given at the start.
             hidden_information: source of the hidden function; parsed, never run.
             messages: the dialogue so far; the last one is the agent's.
         """

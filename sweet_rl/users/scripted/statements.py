@@ -237,7 +237,7 @@ class Reader:
         return _Outcome(f"{subject} {verb}", amount)
 
     def _begins(self, statement: ast.stmt) -> bool:
-        """Whether this only sets the start of counting or collecting; nobody mentions that."""
+        """Whether this only sets the start of counting or collecting; it is not mentioned."""
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 return name in self._changing and _is_nothing(value)

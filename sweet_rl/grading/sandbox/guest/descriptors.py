@@ -43,7 +43,7 @@ class Pairs:
 
     def arrangement(self) -> list[libc.Step]:
         """What gives up all descriptors of a child but its ends, which get their places."""
-        if _can_open_null():  # needs nobody else's
+        if _can_open_null():  # needs no other
             null = [libc.prepared("open", _NULL.encode(), os.O_RDWR), libc.prepared("dup2", 0, 1)]
             return [*self._arrange, (os.closerange, (0, HIDDEN)), *null, libc.prepared("dup2", 0, 2)]
         # the worker's own complaints go to a file, an answer's go nowhere
@@ -69,7 +69,7 @@ def channel() -> _socket.socket:
 
 
 def offer_wake_pair() -> None:
-    """From now on `socket.socketpair` gives asyncio copies of the child's pair, and nobody else anything."""
+    """From now on `socket.socketpair` gives asyncio copies of the child's pair, and fails for others."""
     _socket.socketpair = _wake_pair
 
 

@@ -71,7 +71,7 @@ def open_process_numbers() -> int | None:
 
 
 def count_from(number: int, process_numbers: int | None) -> libc.Step | None:
-    """What lets the next process or thread of this namespace have that number, if nobody has it.
+    """What lets the next process or thread of this namespace have that number, if it is free.
 
     So no child learns how many processes and threads there have been before it. None where that cannot be;
     it takes Linux 5.9.
@@ -167,7 +167,7 @@ def unused_user() -> int:
 
 
 def drop_privileges(folders: Iterable[str] = (), *, keep_numbering: bool = False) -> None:
-    """Give up every capability, for good, and become a user that is nobody else where we were root.
+    """Give up every capability, for good, and become a user without other processes where we were root.
 
     Root of a container may not have other users to become, and stays without capabilities; so does root whose
     `folders` would then be out of reach.

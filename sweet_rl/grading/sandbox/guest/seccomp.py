@@ -91,7 +91,7 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _KILL, _ALLOW, _FAIL = 0x80000000, 0x7FFF0000, 0x00050000
 
 _READ_BY_THE_KERNEL: list[Any] = []
-"""Filters, which must stay where they are for as long as somebody may load them."""
+"""Filters, which must stay where they are for as long as they may be loaded."""
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 _Numbers = tuple[int | None, int | None]
@@ -229,7 +229,7 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
 def _fcntl() -> _Program:
     """Flags of a descriptor, copies of it. Locks, owners, signals and leases are kept where others see them.
 
-    A lock only seems to be got: a child's files are its own, so nobody can hold one.
+    A lock only seems to be got: a child's files are its own, so no other can hold one.
     """
     flags = [_argument(2), (_ANY_BIT, 0, 1, _ODD_FLAGS), _NO, _YES]
     # a shown descriptor may be copied to anywhere, a hidden one to a hidden number

@@ -132,7 +132,7 @@ def _serve(control: _socket.socket, children: _Children) -> None:
         asked = control.recv(len(NEXT))
         libc.end(-1 if alone else child)  # and whatever it may have left
         if not asked:
-            os._exit(0)  # nobody is there any more
+            os._exit(0)  # the parent has gone
         if look() != untouched:
             control.send(RETIRED)
             os._exit(0)
@@ -153,7 +153,7 @@ def _be_child(channel: _socket.socket, doors: list[libc.Step], look: Callable[[]
 def _read_job(channel: _socket.socket) -> dict[str, Any]:
     length = channel.recv(LENGTH.size)
     if not length:
-        os._exit(0)  # nobody wants anything from this child
+        os._exit(0)  # nothing is asked of this child
     # all at once; of us, from outside
     job: dict[str, Any] = marshal.loads(channel.recv(LENGTH.unpack(length)[0], _socket.MSG_WAITALL))  # noqa: S302
     return job
