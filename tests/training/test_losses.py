@@ -9,6 +9,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.training.losses import LOSSES, PairLogps, check_loss, pair_losses, reduction_of
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import LossSettings
+from tests.conftest import ROOT
 
 
 def losses(settings, chosen=-4.0, rejected=-7.0, reference=(-5.0, -6.0), nll=2.0):
@@ -57,6 +58,7 @@ def test_each_loss_says_where_it_is_from_and_what_beta_does():
     for name in LOSSES.ours:
         words = LOSSES.find(name).__doc__
         assert "arXiv" in words, name
+        assert f"`{name}`" in (ROOT / "docs/losses.md").read_text()
         assert "beta" in words.partition("\n")[2] or name == "logexp", name
 
 

@@ -1,0 +1,101 @@
+"""The pages of docs/tutorials: every code block executed as written, from top to bottom, in an empty folder.
+
+A block whose first line has `title="FILE"` is written to that file. Of the others `sh` and `python` are run,
+each by itself; `text` is what the block before it must have printed, where `...` stands for anything.
+"""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+MOST_LINES = 60
+
+_BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SHELLS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+_SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class Block(NamedTuple):
+    language: str
+    title: str
+    text: str
+    line: int
+
+
+def blocks(page):
+    text = page.read_text()
+    found = [
+        Block(match[1], match[2] or "", match[3], text.count("\n", 0, match.start()) + 1)
+        for match in _BLOCK.finditer(text)
+    ]
+    assert len(found) * 2 == len(re.findall("^```", text, re.MULTILINE)), "a fence that is not a block's"
+    return found
+
+
+def execute(page, folder):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    home = folder / "here"
+    home.mkdir()
+    printed = ""
+    for block in blocks(page):
+        where = f"{page.name}:{block.line}"
+        if block.title:
+            (home / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (home / block.title).write_text(block.text)
+        elif block.language == "text":
+            assert doctest.OutputChecker().check_output(block.text, printed, _SAME), f"{where}: {printed}"
+        else:
+            command = [*_SHELLS[block.language], block.text]
+            done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{where}: {done.stdout}{done.stderr}"
+            printed = done.stdout
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_tutorial_works_as_written(page, tmp_path):
+    execute(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_tutorial_is_short(page):
+    code = [block for block in blocks(page) if block.language != "text"]
+    assert code
+    lines = [line for block in code for line in block.text.splitlines() if line.strip()]
+    assert len(lines) < MOST_LINES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nprint(1)\n```\n```text\n2\n```\n",
+        "```sh\nfalse\n```\n",
+        "```python\nimport own\n```\n",
+        "```python\nprint(1)\n",
+        "```perl\nprint 1\n```\n",
+    ],
+)
+def test_a_page_that_does_not_work_is_found_out(text, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises((AssertionError, KeyError)):
+        execute(page, tmp_path)
+
+
+def test_files_and_outputs(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        '```python title="own.py"\nX = 5\n```\nThen\n```sh\necho now\npython -c "import own; print(own.X)"\n```\n'
+        "```text\nnow\n...\n```\n"
+    )
+    execute(page, tmp_path)
