@@ -53,7 +53,7 @@ def train_sft(
             input_template=input_template,
         ),
         flags.model(pretrain),
-        loss=LossSettings(aux_loss_coef=aux_loss_coef),
+        loss=LossSettings(name="imitation", aux_loss_coef=aux_loss_coef),
     )
     from sweet_rl.training import sft
 

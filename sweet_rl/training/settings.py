@@ -52,7 +52,7 @@ class LossSettings:
     """The preference loss, and what else is minimised."""
 
     name: str = "sigmoid"
-    """As `sweet_rl.training.losses.LOSSES` knows it."""
+    """As `sweet_rl.training.losses.LOSSES` knows it, or imitation, which knows no pairs."""
     beta: float = 0.1
     label_smoothing: float = 0.0
     """Share of the labels that are assumed to be wrong."""
