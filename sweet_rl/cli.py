@@ -165,7 +165,7 @@ def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[s
 
 
 def load(name: str) -> Callable[..., Any]:
-    """The function behind a stage."""
+    """Import a stage and return its function."""
     *group, stage = name.split()
     module = importlib.import_module(_STUDIES.get(name) or ".".join(["sweet_rl.commands", *group, stage]))
     function: Callable[..., Any] = getattr(module, stage)

@@ -164,7 +164,7 @@ class Workers:
             if not started.done() and not self._ready:
                 self._say(
                     f"No Ray worker is up after {_PATIENCE_S:g} s: models are loading, or the cluster has no "
-                    "room for one now (`ray status` tells). Waiting."
+                    "room for one now (see `ray status`). Waiting."
                 )
             name, facts = await started
         except self._errors.RayTaskError as error:

@@ -202,7 +202,7 @@ def _check_said(spoken: Spoken, generation: Generation, history: Sequence[Messag
     cut = generation.completion.finish_reason is FinishReason.LENGTH
     advice = "; its tokens were used up: raise --max_tokens" if cut else ""
     turn = sum(isinstance(entry, AgentTurn) for entry in history) - 1
-    failure = Failure("only_thoughts", f"the model thought and said nothing{advice}", turn=turn)
+    failure = Failure("only_thoughts", f"the model wrote thoughts and no answer{advice}", turn=turn)
     raise EpisodeError(StopReason.POLICY_FAILED, failure)
 
 

@@ -246,7 +246,7 @@ class Trajectory:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The row's identity on disk."""
+        """The row's identity on disk: task and repeat."""
         return self.task.task_id, self.sample_index
 
     @property

@@ -37,7 +37,7 @@ def summed(tensor: Tensor) -> Tensor:
 
 
 def most(count: int, device: torch.device) -> int:
-    """The largest count of all processes."""
+    """The largest of the counts that the processes give, equal on all of them."""
     if world_size() == 1:
         return count
     box = torch.tensor(count, device=device)

@@ -40,7 +40,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
         if key not in defaults:
             raise UsageError(f"{key}: there is no such setting{suggestion(key, defaults)}.")
         if value == _MISSING:
-            raise UsageError(f"{key}=... is needed: {name!r} does not say it.")
+            raise UsageError(f"{key}=... is needed: {name!r} does not set it.")
         _check_kind(key, value, defaults[key])
     return config
 

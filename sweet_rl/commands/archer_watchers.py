@@ -67,7 +67,7 @@ class ProgressBar:
         self._numbers: dict[str, str] = {}
 
     def say(self, phase: str, done: int, total: int) -> None:
-        """Show how far the phase is."""
+        """Show the phase and how many of its steps are done."""
         self._bar.set_description_str(f"{phase} {done}/{total}", refresh=False)
         self._bar.update(0)
 
@@ -83,7 +83,7 @@ class ProgressBar:
 
 
 class TensorBoard:
-    """Event files in the run's folder."""
+    """Writes the numbers of every iteration as event files into the run's folder."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -93,10 +93,10 @@ class TensorBoard:
         self._writer: Any = SummaryWriter(str(folder))
 
     def say(self, phase: str, done: int, total: int) -> None:
-        """Nothing: there is no number yet."""
+        """Do nothing: within an iteration there is no number yet."""
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
-        """One point of every curve."""
+        """Write one point of every curve, at step `done`."""
         for name, value in info.items():
             self._writer.add_scalar(name, value, done)
         self._writer.flush()
@@ -126,12 +126,12 @@ class Wandb:
             ) from error
 
     def say(self, phase: str, done: int, total: int) -> None:
-        """Nothing: there is no number yet."""
+        """Do nothing: within an iteration there is no number yet."""
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
         """Send the numbers of an iteration, with `done` as its step."""
         self._run.log(dict(info), step=done)
 
     def close(self) -> None:
-        """Say that the run is over."""
+        """End the run of wandb."""
         self._run.finish()

@@ -106,7 +106,7 @@ class Demonstrations:
 
     @property
     def played(self) -> str:
-        """Tasks of the scripted agent."""
+        """The task source that the scripted agent plays."""
         theirs = self.env_name == "webshop" and self.env_load_path is not None
         return self.tasks or f"{self.world.tasks}{'@server' if theirs else ''}"
 

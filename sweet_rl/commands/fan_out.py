@@ -71,7 +71,7 @@ def _refuse_servers(engine: str, flag: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SamplingPart:
-    """A policy in a worker."""
+    """The policy that a worker process loads."""
 
     policy: Any
     facts: None = None
@@ -291,13 +291,13 @@ def grader_of(cluster: Cluster | None, flags: SandboxFlags) -> Iterator[CodeGrad
 
 @dataclass(frozen=True, slots=True)
 class RenderingPart:
-    """Browsers in a worker."""
+    """The browsers that a worker process runs."""
 
     service: RenderService
 
     @property
     def facts(self) -> str:
-        """What keeps pages from the network."""
+        """What keeps pages from the network, in words for the report."""
         return self.service.protection
 
     async def render(self, html: str) -> RenderedPage | Failure:
@@ -326,7 +326,7 @@ class RayRenderer:
         return found
 
     async def close(self) -> None:
-        """Nothing: the workers end with `rendering_workers`."""
+        """Do nothing: the workers end with `rendering_workers`."""
 
 
 def rendering_workers(

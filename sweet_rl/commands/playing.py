@@ -194,7 +194,7 @@ class ShownEnv:
         self._env = env
 
     async def reset(self, task: Task, *, seed: int) -> Observation:
-        """Begin, and show the first observation."""
+        """Reset the world and print its first observation."""
         observation = await self._env.reset(task, seed=seed)
         print(f"\n{observation.messages[-1].content.strip()}\n")
         return observation

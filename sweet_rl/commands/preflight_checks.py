@@ -85,7 +85,7 @@ class Chain:
 
 
 def look(chain: Chain) -> Iterator[Finding]:
-    """Every finding, as it is made."""
+    """Yield every finding as soon as it is made."""
     try:
         flags = _read_flags(chain)
         human = _servers(chain, flags["simulate"])

@@ -230,7 +230,7 @@ def _stored(row: Candidates, place: int, flags: RankingFlags) -> float:
             path=flags.input_path,
             line=row.line,
             field=f"{name}{'_sum' if flags.use_sum else ''}[{place}]",
-            repair="A chat API does not tell them. Pass --reference_model with the model that sampled: they "
+            repair="A chat API returns none. Pass --reference_model with the model that sampled: they "
             "are computed again.",
         )
     return value

@@ -28,7 +28,7 @@ class RequestFlags(Protocol):
 
     @property
     def request_timeout_s(self) -> float:
-        """Seconds that an attempt may take."""
+        """Seconds that one attempt of a request may take."""
         ...
 
     @property

@@ -168,7 +168,7 @@ class TrainingFlags:
         return self.data(dataset, find_prompt=not published, **asdict(pairs))
 
     def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
-        """Which weights, and in which precision."""
+        """The weights to load, their precision and the adapter's shape."""
         from sweet_rl.training.settings import ModelSettings
 
         return ModelSettings(pretrain=pretrain, ref_pretrain=ref_pretrain, **_same(ModelSettings, self))
@@ -282,7 +282,7 @@ class TrainingFlags:
         if engine == "fsdp2":
             if self.deepspeed_config:
                 raise UsageError(
-                    "--deepspeed_config says nothing to --shard_with fsdp2; leave one of them out."
+                    "--deepspeed_config has no effect with --shard_with fsdp2; leave one of them out."
                 )
             return {"shard_with": engine, "deepspeed_config": None}
         if path.lower() == "none":

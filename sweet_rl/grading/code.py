@@ -46,7 +46,7 @@ WAYS: tuple[Way, ...] = ("fixed", "published", "lenient")
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """All grades of one trajectory."""
+    """The grades of one trajectory in each way of grading."""
 
     fixed: Score
     published: Score
@@ -81,7 +81,7 @@ class CodeGrader:
 
     @property
     def protection(self) -> str:
-        """What answers run under, for people."""
+        """How answers are isolated, in words for a report."""
         return self._sandbox.protection
 
     def grade(self, trajectories: Iterable[Trajectory]) -> Iterator[Score]:

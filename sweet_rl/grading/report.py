@@ -57,7 +57,7 @@ class Report:
     failed: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """All numbers, fractions in [0, 1]."""
+        """All numbers as a JSON object; fractions are in [0, 1]."""
         return asdict(self)
 
     def to_text(self, title: str) -> str:

@@ -380,7 +380,7 @@ def _read_chat(data: dict[str, Json]) -> ChatReply:
     if thoughts and not said.text.strip():
         raise AttemptFailed(
             "only_thoughts",
-            f"the model thought and said nothing (finish_reason {reason}); where its tokens were used up, "
+            f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, "
             f"allow more of them. It ends: {thoughts[-100:]!r}",
             can_pass=False,
         )

@@ -51,7 +51,7 @@ class Limiter:
 
     @property
     def closed(self) -> bool:
-        """Whether even single requests fail."""
+        """Whether the address refuses even single requests."""
         return self._closed
 
     @asynccontextmanager

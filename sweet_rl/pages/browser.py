@@ -47,7 +47,7 @@ class Browser(Protocol):
         ...
 
     def memory_mb(self) -> float:
-        """Memory that is the browser's own."""
+        """Memory of the browser's own processes, in MB."""
         ...
 
     async def kill(self) -> None:

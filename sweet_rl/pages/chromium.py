@@ -129,7 +129,7 @@ async def start(settings: RenderSettings) -> Chromium:
 
 
 class Chromium:
-    """One running Chromium."""
+    """One running Chromium, driven over its debugging pipe."""
 
     def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
         self.process, self.settings = process, settings

@@ -130,7 +130,7 @@ def find() -> str:
 
 
 class Firefox:
-    """One running Firefox."""
+    """One running Firefox, driven over WebDriver BiDi."""
 
     def __init__(self, process: BrowserProcess, settings: RenderSettings) -> None:
         self.process, self.settings = process, settings

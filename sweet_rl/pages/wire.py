@@ -25,7 +25,7 @@ class BrowserGone(Exception):  # noqa: N818 - as `RenderFailed`: the service act
 
 
 class CommandFailed(Exception):  # noqa: N818 - likewise
-    """The browser refused a command."""
+    """The browser answered a command with an error."""
 
 
 class Wire(asyncio.Protocol):
@@ -87,7 +87,7 @@ class Wire(asyncio.Protocol):
             self._chunks.append(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol says so
-        """The other side is gone."""
+        """Fail everything that waits: the other side has closed the connection."""
         self.closed.set()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():

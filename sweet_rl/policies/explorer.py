@@ -44,7 +44,7 @@ class PlanningExplorer(ScriptedPolicy):
         target = self._targets.get(observation.task_id)
         if target is None:
             raise UsageError(
-                f"The planner was told no file for the task {observation.task_id!r}; give it those of "
+                f"The planner was given no file for the task {observation.task_id!r}; give it those of "
                 "exactly the tasks that are played."
             )
         text = observation.messages[-1].content

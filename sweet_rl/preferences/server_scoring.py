@@ -47,7 +47,7 @@ class ServerScorer:
             raise UsageError(f"The server does not serve {self._model!r}, but {offered}.")
         if ours.get("owned_by") != "vllm":
             raise UsageError(
-                "Ranking needs the log-probabilities of given tokens, which only vLLM's server tells. Use "
+                "Ranking needs the log-probabilities of given tokens, which only vLLM's server returns. Use "
                 "--engine vllm or --engine transformers."
             )
         length = ours.get("max_model_len")

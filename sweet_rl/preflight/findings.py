@@ -32,7 +32,7 @@ class Finding:
 
 
 def fine(what: str, seen: str) -> Finding:
-    """It is as it should be."""
+    """A finding of level "ok"."""
     return Finding("ok", what, seen)
 
 

@@ -90,7 +90,7 @@ def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: 
     """
     what, need = "GPU memory", f"about {needed / GB:.1f} GB"
     if not found:
-        return _without_gpus(what, f"nvidia-smi tells of no GPU; {need} are needed ({parts})", processes)
+        return _without_gpus(what, f"nvidia-smi lists no GPU; {need} are needed ({parts})", processes)
     if processes > len(found):
         seen = f"{processes} processes are to be launched, and there are {len(found)} GPUs"
         return missing(what, seen, f"GPUS={len(found)}, if that is enough memory")

@@ -115,7 +115,7 @@ class Journal:
             await self._writer
 
     def close(self) -> None:
-        """Free the file and its lock."""
+        """Close the file and free its lock."""
         self._cleanup.close()
 
     async def _write_waiting(self) -> None:

@@ -70,7 +70,7 @@ def sub_page(instruction: str, product: Product, name: str) -> str:
 
 
 def done_page(score: float) -> str:
-    """The end of a visit."""
+    """The page that ends a visit and shows the score."""
     return _page(
         "<h1>Thank you for your purchase!</h1>",
         "<div><h3>Your code:</h3><pre>None</pre>",

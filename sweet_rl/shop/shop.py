@@ -58,7 +58,7 @@ class EmbeddedShop:
         return f"embedded:{self.seed}:{len(self.products)}"
 
     def goal(self, session: str) -> Goal:
-        """What a session is sent for."""
+        """The goal of a session: the product it is sent for."""
         goal = self._goals.get(session)
         if goal is None:
             fixed = _FIXED.fullmatch(session)
@@ -79,7 +79,7 @@ class EmbeddedShop:
         return self._by_asin[asin]
 
     def search(self, query: str) -> tuple[Product, ...]:
-        """What a search finds, best first."""
+        """Products that a search finds, best first."""
         return self._index.search(query)
 
     def get(self, path: str) -> str:

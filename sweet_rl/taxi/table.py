@@ -45,7 +45,7 @@ ILLEGAL_REWARD: Final = -10
 
 
 class Place(NamedTuple):
-    """A state, taken apart."""
+    """A state's parts: row, column, passenger, destination."""
 
     row: int
     column: int
@@ -62,12 +62,12 @@ class Transition(NamedTuple):
 
 
 def encode(row: int, column: int, passenger: int, destination: int) -> int:
-    """The number of a state."""
+    """The number of a state's parts, 0 to 499."""
     return ((row * SIZE + column) * 5 + passenger) * 4 + destination
 
 
 def decode(state: int) -> Place:
-    """What a state's number says."""
+    """The parts of the state with this number."""
     rest, destination = divmod(state, 4)
     rest, passenger = divmod(rest, 5)
     row, column = divmod(rest, SIZE)

@@ -106,7 +106,7 @@ class Explorer:
         self._content = ""
 
     def look(self, folder: str, entries: Sequence[Entry]) -> None:
-        """Remember what lies in a folder."""
+        """Remember the entries of a folder."""
         self._listed.add(folder)
         for entry in entries:
             if entry.is_folder or is_allowed(entry.name):
@@ -118,7 +118,7 @@ class Explorer:
         self._content = content
 
     def forget_content(self) -> None:
-        """Another command was the last one."""
+        """Forget the last shown content: another command came after it."""
         self._content = ""
 
     def search(self, folder: str) -> Search:

@@ -46,7 +46,7 @@ class SourceFile:
 
     @property
     def levels(self) -> int:
-        """How many folders it lies in."""
+        """Number of folders above the file."""
         return self.path.count("/")
 
     @property

@@ -61,7 +61,7 @@ def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
     config = _adapter_config(adapter)
     base = settings.pretrain or config.get("base_model_name_or_path") or ""
     if not base:
-        raise UsageError(f"{str(adapter)!r} does not say which model it belongs to; name it with --pretrain.")
+        raise UsageError(f"{str(adapter)!r} does not name the model it belongs to; name it with --pretrain.")
     try:
         from peft import PeftModel  # noqa: PLC0415 - an extra
     except ImportError as error:

@@ -40,7 +40,7 @@ class Encoded(Protocol):
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What is read of it."""
+        """The token sequences that a model reads of it."""
         ...
 
     @property
@@ -238,7 +238,7 @@ class Collator:
 
 @dataclass(frozen=True, slots=True)
 class TextCollator:
-    """Texts to a batch."""
+    """Turns encoded texts into one padded batch of tensors."""
 
     reader: Reader
 
@@ -281,7 +281,7 @@ def show(vision: Vision | None, pictures: Sequence[Pictures]) -> Shown:
     if not flat:
         return Shown()
     if vision is None:
-        raise ValueError("there are pictures, and nothing says how they are read")
+        raise ValueError("there are pictures, but no settings to read them with")
     patches = vision.patches(flat)
     return Shown(pixels_PD=torch.from_numpy(patches.pixels_PD), grids_I3=torch.from_numpy(patches.grids_I3))
 

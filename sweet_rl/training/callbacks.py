@@ -27,7 +27,7 @@ class ProgressBar(TrainerCallback):
     _bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Begin where a resumed run begins."""
+        """Move the bar to where a resumed run begins."""
         del args, control
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
 

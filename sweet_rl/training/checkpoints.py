@@ -34,7 +34,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def complete_checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints in `folder`, oldest first."""
+    """All complete checkpoints in `folder`, oldest first."""
     if not folder.is_dir():
         return []
     found = [path for path in folder.iterdir() if step_of(path) >= 0 and (path / STATE).is_file()]

@@ -65,7 +65,7 @@ class EncodedPair:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What is read of it."""
+        """The token sequences that a model reads of it."""
         return self.chosen, self.rejected
 
     @property
@@ -89,7 +89,7 @@ class EncodedText:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What is read of it."""
+        """The token sequences that a model reads of it."""
         return (self.side,)
 
     @property
@@ -129,7 +129,7 @@ class EncodingReport:
 
     @property
     def dropped(self) -> int:
-        """Rows that cannot be trained on."""
+        """Number of rows that cannot be trained on and were left out."""
         return len(self.too_long) + len(self.no_response)
 
     def lines(self, max_len: int) -> list[str]:
@@ -353,12 +353,12 @@ class Sampled(Protocol):
 
     @property
     def tokenizer(self) -> str | None:
-        """Its digest; None: unknown."""
+        """Digest of the tokenizer; None where it is unknown."""
         ...
 
     @property
     def place(self) -> str:
-        """File and line, for messages."""
+        """Where the row stands, as `file:line`, for messages."""
         ...
 
 
@@ -385,7 +385,7 @@ def check_tokenizers(rows: Sequence[Sampled], tokenizer: Any, *, allowed: bool) 
 
 
 def find_all(ids: Sequence[int], pattern: Sequence[int]) -> Iterable[int]:
-    """Where `pattern` begins in `ids`."""
+    """Every position where `pattern` begins in `ids`."""
     width = len(pattern)
     return (i for i in range(len(ids) - width + 1) if tuple(ids[i : i + width]) == tuple(pattern))
 

@@ -40,7 +40,7 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Number of this process among them."""
+    """Number of this process among those that train together."""
     return int(os.environ.get("RANK", "0"))
 
 
@@ -74,7 +74,7 @@ def half_weights(settings: TrainSettings) -> bool:
 
 
 def in_pieces(settings: TrainSettings) -> bool:
-    """Whether no process has all weights."""
+    """Whether weights are divided, so that no process has all of them."""
     engine = engine_of(settings)
     return engine == "fsdp2" or (engine == "deepspeed" and settings.shards.zero_stage == 3)
 

@@ -104,7 +104,7 @@ def _check_all_see(rows: Rows) -> None:
 
 
 def packs_of(rows: Sequence[Encoded], settings: TrainSettings, processes: Processes, *, share: bool) -> Packs:
-    """How rows are divided into micro-batches."""
+    """How rows are divided into micro-batches: by count, or by tokens."""
     options, world = settings.optimizer, processes.world
     order = prefix_order(rows) if share else [-row.length for row in rows]
     if options.max_tokens_per_batch is None:

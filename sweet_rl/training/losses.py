@@ -154,7 +154,7 @@ def logexp(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
 def _no_smoothing(name: str, settings: LossSettings) -> None:
     if settings.label_smoothing:
         raise UsageError(
-            f"--label_smoothing says nothing to the loss {name}, got {settings.label_smoothing}. Leave it "
+            f"--label_smoothing has no effect on the loss {name}, got {settings.label_smoothing}. Leave it "
             "out, or take a loss that knows it: sigmoid, sigmoid_norm, robust."
         )
 

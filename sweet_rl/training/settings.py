@@ -71,7 +71,7 @@ class SelectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Which weights, and in which precision."""
+    """The weights to load, their precision and the adapter's shape."""
 
     pretrain: str
     ref_pretrain: str | None = None
@@ -91,7 +91,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSettings:
-    """AdamW, its schedule and its batches."""
+    """AdamW: learning rate, schedule, clipping and batch sizes."""
 
     learning_rate: float = 1e-5
     lr_warmup_ratio: float = 0.03
@@ -129,7 +129,7 @@ class ShardSettings:
 
 @dataclass(frozen=True, slots=True)
 class OutputSettings:
-    """Where things go, and how often."""
+    """Where checkpoints, logs and the model go, and how often."""
 
     reference_cache: Path | None = None
     """Folder that keeps the reference's log-probabilities; None: they are not kept."""
@@ -150,7 +150,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
-    """A whole run."""
+    """All settings of a training run."""
 
     data: DataSettings
     model: ModelSettings

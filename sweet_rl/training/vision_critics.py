@@ -17,7 +17,7 @@ class Qwen2VLForSequenceClassification(GenericForSequenceClassification, Qwen2VL
 class Qwen2_5_VLForSequenceClassification(  # type: ignore[no-untyped-call]  # noqa: N801 - the usual name
     GenericForSequenceClassification, Qwen2_5_VLPreTrainedModel
 ):
-    """The same of Qwen2.5-VL."""
+    """A Qwen2.5-VL with a regression head."""
 
 
 KINDS: dict[type, Any] = {

@@ -72,7 +72,7 @@ class RequestProblem(Exception):  # noqa: N818 - becomes a response
 
 
 class Said(NamedTuple):
-    """A message of a chat."""
+    """One message of a chat request: its role and text."""
 
     role: str
     text: str

@@ -41,7 +41,7 @@ class Contents(Protocol):
         ...
 
     def index(self) -> dict[str, Json]:
-        """What list, filters and summary need."""
+        """One entry for each row: what list, filters and summary need."""
         ...
 
     async def prepare(self, position: int) -> None:
@@ -68,7 +68,7 @@ class Contents(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what `prepare` needed."""
+        """Free what `prepare` needed."""
         ...
 
 
@@ -89,7 +89,7 @@ class TextContents:
         return len(self._trajectories)
 
     async def prepare(self, position: int) -> None:
-        """Nothing needs to be done."""
+        """Do nothing: texts are ready to be shown."""
 
     def picture(self, position: int, name: str) -> bytes | None:
         """None: text trajectories have no pictures."""

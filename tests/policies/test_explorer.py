@@ -70,5 +70,5 @@ def test_what_a_prompt_says():
 
 def test_a_task_that_the_planner_was_not_told():
     asked = Observation("auto_explore/other", (Message("user", ""),), 0)
-    with pytest.raises(UsageError, match="was told no file"):
+    with pytest.raises(UsageError, match="was given no file"):
         asyncio.run(planner().act(asked))

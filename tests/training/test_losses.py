@@ -68,7 +68,7 @@ def test_the_margin_is_the_difference_of_the_rewards():
 
 def test_what_has_no_meaning_is_refused():
     for name in ("ipo", "hinge", "logexp"):
-        with pytest.raises(UsageError, match=f"--label_smoothing says nothing to the loss {name}, got 0.1"):
+        with pytest.raises(UsageError, match=f"--label_smoothing has no effect on the loss {name}, got 0.1"):
             check_loss(LossSettings(name=name, label_smoothing=0.1))
     with pytest.raises(UsageError, match=r"below 0\.5 with the loss robust, got 0\.5"):
         check_loss(LossSettings(name="robust", label_smoothing=0.5))

@@ -96,7 +96,7 @@ def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert settings().shards.shard_with == "fsdp2"
     assert settings(shard_with="deepspeed").shards.zero_stage == 3
-    with pytest.raises(UsageError, match="--deepspeed_config says nothing to --shard_with fsdp2"):
+    with pytest.raises(UsageError, match="--deepspeed_config has no effect with --shard_with fsdp2"):
         settings(deepspeed_config=str(FILES / "zero3.json"))
     monkeypatch.delenv("ACCELERATE_USE_FSDP")
     monkeypatch.delenv("ACCELERATE_DEEPSPEED_CONFIG_FILE")

@@ -214,7 +214,7 @@ def test_a_loss_that_is_not_a_number_stops_and_names_rows(steady, pairs, tmp_pat
         ({"loss": "dop"}, r"no preference loss 'dop' \(did you mean dpo\?\).*module:ATTRIBUTE"),
         ({"loss": "hinge", "ipo": True}, "--ipo and --loss hinge name two losses"),
         ({"loss": "sigmoid_norm", "mean_log_prob": "turn"}, "another mean than --mean_log_prob turn"),
-        ({"ipo": True, "label_smoothing": 0.1}, "--label_smoothing says nothing to the loss ipo"),
+        ({"ipo": True, "label_smoothing": 0.1}, "--label_smoothing has no effect on the loss ipo"),
         ({"lora_rank": 2, "target_modules": "c_attn"}, "--target_modules 'c_attn' does not fit"),
     ],
 )

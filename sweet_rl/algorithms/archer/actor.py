@@ -185,7 +185,7 @@ class TokenPolicy:
         return tuple(ids) or (0 if fallback is None else int(fallback),)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Their text, special tokens left out."""
+        """The text of an utterance's token ids, special tokens left out."""
         text: str = self.tokenizer.decode(
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
@@ -227,7 +227,7 @@ class TokenPolicy:
     # -- sampling -----------------------------------------------------------------------------------------
 
     def request(self, observation: str, seed: int, *, greedy: bool = False) -> Request:
-        """What the decoder is asked."""
+        """The request to the decoder: prompt ids, seed, temperature and limits."""
         temperature = 0.0 if greedy else self.temperature
         ids = self.prompt(observation).ids
         return Request(ids, self.max_new_tokens, temperature, seed, self.top_k)

@@ -29,7 +29,7 @@ from sweet_rl.algorithms.shares import most, own_rows
 
 
 class Spoken(Row, Protocol):
-    """What can be imitated."""
+    """A row that can be imitated: an observation and the utterance that answered it."""
 
     @property
     def observation(self) -> str:
@@ -59,7 +59,7 @@ class ActorRows(NamedTuple):
 def judge(
     critic: DoubleCritic, observations: Sequence[str], utterances: Sequence[Utterance], max_tokens: int
 ) -> ActorRows:
-    """Advantages under the online critic."""
+    """The rows of a policy step: utterances with their advantages [S] under the online critic."""
     device = next(critic.parameters()).device
     if not observations:
         return ActorRows(observations, utterances, torch.zeros(0, device=device))

@@ -275,7 +275,7 @@ class PublishedLearner:
         return [rounds[number][row] for row, number in enumerate(least_CB.argmax(dim=0).tolist())]
 
     def gathered(self) -> AbstractContextManager[None]:
-        """Nothing: there is one process."""
+        """Do nothing: there is one process, which holds all weights."""
         return nullcontext()
 
     def rollout_policy(self, *, greedy: bool) -> Policy:

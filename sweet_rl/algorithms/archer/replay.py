@@ -197,7 +197,7 @@ class ReplayBuffer(Ring[Transition]):
         return tuple(self._slots)
 
     def at(self, slot: int) -> Transition:
-        """The transition in the slot."""
+        """The transition in a slot of the ring, counted from 0."""
         return self._slots[slot]
 
     def insert(self, transition: Transition) -> None:

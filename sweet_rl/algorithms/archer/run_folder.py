@@ -86,7 +86,7 @@ class RunFolder:
         self._metrics: MetricsLog | None = None
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files of the run and free their locks."""
         self._files.close()
 
     def newest(self) -> tuple[int, Any] | None:
@@ -109,7 +109,7 @@ class RunFolder:
         self._metrics = MetricsLog(self.path / "metrics.jsonl", after_step=done)
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
-        """Add the line of an iteration."""
+        """Append the line of an iteration to metrics.jsonl."""
         if self._metrics is not None:
             self._metrics.append({"step": done, **info})
 

@@ -59,7 +59,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn."""
+    """How tokens are drawn: temperature, top-p, top-k and their number."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -131,7 +131,7 @@ class Agent:
         return device
 
     def trainable(self) -> list[nn.Parameter]:
-        """What is trained: the adapter."""
+        """The parameters that are trained: those of the adapter."""
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     # -- texts and tokens ---------------------------------------------------------------------------------

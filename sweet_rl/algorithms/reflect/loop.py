@@ -126,7 +126,7 @@ class Loop:
         }
 
     def state(self, done: int) -> dict[str, Any]:
-        """All that later iterations depend on."""
+        """All that later iterations depend on, for an exact continuation."""
         return {
             "done": done,
             "trainer": self._trainer.state(),

@@ -186,7 +186,7 @@ def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> 
     if device.type != "cuda":
         if settings.use_4bit:
             raise UsageError("--use_4bit needs a CUDA device; leave it out to compute in float32.")
-        say("Without a CUDA device models are loaded in float32, not in 8 bits (--no_use_8bit says so, too).")
+        say("Without a CUDA device models are loaded in float32, not in 8 bits (as with --no_use_8bit).")
         return None
     from transformers import BitsAndBytesConfig  # noqa: PLC0415
     from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415

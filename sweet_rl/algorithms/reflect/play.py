@@ -69,7 +69,7 @@ class Played:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it cost little enough."""
+        """Whether the episode cost less than its task's threshold."""
         return self.failure is None and self.cost < self.threshold
 
 
@@ -122,7 +122,7 @@ class _Playing:
             self.failure, self.over = str(error), True
 
     def seed_of(self, what: str) -> int:
-        """Of a draw at this step."""
+        """The seed of one draw at the current step, by its purpose."""
         return derive_seed(self.seed, what, len(self.steps))
 
     def played(self) -> Played:

@@ -70,7 +70,7 @@ class Schedule:
         self.place = Place()
 
     def level_at(self, iteration: int) -> int:
-        """The level that an iteration plays."""
+        """The level that an iteration plays, counted from 0."""
         return max(0, bisect_right(self._starts, iteration) - 1)
 
     def draw(self, iteration: int) -> tuple[bool, int, list[int]]:

@@ -246,7 +246,7 @@ class Trainer:
 
 
 def episode_state(episode: Played) -> list[Any]:
-    """An episode as plain data."""
+    """An episode as plain data for a checkpoint; `episode_of` reads it back."""
     steps = [_step_state(step) for step in episode.steps]
     return [episode.task_id, episode.seed, float(episode.threshold), steps, episode.failure]
 

@@ -46,7 +46,7 @@ class GptFlags:
 
 
 class Chance:
-    """Acts at random."""
+    """An agent that chooses among the labels on offer at random."""
 
     def __init__(self, game: TextGame, seed: int) -> None:
         self._game, self._random = game, Random(seed)
@@ -56,7 +56,7 @@ class Chance:
         return lambda _: "Anything may do."
 
     def label(self) -> str:
-        """Any that is on offer."""
+        """A label drawn from those on offer, all equally likely."""
         return self._random.choice(list(self._game.labels))
 
 

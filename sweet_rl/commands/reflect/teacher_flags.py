@@ -69,7 +69,7 @@ class TeacherFlags:
 
     @property
     def name(self) -> str:
-        """What records call the teacher."""
+        """The name that records give the teacher."""
         return self.model if self.teacher == "openai" else "embedded"
 
     def measured(self, embedded: str) -> str:

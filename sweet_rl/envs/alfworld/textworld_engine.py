@@ -49,7 +49,7 @@ class TextWorldEngine:
         return self._game(source).play(tuple(before), command)
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
-        """The planner's commands from there."""
+        """The planner's commands to the goal, after the commands `before`."""
         return self._game(source).plan(tuple(before))
 
     def _game(self, source: str) -> LoadedGame:

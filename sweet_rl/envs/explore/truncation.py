@@ -28,7 +28,7 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """How many tokens a text has."""
+        """Number of tokens of a text, by this counter's rule."""
         ...
 
 

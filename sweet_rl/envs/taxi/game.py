@@ -89,7 +89,7 @@ class TaxiGame:
 
     @property
     def state(self) -> int:
-        """The number of the current state."""
+        """The number of the current state, 0 to 499."""
         return self._states[-1]
 
     @property

@@ -42,7 +42,7 @@ class Visit:
     products: tuple[str, ...] = ()
 
     def after(self, address: Address, page: Page, quirks: Quirks) -> Visit:
-        """The visit once `page` is there."""
+        """The visit after `page` was fetched."""
         kept = self.option_types if quirks.stale_options else {}
         products = page.products or self.products if quirks.hidden_products else page.shown
         return Visit(address, page, page.options or kept, products)

@@ -65,7 +65,7 @@ def black() -> Image.Image:
 
 
 def blank(width: int, height: int) -> Image.Image:
-    """A page with nothing on it."""
+    """A white picture of this size in pixels, as of a page with nothing on it."""
     return Image.new("RGB", (width, height), "white")
 
 

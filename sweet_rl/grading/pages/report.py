@@ -35,7 +35,7 @@ class PageReport:
     failed: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """All numbers, fractions in [0, 1]."""
+        """All numbers as a JSON object; fractions are in [0, 1]."""
         return asdict(self)
 
     def to_text(self, title: str) -> str:

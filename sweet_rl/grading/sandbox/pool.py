@@ -62,7 +62,7 @@ class _Worker:
     work: Assignment | None = None
 
     def number(self) -> int | None:
-        """The present child's process number."""
+        """Process number of the present child, looked up once."""
         if self.child is None:
             self.child = self.process.child_number()
         return self.child

@@ -44,7 +44,7 @@ class Block:
 
 @dataclass(slots=True)
 class Canvas:
-    """A whole page."""
+    """A whole page: size in pixels, background, texts and blocks."""
 
     width: int = 1366
     height: float = 768

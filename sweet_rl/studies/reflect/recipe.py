@@ -160,7 +160,7 @@ class ReflectStudy:
     worlds: Sequence[str] = field(default=WORLDS)
 
     def texts(self, world: str, kind: str) -> Path:
-        """A file of training texts."""
+        """Path of a file of training texts."""
         return self.folder / f"{world}_texts" / (f"sft_{kind}.jsonl" if kind != "sft" else "sft.jsonl")
 
     def base(self, world: str, seed: int) -> Path:
@@ -178,16 +178,16 @@ class ReflectStudy:
         return self.iterations or AMOUNTS[world].iterations
 
     def tuned(self, world: str, kind: str, seed: int) -> Path:
-        """Folder of a fine-tuning's run."""
+        """Path of a fine-tuning's run folder."""
         return self.folder / f"{world}-{kind}-{seed}"
 
     def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
-        """The adapter that it made."""
+        """Path of the adapter that a fine-tuning made."""
         run = self.tuned(world, kind, seed) / "000_supervised_pretrain"
         return run / f"checkpoint-{self.updates_of(world, kind)}"
 
     def run(self, world: str, method: Method, seed: int) -> Path:
-        """Folder of an online run."""
+        """Path of an online run's folder."""
         return self.folder / f"{world}-{method.key}-{seed}"
 
     def checkpoint(self, world: str, method: Method, seed: int) -> Path:

@@ -33,7 +33,7 @@ class Fields:
         return _text(self.values.get(key), self._at(key))
 
     def title(self) -> str:
-        """What people call the thing."""
+        """Its title, else its name, else "unnamed"."""
         return self.text("title") or self.text("name") or "unnamed"
 
     def number(self, key: str) -> float | None:

@@ -61,7 +61,7 @@ class Game:
 
 @dataclass(frozen=True, slots=True)
 class OnlineStudy:
-    """Everything on the page."""
+    """All data of the report page."""
 
     head: ReportHead
     methods: tuple[OnlineMethod, ...]

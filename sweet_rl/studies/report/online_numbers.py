@@ -84,7 +84,7 @@ def _returns(method: OnlineMethod, when: Literal["start", "end"]) -> dict[int, f
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean of what is known."""
+    """The mean of the values that are not None; None without any."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
 

@@ -172,7 +172,7 @@ def _row(label: str, colour: str, found: Difference, along: charts.Axis) -> Mark
 
 
 def critics_section(methods: Sequence[OnlineMethod], given: Given) -> Markup:
-    """How the critics' losses went."""
+    """The section of the critics' losses over the iterations."""
     shown = [(m, [run.loss for run in m.seeds if run.loss]) for m in methods]
     shown = [(method, lines) for method, lines in shown if lines]
     highest = max(y for _, lines in shown for line in lines for _, y in line)

@@ -97,7 +97,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class ReflectReport:
-    """Everything on the page."""
+    """All data of the report page."""
 
     head: ReportHead
     worlds: tuple[World, ...]

@@ -107,7 +107,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """An episode worth reading."""
+    """An episode that the report shows turn by turn."""
 
     title: str
     method: str
@@ -157,7 +157,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Everything on the page."""
+    """All data of the report page."""
 
     head: ReportHead
     methods: tuple[Method, ...]

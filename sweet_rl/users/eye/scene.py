@@ -35,7 +35,7 @@ class Text:
 
     @property
     def area(self) -> float:
-        """What it covers, in square pixels."""
+        """The area it covers, in square pixels."""
         return self.width * self.height
 
 
@@ -52,7 +52,7 @@ class Thing:
 
     @property
     def area(self) -> float:
-        """What it covers, in square pixels."""
+        """The area it covers, in square pixels."""
         return self.width * self.height
 
 

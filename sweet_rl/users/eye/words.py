@@ -72,7 +72,7 @@ def _third(at: float, whole: float) -> int:
 
 
 def letters(text: Text) -> str:
-    """How a text is set."""
+    """Size, weight and colour of a text in words."""
     return f"in {'bold ' if text.bold else ''}{color(text.color)} letters of {round(text.size)} px"
 
 
@@ -119,5 +119,5 @@ def listed(items: Iterable[str]) -> str:
 
 
 def begin(sentence: str) -> str:
-    """With a capital, as sentences begin."""
+    """The text with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]

@@ -54,7 +54,7 @@ class Facts:
 
     @property
     def everything(self) -> int:
-        """The set of all objects."""
+        """The set of all objects: an integer with one bit for each."""
         return (1 << len(self.things)) - 1
 
     def find(self, name: str) -> int | None:

@@ -16,7 +16,7 @@ LONGEST = 300
 
 
 def set_of(words: str) -> frozenset[str]:
-    """The words of a string."""
+    """The set of the words of a string."""
     return frozenset(words.split())
 
 

@@ -44,7 +44,7 @@ class Question:
 
     @property
     def topics(self) -> frozenset[Topic]:
-        """What the question is about."""
+        """The topics that a question is about."""
         return frozenset(self.triggers)
 
 

@@ -77,7 +77,7 @@ class _Branch:
 
 
 class Reader:
-    """Says the statements of one function."""
+    """Puts the statements of one function into English."""
 
     def __init__(self, speaker: Speaker, function: ast.AST) -> None:
         self._speaker = speaker

@@ -55,7 +55,7 @@ def traces() -> tuple[Any, ...]:
 
 
 class Result(NamedTuple):
-    """One test's outcome."""
+    """Result of one test: its outcome as a code, and its value or a text about it."""
 
     outcome: int
     value: bytes = b""
