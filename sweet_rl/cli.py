@@ -152,7 +152,7 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
 
 
 def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:
-    """What the flags say, once it is known that all of them have a meaning in this run.
+    """The flags' values, after a check that all of them apply to this run.
 
     Raises:
         UsageError: a value of the wrong kind, or a flag of another world, agent or engine.

@@ -1,6 +1,6 @@
 """One base error, and a class for each kind of person who can put things right.
 
-Everything here is for people: a message says what is wrong, with which value, where, and how to repair it.
+Everything here is for people: a message names what is wrong, with which value, where, and how to repair it.
 What goes wrong inside one episode is not raised out of the loop but recorded (`sweet_rl.types.Failure`);
 `EpisodeError` is how a user or a policy hands such a failure to the loop.
 """

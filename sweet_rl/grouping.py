@@ -1,6 +1,6 @@
 """Which rows are repeats of the same task.
 
-By identity (`task_id`) wherever the rows tell it; the published order (row `j * num_tasks + i` is repeat j of
+By identity (`task_id`) wherever the rows have it; the published order (row `j * num_tasks + i` is repeat j of
 task i) is accepted as it was, and decides when a file holds the same task twice.
 
 Published behaviour: docs/published/sweet_rl.md#row-order.

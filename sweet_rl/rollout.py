@@ -53,7 +53,7 @@ class RolloutStats:
     """Characters of what thinking models thought."""
 
     def add_turn(self, generation: Generation) -> None:
-        """Count one agent turn; tokens where the policy tells them."""
+        """Count one agent turn; tokens where the policy reports them."""
         self.turns += 1
         self.tokens += len(generation.completion.token_ids or ())
 
@@ -184,7 +184,7 @@ def _total(history: Sequence[Message]) -> float | None:
 
 
 def _spoken(generation: Generation) -> Spoken:
-    """What the agent said, apart from what it thought: told by its server, or between tags in the text."""
+    """What the agent said, apart from what it thought: separated by its server, or by tags in the text."""
     completion = generation.completion
     text, thoughts = split_thoughts(completion.text, generation.input)
     told = [part for part in (completion.thoughts, thoughts) if part is not None]

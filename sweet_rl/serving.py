@@ -110,7 +110,7 @@ async def listening(
         limits: how long connections may take.
 
     Raises:
-        UsageError: the address cannot be listened on, say because the port is taken.
+        UsageError: the address cannot be listened on, for example because the port is taken.
     """
     limits = limits or Limits()
     waiting = app[_WAITING] = set()

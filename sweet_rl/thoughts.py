@@ -1,4 +1,4 @@
-"""What a thinking model thought and what it said, told apart in the text it wrote.
+"""What a thinking model thought and what it said, separated in the text it wrote.
 
 Thoughts are shown to no one and are never part of an answer. They stand between tags at the beginning of a
 text, or before the answer; the same tags inside an answer, in quotes or in code are what the model says.
@@ -32,7 +32,7 @@ class Spoken(NamedTuple):
 
 
 def split_thoughts(written: str, prompt: str = "") -> Spoken:
-    """Tell thoughts from what was said.
+    """Separate thoughts from the answer.
 
     Thoughts are: blocks at the beginning; the text before a closing tag that was never opened (some chat
     templates write the opening one into the prompt); blocks between sentences before the answer marker, and

@@ -1,6 +1,6 @@
-"""What a stage tells of itself while it runs: files that it writes, models that it asks, tokens.
+"""What a stage reports while it runs: files that it writes, models that it asks, tokens.
 
-Any room may tell; what becomes of it is the business of whoever listens (`sweet_rl.runs` does, for every
+Any module may report; what becomes of it is up to the listener (`sweet_rl.runs` does, for every
 stage). Without a listener nothing happens.
 """
 

@@ -64,7 +64,7 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem: what the agent is told, what only the user and the critic may know, and the hidden tests.
+    """One problem: what the agent is given, what only the user and the critic may know, and the hidden tests.
 
     `row` is the task as it stood in its file; it is written back verbatim, unknown fields included.
     """
@@ -96,8 +96,8 @@ class Completion:
     """What a model wrote for one prompt.
 
     `token_ids` and `logprobs` are aligned, include the end token when one was generated (the text does not),
-    and are None where the engine does not tell. Log-probabilities are natural, of the untempered model.
-    `thoughts` is what a server told apart from the text; in other texts they may stand between tags
+    and are None where the engine returns none. Log-probabilities are natural, of the untempered model.
+    `thoughts` is what a server separated from the text; in other texts they may stand between tags
     (`sweet_rl.thoughts`).
     """
 
@@ -112,7 +112,7 @@ class Completion:
 class Generation:
     """A policy's turn: the exact prompt string its model was given, and the completion.
 
-    An agent that reflects first also tells what its reflection model was given and wrote; `failures` are
+    An agent that reflects first also returns what its reflection model was given and wrote; `failures` are
     troubles on the way that did not keep it from acting.
     """
 

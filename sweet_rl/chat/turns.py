@@ -49,8 +49,8 @@ class TurnFormat:
         """Read the format off a tokenizer's chat template.
 
         Raises:
-            UsageError: no chat template, or one under which a turn's beginning or end cannot be told from its
-                text (no tokens of its own).
+            UsageError: no chat template, or one under which a turn's beginning or end cannot be distinguished
+                from its text (no tokens of its own).
         """
         chat = TokenizerChat(tokenizer)
         name = tokenizer.name_or_path

@@ -50,7 +50,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is on disk.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     config = load_config(name, overrides, folder)
     if config["use_wandb"] and os.environ.get("RANK", "0") == "0":
@@ -217,7 +217,7 @@ def template_of(name: str | None, tasks: Sequence[Task]) -> str | None:
 
 
 def settings_of(config: Mapping[str, Any]) -> ArcherSettings:
-    """What a configuration tells the algorithms.
+    """The settings of the algorithms in a configuration.
 
     Raises:
         UsageError: a value is out of its range.

@@ -81,7 +81,7 @@ RULES: Final = (
     Rule("ppo_clip_coef ppo_update_iter", "trainer", "ppo"),
     Rule("critic_update_freq critic_update_iter shared_critic critic_layer_type", "critic", "used"),
     Rule("reflect_model_name reflect_prob reflect_max_new_tokens", "reflect", "asked"),
-    # -- ArCHer; what is learned with may be told to all that are compared
+    # -- ArCHer; settings of learning may be given to all that are compared
     Rule("webshop_lower webshop_upper", "env_name", "webshop"),
     Rule("oracle oracle_model", "env_name", "twenty_questions llm_twenty_questions guess_my_city"),
     Rule("env_load_path", "place", "seq2seq openai gradio adventure detective webshop auto_explore"),

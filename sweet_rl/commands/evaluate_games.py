@@ -21,7 +21,7 @@ def evaluate_games(
 
     Question games, adventures and the shop give rewards as they are played, so there is nothing to grade. The
     table shows the return, the share of episodes that the world itself brought to an end (a solved game, a
-    purchase), the turns, and where worlds tell it the share that was won, with 95 % confidence intervals over tasks. Of any two episodes of a task whose
+    purchase), the turns, and where worlds report it the share that was won, with 95 % confidence intervals over tasks. Of any two episodes of a task whose
     returns differ by the margin, the better one is preferred; the pairs train critics and policies as those
     of evaluate_code.py do.
 

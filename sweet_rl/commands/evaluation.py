@@ -100,7 +100,7 @@ def check_outputs(
         saved_path: the trajectory file; a report of it is brought up to date without asking.
         pair_paths: where pairs go.
         report_path: where the numbers go; None: nowhere.
-        overwrite: the person said that files may be replaced.
+        overwrite: files may be replaced.
 
     Raises:
         UsageError: one of them exists.
@@ -144,7 +144,7 @@ def write_pairs(
         paths: where pairs go, by whether the hidden solution precedes them.
         pairs: what is written.
         to_rows: the pairs as rows, given the key of `paths`.
-        why_none: said where there are none.
+        why_none: the reason that is printed where there are none.
         skipped: dialogues that did not fail and cannot stand in a pair.
     """
     remark = "" if pairs else f"({why_none}) "

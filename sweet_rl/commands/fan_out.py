@@ -93,7 +93,7 @@ class RaySampler:
 
     workers: Workers
     usage: Usage = field(default_factory=lambda: tracking.meter("", "agent"))
-    """Requests; what tokens they were, workers do not tell."""
+    """Number of requests; workers do not report tokens."""
 
     async def sample(
         self, prompts: Sequence[str], n: int, *, seeds: Sequence[int] | None = None

@@ -1,4 +1,4 @@
-"""Flags that several stages share: a dataclass says each of them once, with its default and its help.
+"""Flags that several stages share: a dataclass declares each of them once, with its default and its help.
 
 A stage's function takes the whole dataclass as one parameter; what a person types, and what `--help` teaches,
 are its fields.

@@ -19,7 +19,7 @@ _Z = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over tasks with its normal 95 % interval; None where one task tells nothing about others."""
+    """A mean over tasks with its normal 95 % interval; None for a single task."""
 
     mean: float
     low: float | None
@@ -84,7 +84,7 @@ def _ended(trajectory: Trajectory) -> float | None:
 
 
 def _won(trajectory: Trajectory) -> float | None:
-    """Where the world says whether its goal was reached."""
+    """Whether the goal was reached, where the world reports it."""
     game = trajectory.extra.get("game")
     won = game.get("won") if isinstance(game, Mapping) else None
     return None if trajectory.reward is None or not isinstance(won, bool) else float(won)

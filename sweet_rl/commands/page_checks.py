@@ -98,7 +98,7 @@ def check_rows(rows: Sequence[PageRow], checks: Checks, opener: Opener) -> list[
 
     Raises:
         SweetRLError: the run cannot continue (no browser, a full disk); the report has all verdicts so far.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     with Journal(checks.report_path, overwrite=checks.overwrite) as journal:
         verdicts = {
@@ -176,7 +176,7 @@ def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: 
     """Never change rows unless a flag allows it.
 
     Raises:
-        UsageError: one of the files has rows and the person has not said what to do with them.
+        UsageError: one of the files has rows and no flag says what to do with them.
     """
     if overwrite and to_continue:
         raise UsageError("--overwrite and --to_continue exclude each other.")

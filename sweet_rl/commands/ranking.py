@@ -79,7 +79,7 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     key_in(scorer_flags.api_key_var)
     numbered = list(read_rows(flags.input_path))
@@ -117,7 +117,7 @@ class Unscored:
     too_long: int = 0
 
     def say(self) -> None:
-        """Print it, if there is anything to say."""
+        """Print it, if it is not empty."""
         if self.empty:
             print(f"{self.empty} candidates have no score: they have no tokens at all.")
         if self.too_long:

@@ -33,7 +33,7 @@ _HAS = "__recorded__"
 
 
 def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> Callable[[Stage], Stage]:
-    """Make a stage's function keep a `run.json` with whatever it tells `sweet_rl.tracking` that it writes.
+    """Make a stage's function keep a `run.json` with the outputs that it reports to `sweet_rl.tracking`.
 
     Args:
         name: the stage's, as in `sweet_rl.cli.COMMANDS`.

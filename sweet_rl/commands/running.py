@@ -33,7 +33,7 @@ def quieten() -> None:
     from huggingface_hub.utils import enable_progress_bars  # type: ignore[attr-defined]
     from transformers.utils import logging as transformers_logging
 
-    # It says that there is no GPU; a level would be set anew when it is imported, a filter stays.
+    # It warns that there is no GPU; a level would be set anew when it is imported, a filter stays.
     logging.getLogger("DeepSpeed").addFilter(_at_least_an_error)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]

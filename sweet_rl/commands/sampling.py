@@ -54,7 +54,7 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     key_in(agent.api_key_var)
     if agent.resolved_engine() == "scripted":

@@ -24,7 +24,7 @@ def serve_shop(
         products: how many things there are to buy.
         seed: draws catalogue and goals.
         compat: how a purchase is compared with the goal: fixed, or published (by likeness, docs/webshop.md).
-        quiet: say nothing but errors.
+        quiet: print errors only.
     """
     import asyncio
 

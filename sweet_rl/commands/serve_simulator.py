@@ -38,7 +38,7 @@ def serve_simulator(
         hang_s: seconds that the faults timeout and slow_drip hold a request.
         max_in_flight: requests in work at once; those beyond are turned away with 429. Default: no limit.
         seed: decides about latencies and faults.
-        quiet: say nothing but errors.
+        quiet: print errors only.
     """
     import asyncio
     import os

@@ -74,7 +74,7 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file. Also where too many
             episodes failed.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     flags.check()
     parts.world.check()
@@ -117,7 +117,7 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
 
 
 class Outcome:
-    """What is said about a run when it is over."""
+    """The summary of a run when it is over."""
 
     def __init__(self) -> None:
         self.stop_reasons: Counter[str] = Counter()

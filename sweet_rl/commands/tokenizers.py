@@ -11,7 +11,7 @@ from sweet_rl.preferences.ranking import Encoding
 
 
 def end_id_of(tokenizer: Any) -> int:
-    """The token that closes a turn: the chat template's, or eos_token where a template tells none.
+    """The token that closes a turn: the chat template's, or eos_token where a template has none.
 
     Raises:
         UsageError: there is neither.

@@ -67,7 +67,7 @@ class TrainingFlags:
         target_modules: modules that get an adapter, with commas between them, or all-linear.
         shard_with: what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as `accelerate launch` was told, else deepspeed.
         timeout_s: seconds that a process waits for the others before it ends with a message.
-        deepspeed_config: .json file for DeepSpeed in place of the flags below (configs/engines); default: as `accelerate launch` was told, else none.
+        deepspeed_config: .json file for DeepSpeed in place of the flags below (configs/engines); default: as of `accelerate launch`, else none.
         zero_stage: what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.
         adam_offload: keep the optimizer's states in main memory (with fsdp2 the weights, too).
         zpg: for zero_stage 3: GPUs that keep a second copy of the shards among them.
@@ -270,7 +270,7 @@ class TrainingFlags:
         return first, second
 
     def _sharding(self) -> dict[str, Any]:
-        """Which engine, and what a file says about it; what is not given, `accelerate launch` may have said."""
+        """Which engine, and what a file says about it; what is not given, `accelerate launch` may have set."""
         import os
 
         from sweet_rl.training.sharding import offloads, read_deepspeed_config

@@ -1,6 +1,6 @@
 """Where the pictures of a run lie: PNG files in one folder, named so that a resumed run finds its own again.
 
-Rows tell paths relative to the output file's folder, so that a run can be moved with its pictures.
+Rows hold paths relative to the output file's folder, so that a run can be moved with its pictures.
 
 Published behaviour: docs/published/sweet_rl.md#in-grading.
 """

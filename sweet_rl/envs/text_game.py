@@ -18,7 +18,7 @@ from sweet_rl.types import Failure, Json, StopReason, Task
 class Moved(NamedTuple):
     """What one label did.
 
-    `terminated` and `truncated` are as published and may both be true. `info["won"]` tells whether the game's
+    `terminated` and `truncated` are as published and may both be true. `info["won"]` is whether the game's
     own goal was reached with this step; further keys are the world's.
     """
 

@@ -1,6 +1,6 @@
 """From an answer's text to the code in it: the word filter, the fences, and a lenient reading.
 
-The lenient reading tells how much of a score is a matter of format. It only ever looks for a definition of
+The lenient reading shows how much of a score is a matter of format. It only ever looks for a definition of
 the function that the tests call; what it reads runs as any answer does.
 
 Published behaviour: docs/published/sweet_rl.md#grading-code.

@@ -51,7 +51,7 @@ def embedded_games(split: str = "", containing: str = "") -> tuple[str, ...]:
 
     Args:
         split: "" for all of them, "train" or "test".
-        containing: a part of the name, say a family, or `TOMATO`.
+        containing: a part of the name, for example a family, or `TOMATO`.
     """
     names = [f"{goal}-{home}" for goal, homes in _goals() for home in range(homes)]
     return tuple(

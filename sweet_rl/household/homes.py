@@ -1,7 +1,7 @@
 """Household games of our own: a goal and a home to do it in, both from the game's name alone.
 
 A name is ALFWorld's for a problem, `FAMILY-THING-None-PLACE-NUMBER`; the number stands for a home. Every game
-can be solved, and `Game.way` tells how: a test holds the way to the real engine and its planner.
+can be solved, and `Game.way` holds a solution: a test holds the way to the real engine and its planner.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def game(name: str) -> Game:
     """The game of a name; the same for everybody, always.
 
     Args:
-        name: `FAMILY-THING-None-PLACE-NUMBER`, say "pick_and_place_simple-Tomato-None-Microwave-3".
+        name: `FAMILY-THING-None-PLACE-NUMBER`, for example "pick_and_place_simple-Tomato-None-Microwave-3".
 
     Raises:
         UsageError: there is no such family, thing or place, or they do not go together.

@@ -102,7 +102,7 @@ class Limiter:
         self._admit()
 
     def push_back(self, sent_at: float, *, turned_away: bool = False) -> None:
-        """The server had too much to do. Requests sent before the last change of the level tell nothing new.
+        """The server had too much to do. Requests sent before the last change of the level show nothing new.
 
         Args:
             sent_at: when the request was sent.

@@ -155,7 +155,7 @@ class Spent:
 
 
 class Refusals:
-    """Tells a server that never accepts anything from one that refused a request or two."""
+    """Distinguishes a server that never accepts anything from one that refused a request or two."""
 
     def __init__(self) -> None:
         self.accepted = False

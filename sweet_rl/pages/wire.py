@@ -86,7 +86,7 @@ class Wire(asyncio.Protocol):
         if rest:
             self._chunks.append(rest)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol says so
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
         """Fail everything that waits: the other side has closed the connection."""
         self.closed.set()
         waiting, self._waiting = self._waiting, {}

@@ -17,7 +17,7 @@ from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
 
 _FEW_WORDS = 20
-"""Up to so many words the basic questions tell apart."""
+"""Up to so many words the basic questions can distinguish."""
 
 _NEARLY_BEST_BITS = 0.05
 """Questions whose information is within this of the best are as good; which is asked is drawn."""

@@ -1,4 +1,4 @@
-"""An agent behind any OpenAI-compatible server; vLLM also tells its tokens and their log-probabilities.
+"""An agent behind any OpenAI-compatible server; vLLM also returns tokens and their log-probabilities.
 
 It asks in one of two ways. "completions": we render the prompt, and the string that is recorded is the one
 that the model reads. "chat": the server renders, and what is recorded is the messages sent. Retries are the
@@ -35,7 +35,7 @@ _SAMPLES_IN_FLIGHT = 64
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """What the list of models tells about the server; `context` is in tokens."""
+    """What the list of models shows about the server; `context` is in tokens."""
 
     is_vllm: bool
     context: int | None
@@ -210,7 +210,7 @@ class OpenAIPolicy:
 
 
 def _completion(choice: Mapping[str, Json]) -> Completion:
-    """One choice of a text completion; tokens and log-probabilities where vLLM tells them.
+    """One choice of a text completion; tokens and log-probabilities where vLLM returns them.
 
     Raises:
         RequestFailed: it has no text.

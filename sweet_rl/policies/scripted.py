@@ -43,7 +43,7 @@ class ScriptedPolicy:
 
 
 def skill_of(player: str, name: str, skill: float | None, skills: Mapping[str, float]) -> float:
-    """How often a player does what is best: as it is told, else as its name says.
+    """How often a player does what is best: as given, else by its name.
 
     Args:
         player: what its kind is called.

@@ -166,7 +166,7 @@ _LOOK: Final = 2
 def _best(seen: _Seen) -> _Listed:
     """The product that lacks least of what is asked for, as far as is known; the earlier one of equals.
 
-    What was not opened may still have half of what its title does not tell.
+    What was not opened may still have half of what its title does not mention.
     """
 
     def lacks(item: _Listed) -> float:

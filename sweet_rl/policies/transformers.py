@@ -193,6 +193,6 @@ def _load_model(model: str | Path, device: str, dtype: str) -> Any:
 
 
 def _context_length(config: Any) -> int | None:
-    """Positions the model was made for; None where its configuration does not say."""
+    """Positions the model was made for; None where its configuration has no limit."""
     length: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
     return length

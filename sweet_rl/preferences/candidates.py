@@ -22,7 +22,7 @@ _REPAIR = "Make the file with sample_best_of_n.py."
 class Candidate:
     """One sampled alternative.
 
-    `token_ids` include the end token when one was generated; None where the sampler did not tell. `mean` and
+    `token_ids` include the end token when one was generated; None where the sampler returned none. `mean` and
     `total` are the sampler's log-probabilities of these tokens. `cut` says that the token limit ended it, so
     that no end token belongs after it.
     """

@@ -1,4 +1,4 @@
-"""Candidates under a model that a vLLM server runs: it tells the log-probabilities of a prompt's tokens.
+"""Candidates under a model that a vLLM server runs: it returns the log-probabilities of a prompt's tokens.
 
 Published behaviour: docs/published/sweet_rl.md#ranking, #in-sampling-ranking-and-pairs.
 """

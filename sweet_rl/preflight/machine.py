@@ -60,7 +60,7 @@ def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs that programs begun from here see; none where nvidia-smi does not tell of any."""
+    """The GPUs that programs begun from here see; none where nvidia-smi lists none."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

@@ -52,7 +52,7 @@ def packaged_text(name: str) -> str:
 
 
 def prompt_digest(text: str) -> str:
-    """By which two prompts are told apart."""
+    """Distinguishes two prompts."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -79,8 +79,8 @@ class Journal:
         """Append rows and return once they are on the disk.
 
         Raises:
-            StorageError: the disk is full, say. The rows that still had room are in the file, whole, and all
-                before them.
+            StorageError: for example, the disk is full. The rows that still had room are in the file, whole,
+                and all before them.
         """
         _, error = self._write([encode_row(row) for row in rows])
         if error is not None:

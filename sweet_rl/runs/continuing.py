@@ -44,7 +44,7 @@ def open_journal(path: str | Path, *, to_continue: bool, overwrite: bool) -> Jou
     """Open the output file; never change rows unless a flag allows it.
 
     Raises:
-        UsageError: the file has rows and the person has not said what to do with them.
+        UsageError: the file has rows and no flag says what to do with them.
         StorageError, DataError: see `Journal`.
     """
     target = Path(path)
@@ -66,7 +66,7 @@ def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
     Args:
         path: the file.
         flag: that names it.
-        overwrite: the person said that it may be replaced.
+        overwrite: replace it if it exists.
 
     Raises:
         UsageError: it holds something already, or is a folder.
@@ -181,7 +181,7 @@ def finish(path: str | Path, run: Run) -> list[dict[str, Json]]:
 
 
 def _key(row: Mapping[str, Json], position: int, keys: Sequence[Key]) -> Key:
-    """The identity of a row; of one that tells none (a published file) by its place."""
+    """The identity of a row; of one without (a published file) by its place."""
     task_id, sample_index = row.get("task_id"), row.get("sample_index", 0)
     if isinstance(task_id, str) and isinstance(sample_index, int):
         return task_id, sample_index

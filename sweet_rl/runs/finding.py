@@ -30,7 +30,7 @@ class Found:
 
     @property
     def status(self) -> str:
-        """As recorded; of a run that has said nothing for a minute, that too."""
+        """As recorded; also whether a running one has been silent for a minute."""
         status = str(self.content["status"])
         if status != "running":
             return status

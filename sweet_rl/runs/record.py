@@ -130,7 +130,7 @@ class Record:
             if name == EMBEDDED and flag != "env_model" and not path.exists():
                 path = EMBEDDED_FOLDER
             entry: dict[str, Json] = {"flag": flag, "source": name.strip()}
-            if not path.exists() and not re.search("[:/]", name):  # a word that the settings tell as well
+            if not path.exists() and not re.search("[:/]", name):  # a word that is in the settings as well
                 continue
             if any(known["source"] == entry["source"] and known["flag"] == flag for known in self._inputs):
                 continue

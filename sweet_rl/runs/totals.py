@@ -12,7 +12,7 @@ _TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def summed(usages: Iterable[Usage]) -> dict[str, dict[str, Json]]:
-    """Of all models that were asked anything; tokens are null where no reply told them."""
+    """Of all models that were asked anything; tokens are null where no reply reported them."""
     return added({usage.role: {usage.model: _row(usage)}} for usage in usages if usage.requests)
 
 

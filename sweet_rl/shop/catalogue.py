@@ -18,7 +18,7 @@ _ASIN_LETTERS: Final = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 class Product:
     """Something that can be bought.
 
-    `attributes` are what the reward counts; the title tells of some of them, the features of all. `nouns`
+    `attributes` are what the reward counts; the title mentions some of them, the features all. `nouns`
     are the nouns of the title, lower-cased; `price` is in dollars; `rating` is out of 5.
     """
 

@@ -23,7 +23,7 @@ def household_tasks(where: str = "") -> list[dict[str, Json]]:
 
     Args:
         where: `[PART][:SPLIT]`: games whose name contains a part (a family, a thing), of "train" or "test".
-            All 100 where nothing is said.
+            Default: all 100.
 
     Returns:
         Rows with `game` (the name) beside the usual fields; `hidden_information` is a way to solve it.

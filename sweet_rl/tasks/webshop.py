@@ -1,7 +1,7 @@
 """Tasks of the WebShop world: sessions of a shop, by number.
 
 A shop sends the visitor of session `fixed_2000` for its goal 2000. The embedded shop's goals are known, and
-their rows tell them as hidden information; what a server has in mind, only its start page says.
+their rows hold them as hidden information; a server's are only on its start page.
 
 Published behaviour: docs/published/archer.md#webshop.
 """

@@ -1,7 +1,7 @@
 """How the embedded teacher looks for a file: by names that it has seen and contents that it has read.
 
-It is told what a reader finds out by reading, and no sooner: whether a file that it opened answers. All else
-it concludes from what an agent is shown, so that an agent can learn it. Where names do not tell, it tries one
+It learns what a reader finds out by reading, and no sooner: whether a file that it opened answers. All else
+it concludes from what an agent is shown, so that an agent can learn it. Where names do not help, it tries one
 after the other, in an order that the seed decides.
 """
 
@@ -58,7 +58,7 @@ class Plan:
 
     Attributes:
         command: `cd`, `cat` or `id` with a name, as the game offers it.
-        clue: what its name tells.
+        clue: what its name suggests.
         others: how many things there are to try beside it, in the same folder.
     """
 

@@ -1,6 +1,6 @@
 """A model that plays without having been trained: it thinks, then acts, one request each (ReAct).
 
-Nothing of earlier steps is sent but what the state tells. A reply that names no action is recorded with its
+Of earlier steps only what is in the state is sent. A reply that names no action is recorded with its
 raw text and handed to the game as it is, which costs a step; no other action replaces it.
 """
 

@@ -1,6 +1,6 @@
 """What the embedded agent reads before it plays: texts of the mini worlds, from easy to real.
 
-A large model brings what these texts teach from its pre-training: to copy what it was told, to keep track of
+A large model brings what these texts teach from its pre-training: to copy what it was given, to keep track of
 a dialogue, to make use of a solution that stands before it. None of them shows which extras are usual.
 """
 

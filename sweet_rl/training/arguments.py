@@ -19,7 +19,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
     """Trainer's arguments. Making them also joins the other processes, if there are some.
 
     Args:
-        settings: what the flags say.
+        settings: from the flags.
         accumulation: micro-batches of one optimizer step on one process.
 
     Raises:

@@ -65,7 +65,7 @@ class SelectionReport:
 def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], SelectionReport]:
     """All texts of the comma-separated files, in order: dialogues that are selected, or preferred sides.
 
-    What a file holds is told by its first row: `dialogue_history` makes it a trajectory file, anything
+    What a file holds is decided by its first row: `dialogue_history` makes it a trajectory file, anything
     else a pair file.
 
     Raises:

@@ -31,7 +31,7 @@ _LAUNCHERS = {"deepspeed": "ACCELERATE_USE_DEEPSPEED", "fsdp2": "ACCELERATE_USE_
 """Where `accelerate launch` says that it wants an engine, and where accelerate looks whether it is wanted."""
 
 _LOST = re.compile(r"gloo/|NCCL|closed by peer|reset by peer|timed out|TCPStore|Broken pipe", re.IGNORECASE)
-"""How torch says that another process cannot be reached; its classes of errors do not tell."""
+"""How torch says that another process cannot be reached; its classes of errors do not show it."""
 
 
 def world_size() -> int:
@@ -129,7 +129,7 @@ def check_checkpoint(checkpoint: Path, settings: TrainSettings) -> None:
 
 
 def claim(settings: TrainSettings) -> None:
-    """Tell accelerate which engine and precision the flags want, whatever its own configuration says."""
+    """Set accelerate's engine and precision by the flags, whatever its own configuration says."""
     engine = engine_of(settings)
     for name, variable in _LAUNCHERS.items():
         if name == engine:
@@ -188,7 +188,7 @@ def in_pieces_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -
     Args:
         model: whole, or as DeepSpeed loaded it.
         arguments: made by `training_arguments`.
-        settings: what the flags say.
+        settings: from the flags.
     """
     if uses_deepspeed(settings):
         import deepspeed  # noqa: PLC0415 - an extra
@@ -217,7 +217,7 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
         kind: the model's class, without adapter.
         trained: the model in pieces.
         weights: all of them, by their names in the trained model.
-        settings: what the flags say.
+        settings: from the flags.
     """
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be in pieces
     bare = trained.get_base_model() if settings.model.lora_rank else trained

@@ -61,7 +61,7 @@ def begin(settings: TrainSettings, rows: Rows, say: Say, *, share: bool = True) 
     """Plan the steps, join the other processes, if there are some, and look for a checkpoint.
 
     Args:
-        settings: what the flags say.
+        settings: from the flags.
         rows: what is trained on.
         say: how to talk to people.
         share: whether the objective's rows can share tokens.
@@ -140,7 +140,7 @@ def _steps(
 def say_what_was_encoded(
     encoded: Sequence[Encoded], report: EncodingReport, data: DataSettings, say: Say
 ) -> None:
-    """Tell what happened to the rows on their way to token ids.
+    """Print what happened to the rows on their way to token ids.
 
     Raises:
         UsageError: none can be trained on.

@@ -34,7 +34,7 @@ class ResponseHead:
     Args:
         model: the bare model.
         logprobs_of: logits [K, V] and tokens [K] to what is asked for, [K]; another one asks for
-            log-probabilities under another temperature, say.
+            log-probabilities under another temperature, for example.
     """
 
     def __init__(self, model: Any, logprobs_of: Callable[[Tensor, Tensor], Tensor] = next_logprobs) -> None:

@@ -1,4 +1,4 @@
-"""Pictures that messages name: found, looked at once, and told with their line if they are useless. No torch.
+"""Pictures that messages name: found, looked at once, reported with their line if unusable. No torch.
 
 A picture is a part of a message's content, in one of the usual spellings:
 

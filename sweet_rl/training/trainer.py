@@ -36,7 +36,7 @@ class StepTrainer(Trainer):
     Args:
         model: with its adapter if it has one.
         arguments: made by `training_arguments`.
-        settings: what the flags say.
+        settings: from the flags.
         rows: to train on.
         held_out: to evaluate on; may be empty.
         packs: divides the held-out rows into micro-batches.

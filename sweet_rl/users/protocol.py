@@ -88,7 +88,7 @@ class Request:
         prompts: what is replied to: chats, or texts as chats of one message.
         n: replies to each.
         stream: in pieces.
-        usage_in_stream: with a last piece that tells the usage.
+        usage_in_stream: with a last piece that holds the usage.
         stop: texts before which a reply ends.
         max_tokens: words at most; None: as many as there are.
     """
@@ -184,7 +184,7 @@ def stream_body(asked: Request, reply: Mapping[str, Json]) -> bytes:
 
 
 def _pieces(choice: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
-    """A choice as a stream tells it."""
+    """A choice as one piece of a stream."""
     frame = {"index": choice["index"], "logprobs": None, "finish_reason": None}
     chat = "message" in choice
     text = choice["message"]["content"] if chat else choice["text"]

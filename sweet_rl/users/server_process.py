@@ -1,4 +1,4 @@
-"""Running the simulator server: in this process until told to stop, or as a child process for a while."""
+"""Running the simulator server: in this process until it is stopped, or as a child process for a while."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class DesignContents:
         return index | {"metric": named.most_common(1)[0][0] if named else None}
 
     async def prepare(self, position: int) -> None:
-        """Find, render and grade, as told.
+        """Find, render and grade, as asked.
 
         Raises:
             UsageError, ServiceError: there is no browser.

@@ -49,7 +49,7 @@ def find_picture(told: str | None, folder: Path, elsewhere: Path | None = None) 
     """The picture at `told`, or why there is none.
 
     Args:
-        told: a path as a row tells it, absolute or relative to `folder`.
+        told: a path as in a row, absolute or relative to `folder`.
         folder: that of the trajectory file.
         elsewhere: a folder in which a file of the same name will do.
     """
@@ -98,7 +98,7 @@ class Remembering:
 
 
 def described(picture: Picture | str, name: str, position: int) -> Mapping[str, object]:
-    """A picture as the page is told it: by a name that says nothing of files."""
+    """A picture as the page knows it: by a name that reveals no path."""
     if isinstance(picture, str):
         return {"id": None, "note": picture}
     return {

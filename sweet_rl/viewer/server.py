@@ -40,7 +40,7 @@ def serve(
         on_ready: called with the page's address once it can be opened.
 
     Raises:
-        UsageError: the address cannot be listened on, say because the port is taken.
+        UsageError: the address cannot be listened on, for example because the port is taken.
     """
     app = make_app(contents, host=host)
     with contextlib.suppress(KeyboardInterrupt):

@@ -71,7 +71,7 @@ class WorkerPool:
 
         Args:
             question: a method's name and its arguments.
-            told: names the question in messages; its method where nothing is said.
+            told: names the question in messages; default: its method.
             timeout_s: another limit than the pool's.
 
         Raises:

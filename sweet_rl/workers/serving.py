@@ -21,7 +21,7 @@ def work(start: Callable[[], Methods]) -> None:
     Its working folder is one of its own that goes with it: an engine that writes files writes them there.
 
     Args:
-        start: makes what answers, at the first question: what it raises is told to the one who asked.
+        start: makes what answers, at the first question: what it raises reaches the caller.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which closes the pipe
     warnings.simplefilter("ignore")
@@ -47,7 +47,7 @@ def serve(pipe: Connection, start: Callable[[], Methods]) -> None:
             if methods is None:
                 methods = start()
             answer: Any = methods[method](*arguments)
-        except Exception as error:  # noqa: BLE001 - told to the one who asked
+        except Exception as error:  # noqa: BLE001 - reaches the caller
             answer = error
         try:
             pipe.send(answer)

@@ -173,7 +173,7 @@ class DoubleCritic(nn.Module):
     """The encoder and four heads; the names of the weights are the published ones.
 
     Args:
-        base_lm: a transformers encoder; its configuration says how wide the heads are.
+        base_lm: a transformers encoder; its hidden size is the heads' width.
         tokenizer: that belongs to it.
         max_length: see `TextEncoder`.
         pooling: see `TextEncoder`.

@@ -176,7 +176,7 @@ def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
 
 
 def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:
-    """A policy of a model that is at hand, with what the settings say about utterances."""
+    """A policy of a model that is at hand, with the settings of utterances."""
     if settings.gradient_checkpointing:
         recompute_activations(model, ModelSettings(settings.policy_lm))
     return TokenPolicy(

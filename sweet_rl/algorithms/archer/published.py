@@ -60,7 +60,7 @@ class PublishedPolicy:
     Args:
         model: causal language model, in evaluation mode.
         tokenizer: that belongs to it; its end token becomes its padding.
-        settings: what is said about utterances.
+        settings: those of utterances.
         keep_end: Online CHAI keeps `eos_str` behind every utterance.
     """
 
@@ -194,7 +194,7 @@ class PublishedLearner:
         return info | losses.means(infos)
 
     def _rows_of(self, family: str, rows: int) -> int:
-        kind = str(getattr(self.policy.model.config, "model_type", ""))  # a folder's name may not tell
+        kind = str(getattr(self.policy.model.config, "model_type", ""))  # a folder's name may not show it
         told = f"{self.settings.policy_lm} {kind}".lower()
         return rows if family in told else self.settings.batch_size
 

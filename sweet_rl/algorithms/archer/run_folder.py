@@ -165,7 +165,7 @@ class EpisodeFile:
         overwrite: empty it first.
 
     Raises:
-        DataError: a row does not tell its place, or is no trajectory.
+        DataError: a row has no place in the run, or is no trajectory.
         StorageError: another process writes to it.
     """
 

@@ -97,7 +97,7 @@ def of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tens
 
 
 def _keep(rows: Sequence[Row], path: Path | None) -> str:
-    """Write the rows as JSON Lines; says where."""
+    """Write the rows as JSON Lines; returns the path."""
     if path is None or rank() != 0:
         return ""
     path.parent.mkdir(parents=True, exist_ok=True)

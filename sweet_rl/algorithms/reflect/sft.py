@@ -182,7 +182,7 @@ def optimizer_of(
     device: torch.device,
     say: Callable[[str], object],
 ) -> torch.optim.Optimizer:
-    """AdamW, kept in the memory that the name says where that is possible.
+    """AdamW, kept in the memory that its name gives where that is possible.
 
     Raises:
         UsageError: there is no such optimizer, or bitsandbytes is missing on a GPU.

@@ -43,7 +43,7 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     levels = _plan(games)
     planned = {key: task for level in levels for key, task in level.items()}

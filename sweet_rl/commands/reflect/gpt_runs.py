@@ -65,7 +65,7 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     name = "random" if games.random else player.name
     journal = beside(folder / "result.txt", f"{games.scenario}.{name}", "journal")

@@ -45,7 +45,7 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     journal = beside(flags.output, teacher.name, "journal")
     settings = {**teacher.settings(), **flags.settings}

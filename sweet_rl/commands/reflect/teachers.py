@@ -73,7 +73,7 @@ def teach_all(
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
-        KeyboardInterrupt: likewise, after saying how to go on.
+        KeyboardInterrupt: likewise, after printing how to continue.
     """
     todo = jobs.missing(planned)
     bar = progress(len(planned), len(planned) - len(todo), unit=unit, quiet=quiet)
@@ -90,7 +90,7 @@ def teach_all(
 
 
 def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = None) -> None:
-    """Tell what went wrong in this run, and where it can be read.
+    """Print what went wrong in this run, and where it can be read.
 
     Args:
         jobs: the run's.
@@ -113,7 +113,7 @@ def say_failures(jobs: JobFile, missing: int, noun: str, *, total: int | None = 
 
 
 def judge_episodes(jobs: JobFile, planned: Mapping[str, Any], *, max_failed: float) -> None:
-    """Tell how measured episodes went wrong, where any did.
+    """Print how measured episodes failed, where any did.
 
     Args:
         jobs: the run's.

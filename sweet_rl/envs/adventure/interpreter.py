@@ -21,7 +21,7 @@ class Position:
     """A moment of a game: what the four parts of an observation say, the score, and how to return to it.
 
     `look` and `inventory` are asked for and undone; `narrative` is what the last command brought. `state` is
-    opaque. `over` tells that the game ended, `won` how.
+    opaque. `over` is whether the game ended, `won` how.
     """
 
     look: str

@@ -65,7 +65,7 @@ class LanternGame:
             self._rise()
 
     def scene(self) -> Scene:
-        """What is seen, carried, told, and possible."""
+        """The four parts of an observation: look, inventory, narrative, actions."""
         carried = self._carried()
         inventory = f"You carry: {', '.join(carried)}." if carried else "You carry nothing."
         return Scene(f"{self._look()}\n", f"{inventory}\n", f"{self._told}\n", self.actions())

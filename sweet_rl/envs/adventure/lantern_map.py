@@ -31,7 +31,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`lore` is what a look tells of it; `name` its heading."""
+    """`lore` is its description by `look`; `name` its heading."""
 
     name: str
     lore: str

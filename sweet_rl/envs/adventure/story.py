@@ -1,6 +1,6 @@
 """The Detective game file: where it is, and whether it is the one that is meant.
 
-The file is not part of this project. Which file is meant is said by its checksum.
+The file is not part of this project; its checksum identifies it.
 """
 
 from __future__ import annotations

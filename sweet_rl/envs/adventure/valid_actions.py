@@ -42,7 +42,7 @@ _GRAMMAR_WORDS = frozenset(
 """Words that an Inform dictionary marks as nouns and that name no thing."""
 
 _NO_EFFECT = re.compile(r"\(Taken\)|\(first taking|You can't go")
-"""A thing picked up on the way to something pointless, and a wall: only marks of the telling change."""
+"""A thing picked up on the way to something pointless, and a wall: only marks of the narrative change."""
 
 _UNKNOWN = re.compile(r"not a verb I recognise|can't see any such thing|didn't understand", re.IGNORECASE)
 

@@ -1,6 +1,6 @@
 """The engine's packages as one worker process uses them: one planner's library, texts parsed once.
 
-TextWorld loads a copy of the library, 34 MB, for each game. One serves all of them: it is told a game anew,
+TextWorld loads a copy of the library, 34 MB, for each game. One serves all of them: it gets a game anew,
 which takes half a millisecond, whenever another one had it.
 """
 

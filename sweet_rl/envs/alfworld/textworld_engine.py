@@ -3,7 +3,7 @@
 Runs in a worker process and serves any number of episodes with one loaded game each: a moment is found again
 by applying the operators of the commands that led to it, which takes a millisecond. Texts come from the
 game's own grammar, as `PddlEnv` derives them; the commands' texts, which take most of an engine's time and
-say nothing that changes, are derived once.
+state nothing that changes, are derived once.
 """
 
 from __future__ import annotations

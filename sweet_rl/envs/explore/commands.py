@@ -57,7 +57,7 @@ def extract_blocks(text: str) -> list[Block]:
 def extract_commands(text: str, *, strict: bool = False) -> list[list[str | None]]:
     """The commands of all blocks in a text, one a line, as words.
 
-    What `echo` says becomes one word, and `python` is told to be quiet about warnings, as published.
+    What `echo` says becomes one word, and `python` prints no warnings, as published.
     """
     commands = []
     for block in extract_blocks(text):

@@ -20,7 +20,7 @@ from sweet_rl.envs.webshop.quirks import FIXED, Quirks
 
 SCORE_PHRASE: Final = "Your score (min 0.0, max 1.0)"
 SHOWN_PRODUCTS: Final = 3
-"""Products of a result page that the text tells of."""
+"""Products of a result page that the text shows."""
 
 _UNSEEN: Final = frozenset({"style", "script", "head", "title", "meta"})
 _VOID: Final = frozenset(

@@ -20,8 +20,8 @@ class Quirks:
     """Published oddities.
 
     Args:
-        any_page: a page that is none of the shop's (an error text, say) is shown as it reads. Repaired: it
-            is asked for again, then recorded as a failure of the world.
+        any_page: a page that is none of the shop's (an error text, for example) is shown as it is.
+            Repaired: it is asked for again, then recorded as a failure of the world.
         redecode: backslash sequences in a page's text are interpreted. Repaired: text stays as it is.
         selected_by_url: an option shows as selected when its text stands in single quotes anywhere in the
             address, so that values whose repr has double quotes never do. Repaired: when it is selected.

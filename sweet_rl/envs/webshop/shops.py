@@ -170,7 +170,7 @@ class HttpShop:
         )
 
     async def _raise_if_nobody_answers(self, failure: Failure) -> None:
-        """Tell a server that is gone from one bad request.
+        """Distinguish a server that is gone from one bad request.
 
         Raises:
             ServiceError: no shop answers at the address.

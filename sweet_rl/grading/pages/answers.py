@@ -57,7 +57,7 @@ def answer_picture(answer: str | None, folder: Path) -> AnswerPicture:
 def answer_html(trajectory: Trajectory) -> str | None:
     """The page whose picture is the answer; None where the dialogue holds none.
 
-    Our world's rows tell by `drafts` which turn gave the picture; elsewhere it is the last turn with a page.
+    In our rows `drafts` names the turn that gave the picture; else it is the last turn with a page.
     """
     said = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
     turn = _turn_of_answer(trajectory.extra.get("drafts"), trajectory.answer)

@@ -13,7 +13,7 @@ from sweet_rl.types import NO_ANSWER, Json, Trajectory
 class Draft:
     """One turn's page.
 
-    `turn` counts agent turns from 0; `image` is the picture's path as the row tells it; `failure` is the
+    `turn` counts agent turns from 0; `image` is the picture's path as in the row; `failure` is the
     recorded kind of what kept the page from being rendered.
     """
 
@@ -26,7 +26,7 @@ class Draft:
 def drafts_of(trajectory: Trajectory) -> list[Draft]:
     """Every turn with a page, in order.
 
-    Rows of ours tell each draft's picture (`drafts`); a published row tells that of the last page only, as
+    Rows of ours name each draft's picture (`drafts`); a published row names that of the last page only, as
     its answer.
     """
     said = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]

@@ -1,4 +1,4 @@
-"""One warm worker process: started bare, isolated by itself, told to fork and to kill."""
+"""One warm worker process: started bare, isolated by itself; it forks and kills on request."""
 
 from __future__ import annotations
 

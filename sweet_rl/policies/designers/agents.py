@@ -63,7 +63,7 @@ class GenericDesigner(ScriptedPolicy):
 
 
 class ImproverDesigner(ScriptedPolicy):
-    """Begins like the generic one and changes its page as it is told; knows nothing but the dialogue.
+    """Begins like the generic one and changes its page as asked; knows nothing but the dialogue.
 
     Args:
         max_steps: the turn limit; in the last turn it answers, and before when it learns that nothing is

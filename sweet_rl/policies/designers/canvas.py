@@ -1,6 +1,6 @@
 """A page as a scripted designer keeps it: texts and things with their places, and the source it becomes.
 
-Everything stands where it is told to (absolute positions, CSS pixels from the page's top left corner), so
+Everything stands where it is put (absolute positions, CSS pixels from the page's top left corner), so
 that a remark about one part moves no other part.
 """
 

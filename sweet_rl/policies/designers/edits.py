@@ -136,7 +136,7 @@ def _is_called(text: str, label: str) -> bool:
 
 
 def _set(words: Words, how: str) -> None:
-    """Letters and place, as far as they are told."""
+    """Letters and place, as far as they are known."""
     if letters := _LETTERS.search(how):
         words.bold, words.color, words.size = bool(letters[1]), letters[2], float(letters[3])
     if spread := _SPREAD.search(how):

@@ -1,8 +1,8 @@
 """The study behind `demo_archer`: games of a teacher, policies that imitate them, three ways to learn online.
 
 Every seed has a policy of its own, which all methods of that seed begin with. Steps are run by
-`sweet_rl.studies.runner`: two at a time, each once, and an interrupted study goes on where it was. What the
-runs themselves are told stands in configs/archer/demo_20q.yaml.
+`sweet_rl.studies.runner`: two at a time, each once, and an interrupted study goes on where it was. The runs'
+own settings are in configs/archer/demo_20q.yaml.
 """
 
 from __future__ import annotations

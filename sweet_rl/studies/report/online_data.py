@@ -1,4 +1,4 @@
-"""What the report of an online study is told, as checked dataclasses.
+"""Input of an online study's report, as checked dataclasses.
 
 Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
 """

@@ -1,4 +1,4 @@
-"""What the report of a Reflect-RL study is told, as checked dataclasses, and what follows from its numbers.
+"""Input of a Reflect-RL study's report, as checked dataclasses, and what follows from its numbers.
 
 Anything may be missing or null. Something of a wrong kind is refused by its dotted name.
 """

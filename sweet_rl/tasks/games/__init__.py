@@ -91,7 +91,7 @@ def ask_for_object_template(words: Sequence[str] | None = None) -> str:
 
 
 def city_names() -> list[list[str]]:
-    """Every name of every city, one list for each: `GuessMyCityEnv` tells a guess from a list by them."""
+    """Every name of every city, one list for each, by which `GuessMyCityEnv` finds guesses."""
     return [row["aliases"] for row in guess_my_city_tasks()]
 
 

@@ -1,7 +1,7 @@
 """The world of the embedded agent: what a shop charges for its extras.
 
 Every problem is the same small function: a price goes up by so much for each of two extras. Which two of
-twelve they are, and how much, only the person knows, and tells only what is asked for. So a dialogue is won
+twelve they are, and how much, only the human knows, and reveals only what is asked for. So a dialogue is won
 by asking about the right extras before the turns run out: a question about an extra that is free is a turn
 wasted.
 

@@ -29,7 +29,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Everything that can be said.
+    """Every wording.
 
     `purposes` are those of each kind of page, by its name; `only_for` names the topics of kinds that do not
     suit them all.

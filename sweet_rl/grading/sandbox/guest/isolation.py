@@ -161,7 +161,7 @@ def _add_null(place: str) -> None:
 def unused_user() -> int:
     """A user number that no one else has, so that limits which count by user are this worker's own.
 
-    Drawn by lot: answers see it, and a process number would tell them how many there have been.
+    Drawn by lot: answers see it, and a process number would show how many there have been.
     """
     return _FIRST_UNUSED_USER + int.from_bytes(os.urandom(3), "little")
 

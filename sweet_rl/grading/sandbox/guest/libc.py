@@ -95,7 +95,7 @@ def keep_capabilities(kept: Iterable[int] = ()) -> Step:
 
 
 def fork() -> int:
-    """Like `os.fork`, but Python is told nothing: for one thread, and nothing to be done after forks."""
+    """Like `os.fork`, but Python does not know of it: for one thread, and nothing to be done after forks."""
     child: int = _unlocked.fork()
     return child
 

@@ -124,7 +124,7 @@ def prepare(*, numbered: bool, writable: bool) -> Filters:
     """Build the filters for this machine.
 
     Args:
-        numbered: every child has the same process number. Else it is told none.
+        numbered: every child has the same process number. Else it gets none.
         writable: a child has a folder of its own, and mounts keep it from all others. Else it writes nothing.
 
     Raises:
@@ -215,7 +215,7 @@ def _checked_calls(writable: bool) -> list[tuple[_Numbers, _Program]]:
         ((435, 435), [_answer(errno.ENOSYS)]),  # clone3: libc then uses clone, whose flags can be read
         ((302, 261), [_argument(0), *_one_of([0])]),  # prlimit64: one's own, downwards
         ((16, 29), [_argument(1), *_one_of(_HARMLESS_IOCTLS)]),  # ioctl
-        # statx, which tells how many mounts there have been: callers use stat then
+        # statx, which shows how many mounts there have been: callers use stat then
         ((332, 291), [_answer(errno.ENOSYS)]),
     ]  # fmt: skip
     if writable:

@@ -34,7 +34,7 @@ RESULT = struct.Struct("<IBdII")
 LENGTH = struct.Struct("<I")
 
 _CHILD = 2
-"""Every child's process number, where it is told one; the zygote is process 1."""
+"""Every child's process number, where it gets one; the zygote is process 1."""
 _NOT_IGNORED = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
     *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
