@@ -142,7 +142,7 @@ class Ours:
 
         settings = ArcherSettings(
             batch_size=B,
-            grad_accum_steps=arguments.rows // B,
+            grad_accum_steps=max(1, arguments.rows // B),
             actor_epochs=1,
             max_new_tokens=NEW_TOKENS,
             max_tokens_per_batch=arguments.max_tokens_per_batch,

@@ -34,9 +34,20 @@ from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_
 from sweet_rl.grading.pages.pictures import decode, look_at
 from sweet_rl.grading.pages.visual import colour, structure
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
-from sweet_rl.records import read_rows, replace_file, replace_rows
+from sweet_rl.records import replace_file, replace_rows
+from sweet_rl.tasks import load_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def default_tasks() -> str:
+    """The real tasks where they are at hand, else the embedded ones, said aloud."""
+    shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
+    path = shared / "data/colbench/frontend_tasks_500.jsonl"
+    if path.exists():
+        return str(path)
+    print("No ColBench file at hand (--tasks, or SWEET_RL_SHARED): measuring on mini-web:test instead.")
+    return "mini-web:test"
 
 
 def perturbed(page: str) -> str:
@@ -122,13 +133,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
-    parser.add_argument("--tasks", default=str(shared / "data/colbench/frontend_tasks_500.jsonl"))
+    parser.add_argument(
+        "--tasks", help="a .jsonl file of Frontend Design; default: ColBench's, or mini-web:test"
+    )
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument("--browsers", type=int, default=2)
     parser.add_argument("--output", default=None)
     arguments = parser.parse_args()
-    tasks = [row for _, row in read_rows(arguments.tasks)][: arguments.pages]
+    tasks = [dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), limit=arguments.pages)]
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

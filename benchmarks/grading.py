@@ -4,7 +4,7 @@ The published evaluation runs everything in its own process: for each test it ex
 and answer, evaluates the test's expression, and cuts an answer off with a one-second alarm. It is written
 afresh here. Both sides grade the same answers; the second round hides endless loops among them.
 
-Run: python benchmarks/grading.py [--tasks backend_tasks.jsonl] [--loops 0.02]
+Run: python benchmarks/grading.py [--tasks backend_tasks.jsonl] [--num_tasks 500] [--loops 0.02]
 """
 
 from __future__ import annotations
@@ -125,10 +125,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tasks", default=None)
+    parser.add_argument("--num_tasks", type=int, default=500)
     parser.add_argument("--loops", type=float, default=0.02)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    tasks = load_tasks(arguments.tasks or default_tasks(), limit=500)
+    tasks = load_tasks(arguments.tasks or default_tasks(), limit=arguments.num_tasks)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
     print(f"{machine_line()}\n{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests\n")
     print(f"{'':<26}{'side':<22}{'seconds':>9}{'CPU s':>8}{'answers/s':>11}{'mean grade':>12}{'ratio':>8}")

@@ -44,10 +44,13 @@ def main() -> None:
 
 def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     agent, output = folder / f"agent{seed}", folder / f"{arguments.world}{seed}"
-    if not (agent / "tokenizer.json").exists():
+    if arguments.agent:
+        agent = arguments.agent
+    elif not (agent / "tokenizer.json").exists():
         _run("make_embedded_agent", str(agent), "--seed", str(seed), "--overwrite", "--quiet")
     command = ["demo", "--output_dir", str(output), "--agent", str(agent), "--seed", str(seed)]
     command += ["--world", arguments.world, "--test_tasks", str(arguments.test_tasks)]
+    command += ["--train_tasks", str(arguments.train_tasks), "--page_tasks", str(arguments.page_tasks)]
     _run(*command, *(["--dev"] if arguments.dev else []))
     study: dict[str, Any] = json.loads((output / "study.json").read_text())
     return study
@@ -150,7 +153,10 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--world", choices=["usual", "easy"], default="usual")
+    parser.add_argument("--agent", help="what all seeds begin with; default: one made from nothing for each")
+    parser.add_argument("--train_tasks", type=int, default=600)
     parser.add_argument("--test_tasks", type=int, default=500)
+    parser.add_argument("--page_tasks", type=int, default=4, help="web pages that designers draw")
     parser.add_argument("--dev", action="store_true", help="measure on mini:dev")
     parser.add_argument("--folder", default="outputs/mini")
     parser.add_argument("--output", help="file for the numbers")

@@ -48,6 +48,7 @@ def main() -> None:
     """Train and measure every setting, then print and save the tables."""
     arguments = _arguments()
     folder = Path(arguments.folder)
+    methods = arguments.methods.split(",")
     with start_server() as server:
         study = Study(
             folder,
@@ -56,13 +57,14 @@ def main() -> None:
             seed=arguments.seed,
             world=arguments.world,
             test_split="dev",
+            train_tasks=arguments.train_tasks,
             test_tasks=arguments.test_tasks,
         )
         first = [recipes.critic(study), recipes.candidates(study)]
         chains = {
             (method, *settings.values()): _chain(study, method, settings)
-            for method in GRIDS
-            for settings in _settings(method)
+            for method in methods
+            for settings in _settings(method, arguments.first)
         }
         run_rounds([[recipes.data(study)], first, list(chains.values())], folder, jobs=arguments.jobs)
     found = {
@@ -72,9 +74,9 @@ def main() -> None:
                 "updates": updates_of(study, (name := chains[method, *settings.values()].name)),
                 "success": success_of(study, name),
             }
-            for settings in _settings(method)
+            for settings in _settings(method, arguments.first)
         ]
-        for method in GRIDS
+        for method in methods
     }
     print("\n".join(_table(method, rows) for method, rows in found.items()))
     if arguments.output:
@@ -82,9 +84,10 @@ def main() -> None:
         Path(arguments.output).write_text(json.dumps(saved | {"machine": machine_line()}, indent=1) + "\n")
 
 
-def _settings(method: str) -> Iterator[dict[str, Any]]:
+def _settings(method: str, first: int | None) -> Iterator[dict[str, Any]]:
     grid = GRIDS[method]
-    return (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+    found = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+    return itertools.islice(found, first)
 
 
 def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
@@ -115,11 +118,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--agent", default="embedded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--world", choices=["usual", "easy"], default="usual")
+    parser.add_argument("--train_tasks", type=int, default=600)
     parser.add_argument("--test_tasks", type=int, default=500)
+    parser.add_argument("--methods", default=",".join(GRIDS), help="separated by commas")
+    parser.add_argument("--first", type=int, help="so many settings of each grid only")
     parser.add_argument("--folder", default="outputs/mini/settings")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", help="file for the numbers")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if unknown := set(arguments.methods.split(",")) - set(GRIDS):
+        parser.error(f"--methods knows {', '.join(GRIDS)}; not {', '.join(sorted(unknown))}")
+    return arguments
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import sys
@@ -25,7 +26,9 @@ from _machine import machine_line
 from sweet_rl.errors import UsageError
 from sweet_rl.users.oracles.cities import NOT_SURE, CityOracle, city_named
 
-DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "games" / "guess_my_city.json"
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
+DATA = SHARED / "data/games/guess_my_city.json"
 POLARITY = re.compile(r"(yes|no)\b", re.IGNORECASE)
 EMPTY_WORDS = (
     "the a an and of in is it my city its for with to as are by from that be has have which or this people "

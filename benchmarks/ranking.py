@@ -81,7 +81,7 @@ def _timed(sides: dict[str, Callable[[], Scores]], expected: Scores, rounds: int
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], list[list[Ids]]]:
     """Contexts and their candidates, all different, as token ids; and the critic."""
-    turns = mini_turns(folder)
+    turns = mini_turns(folder, arguments.dialogues)
     tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
     everything = list(dict.fromkeys(text for turn in turns for text in turn["candidates"]))
     rng = random.Random(0)
@@ -163,6 +163,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--history", type=int, default=1200, help="tokens before a candidate")
     parser.add_argument("--candidates", type=int, default=16)
     parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--dialogues", type=int, default=48, help="that turns are taken from")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--layers", type=int, default=4)

@@ -6,6 +6,7 @@ Run: python benchmarks/records.py            # the cost
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -26,7 +27,6 @@ from sweet_rl.runs.finding import survey
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/runs_of_each_stage.md"
-RUNS = 20
 TESTS = (
     "tests/commands/test_recording.py",
     "tests/commands/reflect/test_documented.py",
@@ -52,18 +52,18 @@ def plain(output: str, source: str | None = None) -> None:
     Path(output).write_text("{}\n", encoding="utf-8")
 
 
-def milliseconds(work: Callable[[], object]) -> float:
+def milliseconds(work: Callable[[], object], runs: int) -> float:
     """Median over some calls."""
     times = []
-    for _ in range(RUNS):
+    for _ in range(runs):
         started = time.perf_counter()
         work()
         times.append(time.perf_counter() - started)
     return 1000 * statistics.median(times)
 
 
-def cost() -> None:
-    """Print a table."""
+def cost(runs: int, mib: int) -> None:
+    """Print a table: medians over so many runs, digests of files of so many MiB."""
     print(machine_line())
     with tempfile.TemporaryDirectory() as folder:
         output, large, weights = (f"{folder}/{name}" for name in ("a.jsonl", "large.jsonl", "w.safetensors"))
@@ -72,11 +72,11 @@ def cost() -> None:
         first = time.perf_counter() - started
         for name in (large, weights):
             with Path(name).open("wb") as file:
-                file.writelines(b"x" * (1 << 20) for _ in range(1024))
-        print(f"a stage that does nothing          {milliseconds(lambda: plain(output)):8.2f} ms")
-        print(f"the same with a record             {milliseconds(lambda: stage(output)):8.2f} ms")
+                file.writelines(b"x" * (1 << 20) for _ in range(mib))
+        print(f"a stage that does nothing          {milliseconds(lambda: plain(output), runs):8.2f} ms")
+        print(f"the same with a record             {milliseconds(lambda: stage(output), runs):8.2f} ms")
         print(f"the first record of a process      {1000 * first:8.2f} ms")
-        for label, name in (("a 1 GiB file", large), ("1 GiB of weights", weights)):
+        for label, name in ((f"a file of {mib} MiB", large), (f"{mib} MiB of weights", weights)):
             started = time.perf_counter()
             digest_of(Path(name))
             print(f"digest of {label:<24} {1000 * (time.perf_counter() - started):8.2f} ms, beside the work")
@@ -125,6 +125,21 @@ def page(folders: list[str]) -> None:
         text = text.replace(str(Path(place).resolve().parent), "/home/me/project")
     PAGE.write_text(f"{text}\n", encoding="utf-8")
     print(f"{len(found)} stages are in {PAGE}")
+
+
+def main() -> None:
+    """The cost, or the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--page", nargs="*", metavar="DEMO", help="write the page; folders of demos that ran")
+    parser.add_argument("--runs", type=int, default=20, help="of which the cost is the median")
+    parser.add_argument("--mib", type=int, default=1024, help="size of the files that are digested")
+    flags = parser.parse_args()
+    if flags.page is None:
+        cost(flags.runs, flags.mib)
+    else:
+        page(flags.page)
 
 
 def excerpt(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,4 +191,4 @@ def block(content: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    page(sys.argv[2:]) if sys.argv[1:2] == ["--page"] else cost()
+    main()

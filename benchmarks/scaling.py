@@ -3,7 +3,7 @@
 The forward and backward pass of one turn's pairs, with prefix trees, each sequence by itself, and the ideal:
 one plain text of as many tokens as the tree has, with as many places at the output head.
 
-Run: python benchmarks/scaling.py [--plot docs/images/scaling.png] [--output FILE]
+Run: python benchmarks/scaling.py [--points 6] [--plot docs/images/scaling.png] [--output FILE]
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     model = LlamaForCausalLM(config)
     found = {name: [] for name in SERIES}
     for name, series in SERIES.items():
-        for point in series:
+        for point in series[: arguments.points]:
             found[name].append(_point(model, **point))
             print(name, found[name][-1], file=sys.stderr, flush=True)  # the largest take minutes
     print(machine_line())
@@ -180,6 +180,7 @@ def _plot(found: dict[str, list[dict[str, float]]], path: Path) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--points", type=int, default=6, help="of each series, from the smallest")
     parser.add_argument("--plot", help=".png file for the curves")
     parser.add_argument("--input", help="plot these numbers; measure nothing")
     parser.add_argument("--output", help="file for the numbers")

@@ -1,10 +1,11 @@
 """How long `--help` of every script takes, as a person feels it: process start to exit.
 
-Run: python benchmarks/startup.py
+Run: python benchmarks/startup.py [--runs 7] [--scripts play.py,demo.py]
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -14,14 +15,13 @@ from pathlib import Path
 from _machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
-RUNS = 7
 LIMIT_S = 0.5
 
 
-def median_seconds(command: list[str]) -> float:
+def median_seconds(command: list[str], runs: int) -> float:
     """Median wall-clock time of the command over some runs, after one that is not counted."""
     times = []
-    for _ in range(RUNS + 1):
+    for _ in range(runs + 1):
         started = time.perf_counter()
         subprocess.run(command, capture_output=True, check=True)
         times.append(time.perf_counter() - started)
@@ -30,12 +30,20 @@ def median_seconds(command: list[str]) -> float:
 
 def main() -> None:
     """Print one line a script, with an empty Python process beside it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=7, help="of each script; one more is not counted")
+    parser.add_argument("--scripts", help="file names, separated by commas; default: all")
+    flags = parser.parse_args()
+    scripts = sorted([*ROOT.glob("scripts/*.py"), *ROOT.glob("visualizers/*.py")])
+    names = flags.scripts.split(",") if flags.scripts else [script.name for script in scripts]
+    if unknown := set(names) - {script.name for script in scripts}:
+        parser.error(f"--scripts: there is no {', '.join(sorted(unknown))}")
     print(machine_line())
-    empty = median_seconds([sys.executable, "-c", "pass"])
+    empty = median_seconds([sys.executable, "-c", "pass"], flags.runs)
     print(f"\n{'--help of':<34}{'median s':>10}{'x empty Python':>16}   limit {LIMIT_S} s")
     print(f"{'(python -c pass)':<34}{empty:>10.3f}{1:>16.1f}")
-    for script in sorted([*ROOT.glob("scripts/*.py"), *ROOT.glob("visualizers/*.py")]):
-        seconds = median_seconds([sys.executable, str(script), "--help"])
+    for script in (script for script in scripts if script.name in names):
+        seconds = median_seconds([sys.executable, str(script), "--help"], flags.runs)
         verdict = "" if seconds < LIMIT_S else "   over the limit"
         print(f"{script.name:<34}{seconds:>10.3f}{seconds / empty:>16.1f}{verdict}")
 

@@ -62,7 +62,11 @@ def main() -> None:
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> float:
     """Pairs of one turn a step, and the model; returns the tokens of a step, both sides of all pairs."""
-    turns = colbench_turns(folder, arguments.tasks) if arguments.tasks else mini_turns(folder)
+    turns = (
+        colbench_turns(folder, arguments.tasks)
+        if arguments.tasks
+        else mini_turns(folder, arguments.dialogues)
+    )
     rng = random.Random(0)
     tokenizer = word_tokenizer([turn["prompt"] + "".join(turn["candidates"]) for turn in turns])
     if arguments.data == "step":
@@ -259,6 +263,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--tasks", help="dialogues about the tasks of this ColBench file, not of the mini worlds"
     )
+    parser.add_argument("--dialogues", type=int, default=48, help="that turns are taken from")
     parser.add_argument("--pairs_per_turn", type=int, default=4)
     parser.add_argument("--data", choices=["step", "trajectory"], default="step")
     parser.add_argument("--steps", type=int, default=5)
