@@ -8,7 +8,7 @@ ARCHER_OUT ?= outputs/demo_archer
 REFLECT_OUT ?= outputs/demo_reflect
 PIP := pip install --quiet --disable-pip-version-check
 
-.PHONY: help install demo demo-archer demo-reflect test check format test-vllm bench bench-training clean
+.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm bench bench-training clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ demo-archer: install  ## ArCHer and its rivals learn online from nothing; a repo
 
 demo-reflect: install  ## Reflect-RL and what it is compared with, from nothing; a report to look at
 	$(BIN)/python scripts/demo_reflect.py --output_dir $(REFLECT_OUT)
+
+docs: install  ## the documentation as a site: outputs/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 test: install  ## all tests that need neither network nor GPU
 	$(BIN)/pytest -n auto --dist loadgroup

@@ -1,0 +1,12 @@
+"""A hook of mkdocs: where a docstring names a page (docs/grading.md#attacks), the reference links to it."""
+
+import re
+
+PAGE = re.compile(r"docs/([\w/]+)\.md(#[\w-]+)?")
+
+
+def on_page_content(html, page, **_):  # noqa: ANN001, ANN003, ANN201 - as mkdocs calls it
+    """The page's HTML with links; other pages than those of the reference link for themselves."""
+    if not page.url.startswith("reference/"):
+        return html
+    return PAGE.sub(lambda found: f'<a href="../{found[1]}.html{found[2] or ""}">{found[0]}</a>', html)
