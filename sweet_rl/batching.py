@@ -78,7 +78,7 @@ class MicroBatcher(Generic[Item, Result]):
                 _reject(future, RuntimeError("the engine stopped before it had a result"))
 
     async def _gather(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """The next batch: whoever is waiting now, and their neighbours."""
+        """The next batch: the calls that wait now, and their neighbours."""
         seen = 0
         while seen < len(self._waiting) < self._max_batch:  # let everything that is ready now come in
             seen = len(self._waiting)

@@ -1,6 +1,6 @@
 """The vocabulary that every room of the library speaks: frozen dataclasses, free of torch and of I/O.
 
-How these look on disk is the business of `sweet_rl.records`; what they mean is said here once.
+How these look on disk belongs to `sweet_rl.records`; what they mean is documented here.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """

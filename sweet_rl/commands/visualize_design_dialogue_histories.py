@@ -43,7 +43,7 @@ def visualize_design_dialogue_histories(
         export: write the page with rows and pictures to this HTML file, which opens offline, and end.
         overwrite: for --export: replace the file when it exists.
         export_mb: for --export: megabytes that pictures may take in the file; further ones are left out.
-        host: address to listen on. The default lets in this machine only; another one lets in whoever can reach it, without a password.
+        host: address to listen on. The default lets in this machine only; another one lets in everyone who can reach it, without a password.
         port: port to listen on; 0 takes a free one.
         open_browser: open the page in the default browser.
         render: render drafts and targets that have no picture, as in published files, when they are looked at.

@@ -28,7 +28,7 @@ def visualize_dialogue_histories(
         saved_path: trajectory file (JSON Lines); may be given without the flag's name.
         export: write the page with all rows to this HTML file, which opens offline, and end.
         overwrite: for --export: replace the file when it exists.
-        host: address to listen on. The default lets in this machine only; another one lets in whoever
+        host: address to listen on. The default lets in this machine only; another one lets in everyone who
             can reach it, without a password.
         port: port to listen on; 0 takes a free one.
         open_browser: open the page in the default browser.

@@ -39,7 +39,7 @@ class WorldFlags:
 
     @property
     def game(self) -> GameFlags:
-        """Options of a game."""
+        """The flags that a game needs, as one value for `open_game`."""
         return GameFlags(
             self.task_type,
             self.max_steps,

@@ -1,7 +1,7 @@
 """How an agent's raw text is split into what the human sees, what is kept, and the answer.
 
-Two parsers: `parse_published` does what the published system does, quirks included (held by the
-goldens), `parse_strict` repairs them.
+Two parsers: `parse_published` does what the published system does, quirks included (held to recorded
+episodes), `parse_strict` repairs them.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming, #in-episodes.
 """

@@ -57,7 +57,7 @@ def halves(expression: str, reference: str) -> Halves:
     try:
         tree = ast.parse(expression.strip(" \t"), mode="eval")
     except _UNREADABLE:
-        return Halves(expression)  # whoever evaluates it says what is wrong
+        return Halves(expression)  # evaluating it reports what is wrong
     names = _read(reference)
     divider = _Divider(names, tree)
     try:

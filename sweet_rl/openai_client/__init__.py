@@ -1,7 +1,7 @@
 """Requests to OpenAI-compatible servers: pooled, paced, retried, counted, and their failures sorted.
 
 `client` sends; `limiter` finds out how many at once; `retry` decides what can pass and how long to wait;
-`urls` knows where. What is asked and what is made of the answer is the business of `sweet_rl.users` and
+`urls` knows where. What is asked and what is made of the answer belongs to `sweet_rl.users` and
 `sweet_rl.policies`.
 """
 

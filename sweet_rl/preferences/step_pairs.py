@@ -98,7 +98,7 @@ def published_draws(
     get_sft: bool,
     path: str | Path | None = None,
 ) -> list[list[StepPair]]:
-    """The published draws, in the published sequence of random numbers (golden d_sampling).
+    """The published draws, in the published sequence of random numbers (held to recorded outputs).
 
     One place of each half, with repetition; the larger score is preferred, on a tie the upper half's place.
     With `get_sft` both sides are one random candidate. The first row says how many candidates all rows have.

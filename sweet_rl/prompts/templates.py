@@ -52,7 +52,7 @@ def packaged_text(name: str) -> str:
 
 
 def prompt_digest(text: str) -> str:
-    """Distinguishes two prompts."""
+    """The first 12 hexadecimal digits of a text's SHA-256, which identify a prompt."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -1,6 +1,6 @@
 """Where tasks come from: a ColBench file, the hub, or one of the embedded benchmarks.
 
-Reading and checking rows is the business of `sweet_rl.records`.
+Reading and checking rows belongs to `sweet_rl.records`.
 
 Published behaviour: docs/published/sweet_rl.md#files.
 """

@@ -1,7 +1,7 @@
 """Questions about the files of a repository, with answers: what is asked of a teacher, and what it wrote.
 
 Which files, which part of each, the request, and the reading of the reply. Who
-answers is the business of `teachers`; what the embedded teacher says, of `known_questions`.
+answers is decided in `teachers`; what the embedded teacher says, of `known_questions`.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """

@@ -64,7 +64,7 @@ Pictures = tuple[Picture, ...]
 
 
 class Gallery:
-    """All pictures of some data. Each file or data URL is decoded once, whoever names it."""
+    """All pictures of some data. Each file or data URL is decoded once, however often it is named."""
 
     def __init__(self) -> None:
         self._by_source: dict[str, Picture] = {}

@@ -1,6 +1,6 @@
 """The OpenAI protocol as a server sees it: requests read and checked, replies and errors written.
 
-Pure functions of JSON; what is said, and how late, is the business of `sweet_rl.users.server`. A token is a
+Pure functions of JSON; what is said, and how late, belongs to `sweet_rl.users.server`. A token is a
 word here, with the white space before it: that is what `max_tokens` counts, and `usage`.
 """
 

@@ -68,7 +68,7 @@ class Contents(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free what `prepare` needed."""
+        """Free what `prepare` needed; nothing is prepared afterwards."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The published arithmetic, questionable as it is: what `compat: published` computes.
 
-Kept in one module, so that the repaired path stays clean, and held to goldens. What differs from there:
+Kept in one module, apart from the repaired path, and held to recorded outputs. What differs from there:
 
 - texts are padded on the side that the tokenizer prefers (GPT-2: the right), so that shorter rows of a batch
   go on after padding, and their first token is scored at a padded place; no positions are given in scoring;

@@ -1,7 +1,7 @@
 """Episodes as transitions, the buffer they are drawn from, and the filter of Filtered BC. No torch.
 
 A transition is one agent turn of a world that rewards turns. What the agent saw is rendered
-from the dialogue by a chat format, so that critic and policy read the same text whoever played.
+from the dialogue by a chat format, so that critic and policy read the same text whatever played.
 
 Published behaviour: docs/published/archer.md#replay, #behaviour-cloning.
 """

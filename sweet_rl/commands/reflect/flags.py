@@ -77,7 +77,7 @@ def rewrite(kinds: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
             if kinds.get(negated) == "bool" and not equals:
                 rewritten.append(f"--{negated}=False")
             else:
-                rewritten.append(word)  # whoever checks names says what was probably meant
+                rewritten.append(word)  # the check of names suggests what was probably meant
         elif kinds[name] == "bool":
             if not equals:
                 follows = words and words[0].lower() in _TRUE | _FALSE

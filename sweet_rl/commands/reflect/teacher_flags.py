@@ -57,7 +57,7 @@ class TeacherFlags:
             self._refuse_flags_of_a_model()
 
     def _refuse_flags_of_a_model(self) -> None:
-        """Whoever names a model or its server wants it asked.
+        """A model or its server that is named is asked.
 
         Raises:
             UsageError: a flag was given that the embedded teacher has no use for.

@@ -47,7 +47,7 @@ class DetectiveEnv(AdventureEnv):
         interpreters: shared by many episodes, see `open_detective`.
         max_steps: agent turns at most.
         compat: "fixed" or "published", see `AdventureEnv`.
-        valid_actions: listed instead of the commands that change something (the goldens' stub).
+        valid_actions: listed instead of the commands that change something (as in the recorded episodes).
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class PieceCounter:
 
 
 class CharacterCounter:
-    """A token is a character: what the goldens count."""
+    """A token is a character: what the recorded episodes count."""
 
     longest = 1
 

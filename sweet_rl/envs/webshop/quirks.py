@@ -1,6 +1,6 @@
 """What the published client of the shop does oddly, each oddity by its name.
 
-All off is the repaired behaviour, the default; `PUBLISHED` has them all on and reproduces the goldens.
+All off is the repaired behaviour, the default; `PUBLISHED` has them all on, as recorded.
 
 Published behaviour: docs/published/archer.md#webshop, #deviations.
 """

@@ -73,7 +73,7 @@ class LocalShop:
             raise RequestFailed(_odd(address.readable, html, error, 1)) from error
 
     async def close(self) -> None:
-        """Do nothing: the shop belongs to whoever made it."""
+        """Do nothing: the shop belongs to its maker."""
 
 
 class HttpShop:

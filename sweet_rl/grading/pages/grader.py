@@ -1,7 +1,7 @@
 """Trajectories to grades: targets rendered, answers read, metrics computed, many tasks at once.
 
 A task's repeats are graded together, so that its target is rendered and looked at once. Nothing here is
-asked twice of the same bytes: rendering is cached by whoever renders.
+asked twice of the same bytes: the renderer caches.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class Sandbox:
         for descriptor, _ in self._epoll.poll(max(0.0, min(1.0, wait))):
             worker = self._owners.get(descriptor)
             if worker is None:
-                continue  # let go of in this very round
+                continue  # freed in this very round
             if descriptor == worker.process.control.fileno():
                 if worker.channel is None:  # else its child has ended just now, and what it said comes first
                     self._welcome(worker)

@@ -31,7 +31,7 @@ Key = tuple[bytes, tuple[Box, ...]]
 class ScriptedEye:
     """Compares what the two browsers' windows show and names the most salient differences in plain words.
 
-    It says nothing of the source, which it is never shown. An agent that has no page yet is told of the
+    It says nothing of the source, which it is never shown. An agent that has no page yet hears of the
     wanted one, first of what it asked about, and nothing twice. Wanted pages are remembered for a while,
     since they come back in every turn.
     """

@@ -1,7 +1,7 @@
 """The embedded oracle of Guess My City: answers free questions about the hidden home town from a table.
 
 It needs no model and keeps no state. It says what is true of the city, admits what it does not know, and
-never names the city: whoever asks for the name is told what the world says to that.
+never names the city: a question for the name gets the world's refusal.
 
 Published behaviour: docs/published/archer.md#guess-my-city.
 """

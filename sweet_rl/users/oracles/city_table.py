@@ -1,6 +1,6 @@
 """The facts of the 91 cities as objects: what `city_table.toml` and its two neighbours hold, read once.
 
-Only data and how it is looked up; what is said with it is the business of `sweet_rl.users.oracles.cities`.
+Only data and how it is looked up; sentences are made in `sweet_rl.users.oracles.cities`.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class GradioOracle:
         return await future
 
     async def close(self) -> None:
-        """Close the connection; whoever still waits for an answer is cancelled."""
+        """Close the connection; calls that still wait are cancelled."""
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.wait([self._dispatcher])
