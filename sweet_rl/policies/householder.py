@@ -95,7 +95,7 @@ class HouseholdPlayer(ScriptedPolicy):
         key = (task_id, *done)
         if key not in self._plans:
             if task_id not in self._games:
-                raise UsageError(f"The {self.name} agent does not know the game of the task {task_id!r}.")
+                raise UsageError(f"The {self.name} agent cannot know which game the task {task_id!r} plays.")
             self._plans[key] = await self._plan(self._games[task_id], done)
         plan = self._plans[key]
         label = next((label for label, command in offered.items() if plan and command == plan[0]), None)
