@@ -25,8 +25,8 @@ from _machine import machine_line
 from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.extraction import forbidden_word, published_code
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Task, Trajectory
+from sweet_rl.worlds import load_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOP = "def {name}(*args, **kwargs):\n    while True:\n        pass\n"

@@ -85,7 +85,7 @@ def load_pages(arguments: argparse.Namespace) -> list[str]:
     if path is None and shared:
         path = Path(shared) / "data/colbench/frontend_tasks_500.jsonl"
     if path is None:
-        from sweet_rl.tasks import load_tasks
+        from sweet_rl.worlds import load_tasks
 
         return [task.ground_truth for task in load_tasks("mini-web:train")][: arguments.pages]
     with Path(path).open() as file:

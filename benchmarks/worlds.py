@@ -30,7 +30,6 @@ from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import (
     Completion,
     Generation,
@@ -42,6 +41,7 @@ from sweet_rl.types import (
     Task,
     Trajectory,
 )
+from sweet_rl.worlds import load_tasks
 
 NO_TASK = task_from_row({"task_id": "nothing", "problem_description": "Do nothing.", "ground_truth": ""})
 QUESTIONS = (

@@ -14,13 +14,13 @@ from sweet_rl.policies.designers import BlankDesigner, GenericDesigner, Improver
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy
 from sweet_rl.prompts import load_prompt
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
 from sweet_rl.users.eye import ScriptedEye
 from sweet_rl.users.openai import OpenAIUser
 from sweet_rl.users.scripted import ScriptedHuman
 from sweet_rl.users.server_process import start_server
 from sweet_rl.users.vision import VisionUser
+from sweet_rl.worlds import load_tasks
 from tests.pages.fake_renderer import FakeRenderer, draw
 
 TASKS = load_tasks("mini:test", limit=4)

@@ -5,12 +5,10 @@ import importlib.util
 
 import pytest
 
-from sweet_rl.chat.transcripts import transcript_of
-from sweet_rl.commands.games import GAMES, QUESTION_GAMES, GameFlags, OracleFlags, make_oracle, open_game
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Completion, Generation, Message, StopReason, UserContext
+from sweet_rl.worlds import load_tasks, names, world_of
 
 ACTIONS = {
     "twenty_questions": ["Is it alive?", "Is it bigger than a car?", "Is it made of metal?"],
@@ -24,9 +22,14 @@ ACTIONS = {
 }
 
 
+GAMES = [name for name in names() if world_of(name).answered_by != "human"]
+QUESTION_GAMES = [name for name in GAMES if world_of(name).answered_by == "oracle"]
+
+
 @pytest.fixture(params=GAMES)
-def game(request, shared, monkeypatch):
+def game(request, monkeypatch):
     if request.param == "detective":
+        shared = request.getfixturevalue("shared")
         if importlib.util.find_spec("jericho") is None:
             pytest.skip("needs jericho: pip install 'sweet_rl[detective]'")
         monkeypatch.setenv("SWEET_RL_DETECTIVE", str(shared / "data/games/detective.z5"))
@@ -43,10 +46,9 @@ def in_world(game, work, **flags):
     """What `work` makes of the game's maker of worlds."""
 
     async def main():
-        oracle = None
-        if game in QUESTION_GAMES:
-            oracle = make_oracle(game, OracleFlags(), concurrency=4)
-        async with open_game(GameFlags(game, **flags), oracle) as make:
+        world = world_of(game)
+        oracle = world.make_user() if game in QUESTION_GAMES else None
+        async with world.open(world.options(**flags), oracle) as make:
             return await work(make)
 
     return asyncio.run(main())
@@ -93,7 +95,7 @@ def test_world(game, compat):
 
     if (game, compat) == ("webshop", "published"):
         pytest.skip("ends with a hidden turn, as published: tests/envs/webshop holds it to the goldens")
-    in_world(game, work, max_steps=len(actions), compat=compat)
+    in_world(game, work, max_turns=len(actions), compat=compat)
 
 
 BAD = ["", "\n", " ", "x" * 10_000, "\ud800 é 🐕", "]][[", "click[", "search[]", "a\nb\n", "\x00"]
@@ -117,7 +119,7 @@ def test_odd_actions_have_a_defined_outcome(game, compat):
 
     if (game, compat) == ("webshop", "published"):
         pytest.skip("an empty action ends a published run")
-    in_world(game, work, max_steps=len(BAD) + 1, compat=compat)
+    in_world(game, work, max_turns=len(BAD) + 1, compat=compat)
 
 
 class Looper:
@@ -126,7 +128,7 @@ class Looper:
     name = "looper"
 
     def __init__(self, game):
-        self.actions, self.text = ACTIONS[game], transcript_of(game)
+        self.actions, self.text = ACTIONS[game], world_of(game).transcript()
 
     async def act(self, observation):
         action = self.actions[observation.turn % len(self.actions)]
@@ -151,13 +153,13 @@ def test_many_episodes_at_once_and_their_rows(game):
         )
         return done
 
-    done = in_world(game, work, max_steps=4)
+    done = in_world(game, work, max_turns=4)
     assert len({trajectory.key for trajectory in done}) == len(done) == 4 * len(tasks)
     for trajectory in done:
         assert trajectory.error is None
         turns = [message for message in trajectory.dialogue_history if message.role == "assistant"]
         assert trajectory.reward == sum(turn.reward for turn in turns)
-        assert turns[1].input == transcript_of(game).render(trajectory.dialogue_history[:3])
+        assert turns[1].input == world_of(game).transcript().render(trajectory.dialogue_history[:3])
         assert trajectory_from_row(trajectory_to_row(trajectory)) == trajectory
     by_task = {}
     for trajectory in done:  # the same actions in the same world: repeats are alike
@@ -175,7 +177,7 @@ def test_embedded_oracle(game):
     )
 
     async def main():
-        oracle = make_oracle(game, OracleFlags(), concurrency=5)
+        oracle = world_of(game).make_user()
         assert oracle.name
         replies = await asyncio.gather(*(oracle.reply(context) for _ in range(5)))
         await oracle.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweet_rl.chat.names import EMBEDDED
@@ -10,36 +10,9 @@ from sweet_rl.commands.servers import key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json
+from sweet_rl.worlds import Options, names, world_of
 
-SCRIPTED_AGENTS = {
-    "code": ("oracle", "constant", "questioner", "expert"),
-    "html": ("improver", "generic", "blank", "target"),
-    "twenty_questions": ("asker",),
-    "guess_my_city": ("asker",),
-    "detective": ("walkthrough", "random"),
-    "lantern": ("walkthrough", "random"),
-    "webshop": ("careful", "buyer", "random"),
-    "dangerous_taxi": ("planner", "careless", "random"),
-    "auto_explore": ("planner", "wanderer"),
-    "alfworld": ("planner", "careless", "random"),
-}
-DEFAULT_AGENTS = {task_type: names[0] for task_type, names in SCRIPTED_AGENTS.items()} | {
-    "code": "questioner"
-}
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
-AGENT_PROMPTS = {
-    "code": "llm_agent_code_prompt.txt",
-    "html": "llm_agent_html_prompt.txt",
-    "twenty_questions": "llm_agent_twenty_questions_prompt.txt",
-    "guess_my_city": "llm_agent_city_prompt.txt",
-    "detective": "llm_agent_adventure_prompt.txt",
-    "lantern": "llm_agent_adventure_prompt.txt",
-    "webshop": "llm_agent_webshop_prompt.txt",
-    "dangerous_taxi": "llm_agent_taxi_prompt.txt",
-    "auto_explore": "llm_agent_explore_prompt.txt",
-    "alfworld": "llm_agent_household_prompt.txt",
-}
-
 APIS = ("completions", "chat")
 """How a server is spoken to: by prompts, or by messages."""
 
@@ -123,7 +96,7 @@ class AgentFlags:
     request_patience_s: float = 300.0
     task_type: str = "code"
     skill: float | None = None
-    game_place: str | None = None
+    options: Options = field(default_factory=Options)
     reflection: ReflectionFlags | None = None
     role: str = "agent"  # what its flags begin with: "reflection" for the model that reflects
 
@@ -141,11 +114,9 @@ class AgentFlags:
         """The agent's instructions, before everything else.
 
         Raises:
-            UsageError: there is no such file, or no agent's prompt for the world.
+            UsageError: there is no such file, or no such world.
         """
-        if self.prompt_path is None and self.task_type not in AGENT_PROMPTS:
-            raise no_such("packaged agent's prompt for the world", self.task_type, AGENT_PROMPTS)
-        return load_prompt(self.prompt_path or AGENT_PROMPTS[self.task_type])
+        return load_prompt(self.prompt_path or world_of(self.task_type).agent_prompt)
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
@@ -192,7 +163,7 @@ def engine_of(
     """
     if engine not in ENGINES:
         raise no_such("--agent", engine, ENGINES)
-    scripted = SCRIPTED_AGENTS.get(task_type, ())
+    scripted = world_of(task_type).agents
     if engine == "scripted" and model not in scripted:
         raise no_such(f"scripted agent for --task_type {task_type}", model, scripted)
     if engine != "auto":
@@ -204,7 +175,7 @@ def engine_of(
     if vllm_python is not None:
         return "vllm"
     if is_no_model(model):
-        worlds = [world for world, names in SCRIPTED_AGENTS.items() if model in names]
+        worlds = [world for world in names() if model in world_of(world).agents]
         elsewhere = f"{model} plays {', '.join(worlds)}. " if worlds else ""
         raise no_such(
             f"agent for --task_type {task_type}",

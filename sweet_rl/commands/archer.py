@@ -12,20 +12,12 @@ from sweet_rl import tracking
 from sweet_rl.commands.archer_config import described, load_config
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.commands.belonging import check
-from sweet_rl.commands.games import (
-    GAMES,
-    QUESTION_GAMES,
-    TASKS,
-    GameFlags,
-    OracleFlags,
-    make_oracle,
-    open_game,
-)
+from sweet_rl.commands.oracles import OracleFlags, make_oracle
 from sweet_rl.commands.running import quieten, stopped_politely
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Task
+from sweet_rl.worlds import Options, World, load_tasks, options_of, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.loop import LoopSettings
@@ -55,9 +47,10 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     config = load_config(name, overrides, folder)
     if config["use_wandb"] and os.environ.get("RANK", "0") == "0":
         check_wandb()
-    game, oracle = _game(config), _oracle(config)
-    _check_overrides(overrides, config, game)
-    tasks, held_out = _tasks(config, game)
+    world, oracle = _world(config), _oracle(config)
+    options = _options(config, world)
+    _check_overrides(overrides, config, world)
+    tasks, held_out = _tasks(config, world)
     template = template_of(config["template"], tasks)
     loop_settings = _loop_settings(config)
 
@@ -69,19 +62,18 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
     from sweet_rl.algorithms.archer.run_folder import RunFolder
-    from sweet_rl.chat.transcripts import transcript_of
 
     save_path = Path(str(config["save_path"])).expanduser()
 
     @asynccontextmanager
     async def playground() -> AsyncIterator[Playground]:
         user = None
-        if game.name in QUESTION_GAMES:
+        if world.answered_by == "oracle":
             with tracking.role("user"):
-                user = make_oracle(game.name, oracle, concurrency=int(config["concurrency"]))
+                user = make_oracle(world, oracle, concurrency=int(config["concurrency"]))
         try:
-            async with open_game(game, user) as make_env:
-                yield Playground(make_env, tasks, held_out, transcript_of(game.name))
+            async with world.open(options, user) as make_env:
+                yield Playground(make_env, tasks, held_out, world.transcript())
         finally:
             if user is not None:
                 await user.close()
@@ -103,7 +95,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
                 watcher.say(phase, done, total)
 
         settings = settings_of({**config, **models, "template": template})
-        learner = make_learner(settings, chat_format=transcript_of(game.name), say=say)
+        learner = make_learner(settings, chat_format=world.transcript(), say=say)
         how = f"What was played is in {save_path}; the same command goes on with it."
         stack.enter_context(stopped_politely(how))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
@@ -112,23 +104,27 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
             _say_where(save_path, config)
 
 
-def _game(config: Mapping[str, Any]) -> GameFlags:
-    name = WORLDS.get(config["env_name"], config["env_name"])
-    if name not in GAMES:
-        raise no_such("world: env_name", config["env_name"], sorted({*GAMES, *WORLDS}))
-    return GameFlags(
-        name,
-        max_steps=config["max_steps"],
-        compat=config["compat"],
-        place=config["env_load_path"] if name not in QUESTION_GAMES else None,
-        reads_json=config["env_name"] == "llm_twenty_questions" or config["agent_type"] == "archer_llm",
-    )
+def _world(config: Mapping[str, Any]) -> World:
+    world = world_of(WORLDS.get(config["env_name"], config["env_name"]))
+    if world.answered_by == "human":
+        raise UsageError(f"env_name={config['env_name']} gives no rewards for turns, which are learned from.")
+    return world
 
 
-def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], game: GameFlags) -> None:
+def _options(config: Mapping[str, Any], world: World) -> Options:
+    values = {
+        "max_turns": config["max_steps"],
+        "compat": config["compat"],
+        "place": config["env_load_path"],
+        "reads_json": config["env_name"] == "llm_twenty_questions" or config["agent_type"] == "archer_llm",
+    }
+    return options_of(world, values)
+
+
+def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], world: World) -> None:
     """Refuse settings on the command line that belong to another world, oracle or algorithm."""
     pairs = [override.partition("=") for override in overrides]
-    asked = {config["oracle"]} if game.name in QUESTION_GAMES else {game.name, config["env_name"]}
+    asked = {config["oracle"]} if world.answered_by == "oracle" else {world.name, config["env_name"]}
     facets = {name: {str(config[name])} for name in ("env_name", "agent_type")}
     facets |= {name: {str(config[name]).lower()} for name in ("use_lora", "use_wandb")}
     given = [key for key, _, value in pairs if value.lower() not in {"null", "none", "~"}]
@@ -141,12 +137,12 @@ def _oracle(config: Mapping[str, Any]) -> OracleFlags:
     return flags
 
 
-def _tasks(config: Mapping[str, Any], game: GameFlags) -> tuple[list[Task], list[Task]]:
+def _tasks(config: Mapping[str, Any], world: World) -> tuple[list[Task], list[Task]]:
     """What is played, and what is measured on."""
-    played, measured = TASKS[game.name]
+    played, measured = world.train_tasks, world.test_tasks
     if config["env_name"] == "llm_twenty_questions":
         played = measured = _TEN
-    if game.name == "webshop":
+    if world.name == "webshop":
         lower, upper = config["webshop_lower"], config["webshop_upper"]
         where = "" if config["env_load_path"] is None else "@server"
         played = f"webshop:{lower}-{upper}{where}"

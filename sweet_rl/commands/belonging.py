@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sweet_rl.errors import UsageError
+from sweet_rl.worlds import World, flags_of, names, world_of, worlds_with
 
 Facets = Mapping[str, Collection[str]]
 """What a run is about to do: for each facet that its stage has, the values in play."""
 
-_GAMES: Final = (
-    "twenty_questions guess_my_city detective lantern webshop dangerous_taxi auto_explore alfworld"
-)
 _MODELS: Final = "transformers vllm openai"
 
 
@@ -32,20 +30,12 @@ class Rule:
 
 RULES: Final = (
     # -- worlds
-    Rule("parser user_failure user_prompt_path", "task_type", "code html"),
-    Rule("compat", "task_type", f"html {_GAMES}"),
+    Rule("user_prompt_path", "answered_by", "human"),
     Rule("temp_path image_url browser network allow_scripts viewport", "task_type", "html"),
     Rule("page_timeout_s browsers render_cache", "task_type", "html"),
-    Rule("game_place", "task_type", "detective webshop auto_explore"),
-    Rule("with_prompt with_history", "task_type", "dangerous_taxi"),
-    Rule("leaveout_prob", "task_type", "auto_explore"),
-    Rule("shuffle_action", "task_type", "auto_explore alfworld"),
     # -- who answers
-    Rule(
-        "env_model hostname port env_base_url env_api_key_var oracle oracle_model",
-        "task_type",
-        "code html twenty_questions guess_my_city",
-    ),
+    Rule("env_model hostname port env_base_url env_api_key_var", "answered_by", "human oracle"),
+    Rule("oracle oracle_model", "answered_by", "oracle"),
     Rule("env_api_key_var user_prompt_path image_url", "human", "server"),
     Rule("oracle_model", "oracle", "seq2seq openai"),
     Rule("api_key_var", "oracle", "openai"),
@@ -94,6 +84,7 @@ RULES: Final = (
 
 _WORDS: Final = {
     "task_type": "the world {values}",
+    "answered_by": "the world {values}",
     "env_name": "the world {values}",
     "human": "a human behind a server (--hostname, --port or --env_base_url)",
     "asked": "models behind a server",
@@ -118,15 +109,30 @@ def check(typed: Collection[str], facets: Facets, *, dashes: str = "--") -> None
     Raises:
         UsageError: names the flag, and the worlds, agents or engines that have it.
     """
+    for world in map(world_of, facets.get("task_type", ())):
+        _check_options(typed, world, dashes)
     for rule in RULES:
         here = facets.get(rule.facet)
         wrong = sorted(set(rule.flags.split()).intersection(typed))
         allowed = rule.values.split()
         if here is None or not wrong or not set(here).isdisjoint(allowed):
             continue
+        if rule.facet == "answered_by":
+            allowed = [world for world in names() if world_of(world).answered_by in allowed]
+            here = facets["task_type"]
         words = _WORDS.get(rule.facet, f"{dashes}{rule.facet} {{values}}").format(values=" or ".join(allowed))
         now = f", and this is {' and '.join(sorted(here))}" if here else ""
         raise UsageError(f"{dashes}{wrong[0]} belongs to {words}{now}. Leave it out.")
+
+
+def _check_options(typed: Collection[str], world: World, dashes: str) -> None:
+    mine = flags_of(world)
+    for flag in sorted(typed):
+        if flag not in mine and (owners := worlds_with(flag)):
+            raise UsageError(
+                f"{dashes}{flag} belongs to the world {' or '.join(owners)}, and this is {world.name}. "
+                "Leave it out."
+            )
 
 
 def belonging(facets: Callable[[Mapping[str, Any]], Facets]) -> Callable[[Any], Any]:

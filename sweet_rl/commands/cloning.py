@@ -17,7 +17,7 @@ from sweet_rl import tracking
 from sweet_rl.commands.archer import TINY, WORLDS, template_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError, no_such
-from sweet_rl.tasks import load_tasks
+from sweet_rl.worlds import load_tasks, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.bc import Demonstration
@@ -293,10 +293,9 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
         DataError: a file is broken, of another world, or leaves nothing to imitate.
     """
     from sweet_rl.algorithms.archer.replay import transitions
-    from sweet_rl.chat.transcripts import transcript_of
     from sweet_rl.records import load_trajectories
 
-    transcript = transcript_of(show.task_type)
+    transcript = world_of(show.task_type).transcript()
     found = []
     for path in paths:
         for game in load_trajectories(path):

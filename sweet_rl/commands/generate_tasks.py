@@ -31,7 +31,7 @@ def generate_tasks(
     from pathlib import Path
 
     from sweet_rl.records import replace_rows
-    from sweet_rl.tasks import load_tasks
+    from sweet_rl.worlds import load_tasks
 
     if not source.startswith(("mini:", "mini-web:")):
         raise UsageError(

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweet_rl.commands.games import GAMES, QUESTION_GAMES, OracleFlags, make_oracle
+from sweet_rl.commands.oracles import OracleFlags, make_oracle
 from sweet_rl.commands.servers import client_of, retry_of
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, UserContext, UserReply
+from sweet_rl.worlds import World, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
 
-USER_PROMPTS = {"code": "human_simulator_code_prompt.txt", "html": "human_simulator_html_prompt.txt"}
 IMAGE_URLS = ("png", "jpeg", "vllm")
 ORACLES_HERE = ("embedded", "auto", "scripted")
 """Names of who answers in question games where no server is named: they all mean the embedded oracle."""
@@ -50,6 +50,16 @@ class UserFlags:
     request_patience_s: float = 300.0
 
     @property
+    def world(self) -> World:
+        """Where they answer."""
+        return world_of(self.task_type)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a simulated human: neither an oracle nor the world itself."""
+        return self.world.answered_by == "human"
+
+    @property
     def in_process(self) -> bool:
         """The scripted human, unless a server is named.
 
@@ -74,15 +84,15 @@ class UserFlags:
         Raises:
             UsageError: a flag, or the prompt; no human has that name, and no server is named.
         """
-        here = ORACLES_HERE if self.task_type in GAMES else HUMANS_HERE
+        here = HUMANS_HERE if self.simulated else ORACLES_HERE
         if not self.server_named and self.model not in here:
-            if self.task_type in GAMES:
+            if not self.simulated:
                 raise no_such("--env_model without a server", self.model, here, SERVER_FLAGS)
             if meant := suggestion(self.model, here, "--env_model "):
                 raise UsageError(f"There is no --env_model {self.model}{meant} here. {SERVER_FLAGS}")
         if self.image_url not in IMAGE_URLS:
             raise UsageError(f"--image_url must be one of {', '.join(IMAGE_URLS)}, got {self.image_url!r}.")
-        if not self.in_process and self.task_type not in GAMES:
+        if not self.in_process and self.simulated:
             self.prompt()
 
     def prompt(self) -> str:
@@ -91,23 +101,17 @@ class UserFlags:
         Raises:
             UsageError: there is no such file, or its placeholders are not what this human is shown.
         """
-        path = self.prompt_path or USER_PROMPTS[self.task_type]
+        world = self.world
+        path = self.prompt_path or str(world.user_prompt)
         template = load_prompt(path)
-        if self.task_type == "html":
-            from sweet_rl.users.vision import check_vision_prompt
-
-            check_vision_prompt(template, path)
-        else:
-            from sweet_rl.prompts import PLACEHOLDERS, check_placeholders
-
-            check_placeholders(template, PLACEHOLDERS, path)
+        world.check_user_prompt(template, path)
         return template
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
-        if self.task_type in GAMES:
+        if not self.simulated:
             return {"env_model": "embedded" if self.in_process else self.model}
-        prompt = load_prompt(self.prompt_path or USER_PROMPTS[self.task_type])
+        prompt = load_prompt(self.prompt_path or str(self.world.user_prompt))
         settings: dict[str, Json] = {"env_model": self.model, "user_prompt": prompt_digest(prompt)}
         if self.task_type == "html" and not self.in_process:
             settings["image_url"] = self.image_url
@@ -116,9 +120,10 @@ class UserFlags:
 
 def server_plays(world: str, model: str, *, server_named: bool) -> bool:
     """Whether a server is asked for who answers in this world."""
-    if world in GAMES:
-        return server_named and world in QUESTION_GAMES
-    return server_named or model != "scripted"
+    answered_by = world_of(world).answered_by
+    if answered_by == "human":
+        return server_named or model != "scripted"
+    return server_named and answered_by == "oracle"
 
 
 async def make_user(flags: UserFlags, *, concurrency: int) -> User:
@@ -132,11 +137,11 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
         return _scripted(flags)
     from sweet_rl.openai_client import base_url_from
 
-    if flags.task_type in GAMES:
+    if not flags.simulated:
         urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
         model = None if flags.model in {"auto", "scripted"} else flags.model
         oracle = OracleFlags("openai", ",".join(urls), model, flags.api_key_var, retry_of(flags))
-        return make_oracle(flags.task_type, oracle, concurrency=concurrency)
+        return make_oracle(flags.world, oracle, concurrency=concurrency)
     template = flags.prompt()
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
     client = client_of(urls, flags, named_by=_NAMED_BY[flags.task_type], max_connections=concurrency)
@@ -145,31 +150,11 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
     except BaseException:
         await client.close()
         raise
-    if flags.task_type == "html":
-        from sweet_rl.users.vision import VisionUser
-
-        return VisionUser(client, model, prompt_template=template, image_url=flags.image_url)
-    if flags.task_type != "code":
-        raise no_such("human for the world", flags.task_type, USER_PROMPTS)
-    from sweet_rl.users.openai import OpenAIUser
-
-    return OpenAIUser(client, model, prompt_template=template)
+    return flags.world.make_model_user(client, model, prompt=template, image_url=flags.image_url)
 
 
 def _scripted(flags: UserFlags) -> User:
-    if flags.task_type in QUESTION_GAMES:
-        return make_oracle(flags.task_type, OracleFlags(), concurrency=1)
-    if flags.task_type in GAMES:
-        return Nobody()
-    if flags.task_type == "html":
-        from sweet_rl.users.eye import ScriptedEye
-
-        return ScriptedEye()
-    if flags.task_type == "code":
-        from sweet_rl.users.scripted import ScriptedHuman
-
-        return ScriptedHuman()
-    raise no_such("scripted human for the world", flags.task_type, USER_PROMPTS)
+    return Nobody() if flags.world.answered_by == "world" else flags.world.make_user()
 
 
 class Nobody:

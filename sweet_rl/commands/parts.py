@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sweet_rl import tracking
-from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.commands.agent_flags import ENGINES, SCRIPTED_AGENTS, AgentFlags
+from sweet_rl.commands.agent_flags import ENGINES, AgentFlags
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.types import Observation, Task, derive_seed
+from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.types import Task
+from sweet_rl.worlds import AgentRequest, world_of
 
 
 async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: int) -> Policy:
@@ -40,7 +41,7 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
 async def _alone(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) -> Policy:
     """One model or scripted agent; a model sees the last text alone where that says the whole state."""
     policy = await _policy(flags, tasks, concurrency)
-    if flags.task_type not in ACTION_HEADS or flags.resolved_engine() == "scripted":
+    if world_of(flags.task_type).action_head is None or flags.resolved_engine() == "scripted":
         return policy
     from sweet_rl.policies.markov import MarkovPolicy
 
@@ -51,13 +52,7 @@ async def _policy(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) ->
     engine = flags.resolved_engine()
     system_prompt = flags.system_prompt()
     if engine == "scripted":
-        if flags.task_type == "html":
-            return _designer(flags, tasks, system_prompt)
-        if flags.task_type == "code":
-            return _scripted_policy(flags, tasks, system_prompt)
-        from sweet_rl.commands.players import scripted_player
-
-        return await scripted_player(flags, tasks, system_prompt)
+        return await scripted_agent(flags, tasks, system_prompt)
     from sweet_rl.chat import TokenizerChat
 
     chat = TokenizerChat.from_pretrained(flags.tokenizer) if flags.tokenizer else None
@@ -112,52 +107,27 @@ async def _policy(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) ->
     )
 
 
-def _scripted_policy(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
-    from sweet_rl.policies import scripted
+async def scripted_agent(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
+    """The scripted agent that the flags name; they were checked.
 
-    if flags.model == "questioner":
-        if not 0 <= flags.num_questions < flags.max_steps:
-            raise UsageError(
-                f"--num_questions must be from 0 to max_steps - 1 = {flags.max_steps - 1}, "
-                f"got {flags.num_questions}."
-            )
-        return scripted.QuestionerPolicy(system_prompt=system_prompt, num_questions=flags.num_questions)
-    if flags.model == "expert":
-        return scripted.TeacherPolicy(_expert(flags), system_prompt=system_prompt)
-    if flags.model == "oracle":
-        answers = {task.task_id: task.ground_truth for task in tasks}
-        return scripted.OraclePolicy(answers, system_prompt=system_prompt)
-    if flags.model != "constant":
-        raise no_such("scripted agent of code", flags.model, SCRIPTED_AGENTS["code"])
-    from sweet_rl.grading.code import constant_answer, reference_outputs
-    from sweet_rl.grading.sandbox import Sandbox
+    Raises:
+        UsageError: the world has no such agent; a file or package is missing.
+    """
+    world = world_of(flags.task_type)
+    policy = await world.make_agent(
+        AgentRequest(
+            name=flags.model,
+            tasks=tasks,
+            system_prompt=system_prompt,
+            options=replace(flags.options, max_turns=flags.max_steps),
+            skill=flags.skill,
+            seed=flags.seed,
+            num_questions=flags.num_questions,
+            unsafe_no_sandbox=flags.unsafe_no_sandbox,
+        )
+    )
+    if flags.tokenizer and isinstance(policy, ScriptedPolicy):
+        from sweet_rl.chat import TokenizerChat
 
-    with Sandbox(unsafe_no_sandbox=flags.unsafe_no_sandbox) as sandbox:
-        outputs = reference_outputs(tasks, sandbox)
-    answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in tasks}
-    return scripted.ConstantPolicy(answers, system_prompt=system_prompt)
-
-
-def _designer(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> Policy:
-    from sweet_rl.policies import designers
-
-    if flags.model == "blank":
-        return designers.BlankDesigner(system_prompt)
-    if flags.model == "generic":
-        return designers.GenericDesigner(system_prompt)
-    if flags.model == "target":
-        pages = {task.task_id: task.hidden_information for task in tasks}
-        return designers.TargetDesigner(pages, system_prompt=system_prompt)
-    if flags.model == "improver":
-        return designers.ImproverDesigner(max_steps=flags.max_steps, system_prompt=system_prompt)
-    raise no_such("scripted agent of html", flags.model, SCRIPTED_AGENTS["html"])
-
-
-def _expert(flags: AgentFlags) -> Callable[[Observation], str]:
-    from sweet_rl.tasks.mini import expert
-
-    def say(observation: Observation) -> str:
-        rng = Random(derive_seed(flags.seed, observation.seed, observation.turn))
-        return expert.say(observation.messages, rng, max_steps=flags.max_steps)
-
-    return say
+        policy.chat_format = TokenizerChat.from_pretrained(flags.tokenizer)
+    return policy

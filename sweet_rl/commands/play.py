@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.commands.recording import recorded
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sweet_rl.worlds import World
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
     from sweet_rl.commands.playing import oracle_flags
 
     oracle = oracle_flags(flags["oracle"], flags["oracle_model"], flags["api_key_var"])
-    return {"task_type": {flags["world"].replace("-", "_")}, "oracle": {oracle.kind}}
+    world = _world(flags["world"])
+    return {"task_type": {world.name}, "answered_by": {world.answered_by}, "oracle": {oracle.kind}}
+
+
+def _world(name: str) -> World:
+    from sweet_rl.worlds import world_of
+
+    return world_of(name if ":" in name else name.replace("-", "_"))
 
 
 @recorded("play")
@@ -62,15 +72,17 @@ def play(
     import asyncio
     import secrets
 
-    from sweet_rl.commands.games import GAMES, QUESTION_GAMES, GameFlags
     from sweet_rl.commands.playing import PlayFlags, oracle_flags, play_game
     from sweet_rl.commands.servers import key_in
+    from sweet_rl.worlds import options_of
 
-    world = world.replace("-", "_")
-    if world not in GAMES:
-        raise no_such("game", world, GAMES)
-    if oracle != "embedded" and world not in QUESTION_GAMES:
-        raise UsageError(f"{world} has no oracle: leave out --oracle.")
+    played = _world(world)
+    if played.answered_by == "human":
+        raise UsageError(
+            f"{played.name} is a dialogue with a human, and no game that a person can play here."
+        )
+    if oracle != "embedded" and played.answered_by != "oracle":
+        raise UsageError(f"{played.name} has no oracle: leave out --oracle.")
     if max_steps is not None and max_steps < 1:
         raise UsageError(f"--max_steps must be at least 1, got {max_steps}.")
     if compat not in {"fixed", "published"}:
@@ -79,9 +91,10 @@ def play(
     asyncio.run(
         play_game(
             PlayFlags(
-                game=GameFlags(world, max_steps, compat, game_place),
+                world=played,
+                options=options_of(played, {"max_turns": max_steps, "compat": compat, "place": game_place}),
                 oracle=oracle_flags(oracle, oracle_model, api_key_var),
-                tasks=tasks or world.replace("_", "-"),
+                tasks=tasks or played.sources[0],
                 task=task,
                 seed=secrets.randbelow(2**31) if seed is None else seed,
                 record=record,

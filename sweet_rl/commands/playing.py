@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 from sweet_rl import tracking
-from sweet_rl.chat.transcripts import transcript_of
-from sweet_rl.commands.games import QUESTION_GAMES, GameFlags, OracleFlags, make_oracle, open_game
+from sweet_rl.chat.formats import ChatFormat
+from sweet_rl.commands.oracles import OracleFlags, make_oracle
 from sweet_rl.contracts import Env
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.rollout import Episode, RolloutStats
@@ -27,29 +27,10 @@ from sweet_rl.types import (
     Task,
     Trajectory,
 )
+from sweet_rl.worlds import Options, World
 
 if TYPE_CHECKING:
     from sweet_rl.records import Journal
-
-RULES = {
-    "twenty_questions": "I am thinking of an object. Find out which: ask questions that I can answer with "
-    'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.',
-    "guess_my_city": "I come from a big city. Find out which: ask me about it, and guess it by its name "
-    '("Is it Oslo?"). You have {turns} questions.',
-    "lantern": "Type what you want to do; what you can do stands in the list. You have {turns} commands.",
-    "detective": "Type what you want to do; some of what you can do stands in the list. You have {turns} "
-    "commands.",
-    "webshop": "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
-    "stands in brackets] on any other. You have {turns} actions.",
-    "dangerous_taxi": "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
-    "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
-    "nothing, like driving into a wall, ends the game. You have {turns} actions.",
-    "auto_explore": "Find the file that answers the question: type the label of a command. `cd` goes to a "
-    "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands.",
-    "alfworld": "Do the task in the household: type the number of an action. You carry one thing at a time. "
-    "You have {turns} actions.",
-}
-"""A person's instructions at the start; an agent's rules are in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +38,8 @@ class PlayFlags:
     """One game.
 
     Attributes:
-        game: which world.
+        world: that is played.
+        options: of it.
         oracle: who answers questions.
         tasks: where the task comes from.
         task: its number, from 0; None draws it.
@@ -65,7 +47,8 @@ class PlayFlags:
         record: file to append the trajectory to.
     """
 
-    game: GameFlags
+    world: World
+    options: Options
     oracle: OracleFlags
     tasks: str
     task: int | None
@@ -98,11 +81,11 @@ async def play_game(flags: PlayFlags) -> None:
         if flags.record:
             tracking.writes(flags.record, continues=True)
         oracle = None
-        if flags.game.name in QUESTION_GAMES:
+        if flags.world.answered_by == "oracle":
             with tracking.role("user"):
-                oracle = make_oracle(flags.game.name, flags.oracle, concurrency=1)
+                oracle = make_oracle(flags.world, flags.oracle, concurrency=1)
             stack.push_async_callback(oracle.close)
-        make_env = await stack.enter_async_context(open_game(flags.game, oracle))
+        make_env = await stack.enter_async_context(flags.world.open(flags.options, oracle))
         trajectory = await _played(flags, task, make_env(), _repeats(journal, task))
         print(f"\n{ending(trajectory)}")
         if journal is not None:
@@ -118,11 +101,11 @@ def choose_task(flags: PlayFlags) -> Task:
     Raises:
         UsageError: the list is not one of this world, or has no such number.
     """
-    from sweet_rl.tasks import load_tasks
+    from sweet_rl.worlds import load_tasks
 
     tasks = load_tasks(flags.tasks)
-    if not tasks or not all(task.task_id.startswith(f"{flags.game.name}/") for task in tasks):
-        raise UsageError(f"--tasks {flags.tasks} holds no tasks of {flags.game.name} alone.")
+    if not tasks or not all(task.task_id.startswith(f"{flags.world.name}/") for task in tasks):
+        raise UsageError(f"--tasks {flags.tasks} holds no tasks of {flags.world.name} alone.")
     if flags.task is None:
         return Random(flags.seed).choice(tasks)
     if not 0 <= flags.task < len(tasks):
@@ -155,14 +138,14 @@ class Person:
     """The policy that reads lines from the terminal. At its end, or on Ctrl-C, the game stops.
 
     Args:
-        world: whose transcript is recorded as what the person was given.
+        transcript: recorded as what the person was given.
         typed: where lines come from; default standard input.
     """
 
     name = "human"
 
-    def __init__(self, world: str, typed: TextIO | None = None) -> None:
-        self._format = transcript_of(world)
+    def __init__(self, transcript: ChatFormat, typed: TextIO | None = None) -> None:
+        self._format = transcript
         self._typed = typed or sys.stdin
 
     async def act(self, observation: Observation) -> Generation:
@@ -215,9 +198,11 @@ class ShownEnv:
 
 
 async def _played(flags: PlayFlags, task: Task, env: Env, sample_index: int) -> Trajectory:
-    print(RULES[flags.game.name].format(turns=flags.game.turns))
-    person = Person(flags.game.name)
-    provenance = {"agent_model": person.name, "oracle": flags.oracle.kind} | flags.game.settings()
+    print(flags.world.player_rules.format(turns=flags.world.turns(flags.options)))
+    person = Person(flags.world.transcript())
+    provenance = {"agent_model": person.name, "oracle": flags.oracle.kind} | flags.world.settings(
+        flags.options
+    )
     episode = Episode(task, sample_index, flags.seed)
     trajectory = await play_episode(episode, ShownEnv(env), person, provenance, RolloutStats())
     return replace(trajectory, task=task)

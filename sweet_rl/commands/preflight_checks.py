@@ -17,7 +17,6 @@ from sweet_rl.commands import belonging
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.evaluate_games import evaluate_games
 from sweet_rl.commands.evaluate_html import evaluate_html
-from sweet_rl.commands.games import GAMES
 from sweet_rl.commands.humans import UserFlags
 from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.simulate_interactions import simulate_interactions
@@ -223,7 +222,7 @@ def _programs(chain: Chain, flags: Mapping[str, Flags]) -> tuple[list[str], list
 
 def _question(human: UserFlags) -> str:
     """What a human is asked in a small dialogue, by the run's own prompt."""
-    if human.task_type in GAMES:
+    if not human.simulated:
         return "Is it a fruit?"
     asked = (Message("user", "I need a function that adds."), Message("assistant", "Which numbers?"))
     return simulator_prompt(human.prompt(), UserContext(asked[0].content, "def f(a, b): return a + b", asked))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS
 from sweet_rl.commands.agent_flags import (
     RECAP,
     REFLECTION_REQUEST,
     REFLECTION_SYSTEM,
-    SCRIPTED_AGENTS,
     WHAT_A_MODEL_IS,
     AgentFlags,
     is_no_model,
@@ -18,6 +16,7 @@ from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.policies.reflective import ReflectivePolicy
 from sweet_rl.prompts import load_prompt
+from sweet_rl.worlds import world_of
 
 
 def model_that_reflects(flags: AgentFlags) -> AgentFlags | None:
@@ -31,7 +30,7 @@ def model_that_reflects(flags: AgentFlags) -> AgentFlags | None:
     wanted = flags.reflection
     if wanted is None or wanted.model == RECAP:
         return None
-    if wanted.model in SCRIPTED_AGENTS[flags.task_type]:
+    if wanted.model in world_of(flags.task_type).agents:
         raise UsageError(
             f"--reflection_model {wanted.model} is an agent, and acts. Name a model, or {RECAP!r}."
         )
@@ -59,7 +58,7 @@ def reflecting(policy: Policy, reflector: Policy, flags: AgentFlags) -> Policy:
     return ReflectivePolicy(
         policy,
         reflector,
-        head=ACTION_HEADS.get(flags.task_type),
+        head=world_of(flags.task_type).action_head,
         request=load_prompt(REFLECTION_REQUEST).strip(),
         reflect_prob=1.0 if flags.reflection is None else flags.reflection.share,
         seed=flags.seed,

@@ -10,18 +10,18 @@ from typing import Any
 
 from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.commands.recording import recorded
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import UsageError
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
     """What the flags are about to put together."""
-    from sweet_rl.commands.agent_flags import DEFAULT_AGENTS, RECAP, engine_of
+    from sweet_rl.commands.agent_flags import RECAP, engine_of
     from sweet_rl.commands.humans import server_plays
+    from sweet_rl.worlds import world_of
 
     world, wanted = flags["task_type"], flags["reflection_model"]
-    if world not in DEFAULT_AGENTS:
-        return {}
-    agent = DEFAULT_AGENTS[world] if flags["agent_model"] == "auto" else flags["agent_model"]
+    played = world_of(world)
+    agent = played.agents[0] if flags["agent_model"] == "auto" else flags["agent_model"]
     python = flags["vllm_python"]
     engine = engine_of(
         flags["agent"], agent, task_type=world, base_url=flags["agent_base_url"], vllm_python=python
@@ -34,6 +34,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     server = server_plays(world, flags["env_model"], server_named=named)
     return {
         "task_type": {world},
+        "answered_by": {played.answered_by},
         "agent_model": {agent},
         "agent": {engine},
         "engine": engines,
@@ -210,12 +211,11 @@ def simulate_interactions(
         quiet: no progress bar.
     """
     del train
-    from sweet_rl.commands.games import TURNS
+    from sweet_rl.worlds import options_of, world_of
 
-    if task_type not in (worlds := ("code", "html", *TURNS)):
-        raise no_such("world: --task_type", task_type, worlds)
+    world = world_of(task_type)
     if max_steps is None:
-        max_steps = TURNS.get(task_type, 10)
+        max_steps = world.max_turns
     if input_path is None or output_path is None:
         raise UsageError(
             "--input_path (for example mini:test, or a ColBench .jsonl file) and --output_path are needed."
@@ -236,11 +236,22 @@ def simulate_interactions(
         raise UsageError(f"--temperature must not be negative, got {temperature}.")
 
     from sweet_rl.commands import simulation
-    from sweet_rl.commands.agent_flags import DEFAULT_AGENTS, AgentFlags, ReflectionFlags
+    from sweet_rl.commands.agent_flags import AgentFlags, ReflectionFlags
     from sweet_rl.commands.humans import UserFlags
     from sweet_rl.commands.rendering import RenderFlags
     from sweet_rl.commands.worlds import WorldFlags
 
+    options = {
+        "max_turns": max_steps,
+        "parser": parser,
+        "user_failure": user_failure,
+        "compat": compat,
+        "place": game_place,
+        "with_prompt": with_prompt,
+        "with_history": with_history,
+        "leaveout_prob": leaveout_prob,
+        "shuffle_action": shuffle_action,
+    }
     reflection = None
     if reflection_model is not None:
         reflection = ReflectionFlags(
@@ -271,23 +282,15 @@ def simulate_interactions(
         simulation.Parts(
             WorldFlags(
                 task_type=task_type,
-                max_steps=max_steps,
-                parser=parser,
-                user_failure=user_failure,
-                compat=compat,
+                values=options,
                 temp_path=temp_path,
                 rendering=RenderFlags(
                     browser, network, allow_scripts, viewport, page_timeout_s, browsers, render_cache
                 ),
-                place=game_place,
-                with_prompt=with_prompt,
-                with_history=with_history,
-                leaveout_prob=leaveout_prob,
-                shuffle_action=shuffle_action,
             ),
             AgentFlags(
                 engine=agent,
-                model=DEFAULT_AGENTS[task_type] if agent_model == "auto" else agent_model,
+                model=world.agents[0] if agent_model == "auto" else agent_model,
                 task_type=task_type,
                 base_url=agent_base_url,
                 api=agent_api,
@@ -311,7 +314,7 @@ def simulate_interactions(
                 request_patience_s=request_patience_s,
                 unsafe_no_sandbox=unsafe_no_sandbox,
                 skill=skill,
-                game_place=game_place,
+                options=options_of(world, options),
                 reflection=reflection,
             ),
             UserFlags(

@@ -20,8 +20,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Failure, Json, Task, Trajectory
+from sweet_rl.worlds import load_tasks
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from sweet_rl.errors import SweetRLError
 from sweet_rl.preflight.findings import Finding, fine, missing
 from sweet_rl.records import read_rows
 from sweet_rl.records.rows import trajectory_from_row
-from sweet_rl.tasks import load_tasks
-from sweet_rl.tasks.load import HUB_REPOSITORY
 from sweet_rl.types import Task
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.tasks import HUB_REPOSITORY
 
 _LOOKED_AT: Final = 100
 """Dialogues that are read; a published file has 15,000 and may take a gigabyte."""

@@ -1,5 +1,1 @@
-"""Where tasks come from: ColBench files and hub, and the embedded mini benchmark."""
-
-from sweet_rl.tasks.load import load_tasks
-
-__all__ = ["load_tasks"]
+"""Generators of tasks: the mini benchmarks, the games' lists."""

@@ -6,12 +6,11 @@ import pytest
 
 from sweet_rl.cli import COMMANDS, load, values_of
 from sweet_rl.command_line import read
-from sweet_rl.commands.agent_flags import SCRIPTED_AGENTS
 from sweet_rl.commands.archer import run as run_archer
 from sweet_rl.commands.archer_config import CONFIGS
 from sweet_rl.commands.belonging import RULES
-from sweet_rl.commands.games import GAMES
 from sweet_rl.errors import UsageError
+from sweet_rl.worlds import names, world_of
 from tests.commands.test_run_archer import TINY
 
 SIMULATE = "simulate_interactions mini:test out.jsonl"
@@ -93,7 +92,7 @@ def test_other_stages(line, says):
 @pytest.mark.parametrize(
     "line",
     [
-        *(f"{SIMULATE} --task_type {world} --agent_model {name}" for world, names in SCRIPTED_AGENTS.items() for name in names),
+        *(f"{SIMULATE} --task_type {world} --agent_model {name}" for world in names() for name in world_of(world).agents),
         f"{SIMULATE} --agent_model owner/m --env_model auto --hostname h --port 1 --env_api_key_var K --train",
         f"{SIMULATE} --agent_model owner/m --agent openai --agent_base_url http://a/v1 --agent_api chat --max_tokens 9",
         f"{SIMULATE} --agent_model oracle --reflection_model owner/m --max_batch 4 --dtype auto --reflection_tokens 5",
@@ -135,4 +134,4 @@ def test_the_table_names_flags_and_worlds_that_there_are():
     for rule in RULES:
         assert set(rule.flags.split()) <= flags | config, rule
         if rule.facet in {"task_type", "env"}:
-            assert set(rule.values.split()) <= {"code", "html", "taxi", *GAMES}, rule
+            assert set(rule.values.split()) <= {"taxi", *names()}, rule

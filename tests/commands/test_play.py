@@ -11,12 +11,13 @@ import time
 import pytest
 
 from sweet_rl.commands import playing
-from sweet_rl.commands.games import GameFlags, OracleFlags
+from sweet_rl.commands.oracles import OracleFlags
 from sweet_rl.commands.play import play
 from sweet_rl.commands.playing import PlayFlags, choose_task, oracle_flags, play_game
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason, UserReply
+from sweet_rl.worlds import world_of
 
 
 class Teller:
@@ -33,8 +34,9 @@ class Teller:
 
 
 def flags(world="twenty_questions", tasks="twenty-questions", **more):
-    game = GameFlags(world, more.pop("max_steps", None))
-    return PlayFlags(game, OracleFlags(), tasks, **{"task": 11, "seed": 5} | more)
+    played = world_of(world)
+    options = played.options(max_turns=more.pop("max_steps", None))
+    return PlayFlags(played, options, OracleFlags(), tasks, **{"task": 11, "seed": 5} | more)
 
 
 def played(monkeypatch, lines, answers, **more):
@@ -105,7 +107,7 @@ def test_who_answers(where, model, kind):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"world": "chess"}, "There is no game 'chess'. Known: twenty_questions,"),
+        ({"world": "chess"}, "There is no world 'chess'. Known: code, html,"),
         ({"world": "lantern", "oracle": "http://x"}, "lantern has no oracle"),
         ({"world": "lantern", "max_steps": 0}, "--max_steps must be at least 1"),
         ({"world": "lantern", "compat": "old"}, "--compat must be fixed or published"),

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sweet_rl.commands import agent_flags, games
 from sweet_rl.commands.agent_flags import AgentFlags, ReflectionFlags
-from sweet_rl.commands.games import GameFlags, OracleFlags, make_oracle, open_game
 from sweet_rl.commands.humans import UserFlags, make_user
-from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.players import scripted_player
+from sweet_rl.commands.oracles import OracleFlags, make_oracle
+from sweet_rl.commands.parts import make_policy, scripted_agent
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Task
+from sweet_rl.worlds import names, world_of
 
 TASK = Task("chess/1", "win", "e4", "e4", None, {})
 AGENT = AgentFlags(
@@ -26,38 +25,32 @@ AGENT = AgentFlags(
 HUMAN = UserFlags("scripted", None, None, None, "K", None, 1.0, 1)
 
 
-async def opened(name):
-    async with open_game(GameFlags(name), None) as make:
-        return make()
+@pytest.mark.parametrize("world", names())
+def test_an_unknown_agent_is_no_other_one(world):
+    with pytest.raises(UsageError, match=f"There is no player of {world} 'novice'.*Known: "):
+        asyncio.run(scripted_agent(replace(AGENT, task_type=world, model="novice"), [TASK], ""))
 
 
-@pytest.fixture
-def chess(monkeypatch):
-    """A world that stands in the lists and that nothing can open."""
-    monkeypatch.setattr(games, "GAMES", (*games.GAMES, "chess"))
-    monkeypatch.setattr(games, "TURNS", games.TURNS | {"chess": 9})
-    monkeypatch.setattr(agent_flags, "SCRIPTED_AGENTS", agent_flags.SCRIPTED_AGENTS | {"chess": ("asker",)})
+def test_an_unknown_world_is_nobody_elses():
+    for work in (
+        lambda: world_of("chess"),
+        replace(AGENT, task_type="chess").system_prompt,
+        replace(HUMAN, task_type="chess").check,
+        lambda: asyncio.run(scripted_agent(replace(AGENT, task_type="chess"), [TASK], "")),
+    ):
+        with pytest.raises(UsageError, match=r"There is no world 'chess'.*Known: code, html, "):
+            work()
 
 
-def test_a_half_registered_world_is_nobody_elses(chess):
-    with pytest.raises(UsageError, match=r"There is no game 'chess'.*Known: twenty_questions, "):
-        asyncio.run(opened("chess"))
-    with pytest.raises(UsageError, match="There is no player of chess 'asker'"):
-        asyncio.run(scripted_player(replace(AGENT, task_type="chess"), [TASK], ""))
-    with pytest.raises(UsageError, match=r"prompt for the world 'chess'.*Known: code, html"):
-        replace(AGENT, task_type="chess").system_prompt()
-    for kind in ("embedded", "openai"):
-        with pytest.raises(UsageError, match=r"'chess'.*(Known|question games are)"):
-            make_oracle("chess", OracleFlags(kind, "http://127.0.0.1:9", "m"), concurrency=1)
+def test_what_is_no_world_is_refused():
+    with pytest.raises(UsageError, match="'string:digits' is no world but '0123456789'"):
+        world_of("string:digits")
 
 
-@pytest.mark.parametrize(
-    "world", ["webshop", "dangerous_taxi", "auto_explore", "alfworld", "detective", "lantern"]
-)
-def test_a_half_registered_player_is_nobody_elses(world, monkeypatch):
-    monkeypatch.setattr(agent_flags, "SCRIPTED_AGENTS", agent_flags.SCRIPTED_AGENTS | {world: ("novice",)})
-    with pytest.raises(UsageError, match="novice"):
-        asyncio.run(scripted_player(replace(AGENT, task_type=world, model="novice"), [TASK], ""))
+@pytest.mark.parametrize("kind", ["embedded", "openai"])
+def test_a_world_without_an_oracle_has_nobody_elses(kind):
+    with pytest.raises(UsageError, match=r"packaged for lantern|question games are"):
+        make_oracle(world_of("lantern"), OracleFlags(kind, "http://127.0.0.1:9", "m"), concurrency=1)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +59,7 @@ def test_a_half_registered_player_is_nobody_elses(world, monkeypatch):
         (
             "code",
             "oracl",
-            r"no agent for --task_type code 'oracl' \(did you mean oracle\?\). Known: oracle, ",
+            r"no agent for --task_type code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, ",
         ),
         ("code", "asker", "asker plays twenty_questions, guess_my_city"),
         ("html", "target2", "did you mean target"),
@@ -121,7 +114,5 @@ def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
 
 
 def test_an_unknown_world_is_named_before_anything_else(tmp_path):
-    with pytest.raises(
-        UsageError, match=r"--task_type 'twenty_question' \(did you mean twenty_questions\?\)"
-    ):
+    with pytest.raises(UsageError, match=r"no world 'twenty_question' \(did you mean twenty_questions\?\)"):
         simulate_interactions("mini:test", str(tmp_path / "o.jsonl"), task_type="twenty_question")

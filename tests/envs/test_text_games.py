@@ -11,7 +11,7 @@ from sweet_rl.envs.alfworld.household import Household
 from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.envs.taxi import TaxiGame
 from sweet_rl.repositories.library import Library
-from sweet_rl.tasks import load_tasks
+from sweet_rl.worlds import load_tasks
 
 LIBRARY = Library(None)
 GAMES = {

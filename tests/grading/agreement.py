@@ -15,8 +15,8 @@ from pathlib import Path
 from sweet_rl.grading.code import WAYS, CodeGrader, Grades
 from sweet_rl.grading.hidden_tests import entry_point
 from sweet_rl.grading.sandbox import Sandbox
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Task, Trajectory
+from sweet_rl.worlds import load_tasks
 from tests.grading.mutations import GROUPS, KINDS, answers
 
 SLOW = "slow"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sweet_rl.tasks import load_tasks
+from sweet_rl.worlds import load_tasks
 from tests.grading.agreement import grade, made, table
 from tests.grading.mutations import KINDS
 

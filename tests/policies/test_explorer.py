@@ -11,8 +11,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.policies.explorer import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.repositories.library import Library
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import Message, Observation
+from sweet_rl.worlds import load_tasks
 
 TASKS = load_tasks("auto-explore:test", limit=60)
 

@@ -22,10 +22,10 @@ from sweet_rl.policies.scripted import QuestionerPolicy, TeacherPolicy
 from sweet_rl.policies.taxi_driver import TaxiDriver
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import AgentTurn, Completion, Failure, Generation, StopReason
 from sweet_rl.users.oracles.objects import ObjectOracle
 from sweet_rl.users.scripted import ScriptedHuman
+from sweet_rl.worlds import load_tasks
 
 TAXI = ACTION_HEADS["dangerous_taxi"]
 

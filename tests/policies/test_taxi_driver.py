@@ -9,9 +9,9 @@ from sweet_rl.envs.text_game_env import TextGameEnv
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.taxi_driver import TaxiDriver
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.tasks import load_tasks
 from sweet_rl.taxi import plan
 from sweet_rl.types import Message, Observation
+from sweet_rl.worlds import load_tasks
 
 
 def played(policy, source, repeats=1, **settings):

@@ -13,7 +13,7 @@ import pytest
 
 from sweet_rl.cli import load
 from sweet_rl.command_line import read
-from sweet_rl.tasks import load_tasks
+from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
 from tests.teaching.serving import talking
 from tests.tiny_models import save_tiny_llama

@@ -6,9 +6,9 @@ import pytest
 
 from sweet_rl.algorithms.reflect.schedule import starts_of, thirds
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.tasks import load_tasks
 from sweet_rl.tasks.curriculum import LevelFlags, by_depth, levels_of, taxi_levels
 from sweet_rl.tasks.explore import explore_tasks, load_dataset, targets_of, task_rows
+from sweet_rl.worlds import load_tasks
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from random import Random
 
 import pytest
 
-from sweet_rl.tasks import load_tasks, mini
+from sweet_rl.tasks import mini
 from sweet_rl.tasks.mini import expert, extras
 from sweet_rl.tasks.mini.judge import Verdict, judge
 from sweet_rl.types import Message
 from sweet_rl.users.scripted import ScriptedHuman
+from sweet_rl.worlds import load_tasks
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
 QUIET = expert.Noise(early=0, late=0, astray=0)

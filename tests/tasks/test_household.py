@@ -5,8 +5,8 @@ import pytest
 from sweet_rl import household
 from sweet_rl.errors import UsageError
 from sweet_rl.household.pddl import write_game
-from sweet_rl.tasks import load_tasks
 from sweet_rl.tasks.household import published_household_tasks
+from sweet_rl.worlds import load_tasks
 
 
 def test_sources():

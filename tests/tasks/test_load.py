@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.tasks import load_tasks, mini
+from sweet_rl.tasks import mini
+from sweet_rl.worlds import load_tasks
 
 HUB = "facebook/collaborative_agent_bench"
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from sweet_rl.errors import UsageError
 from sweet_rl.pages.html import extract_html, normalise_urls
-from sweet_rl.tasks import load_tasks, mini_web
+from sweet_rl.tasks import mini_web
 from sweet_rl.tasks.mini_web.markup import arrangement, el, to_html
 from sweet_rl.tasks.mini_web.words import words
+from sweet_rl.worlds import load_tasks
 
 VOID = {"br", "hr", "img", "input", "link"}
 ROUND = len(mini_web.KINDS)

@@ -3,7 +3,7 @@
 import pytest
 
 from sweet_rl.errors import UsageError
-from sweet_rl.tasks import load_tasks
+from sweet_rl.worlds import load_tasks
 
 
 def starts(source):

@@ -50,10 +50,10 @@ def alfworld_reflection(
     from sweet_rl.commands.reflect.records import RecordFlags, check_games, record
     from sweet_rl.envs.alfworld import Household, HouseholdGame
     from sweet_rl.records import task_from_row
-    from sweet_rl.tasks import load_tasks
     from sweet_rl.tasks.household import published_household_tasks
     from sweet_rl.teaching.household_lessons import household_request, play_household
     from sweet_rl.teaching.reflections import RecordPlan
+    from sweet_rl.worlds import load_tasks
 
     check_games(num_records, random_share, horizon)
     games = (

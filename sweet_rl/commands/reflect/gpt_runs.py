@@ -18,13 +18,13 @@ from sweet_rl.envs.text_game import TextGame
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
-from sweet_rl.tasks import load_tasks
 from sweet_rl.tasks.household import published_household_tasks
 from sweet_rl.teaching.jobs import Done, Job, JobFile
 from sweet_rl.teaching.knowers import HouseholdKnower, Ignorant, TaxiKnower
 from sweet_rl.teaching.react import Knower, play
 from sweet_rl.teaching.teachers import EmbeddedTeacher, Teacher
 from sweet_rl.types import Task, derive_seed
+from sweet_rl.worlds import load_tasks
 
 _ALL = 10**6
 

@@ -203,9 +203,9 @@ async def _play(policy: Any, output: Path, games: int) -> None:
     from sweet_rl.envs.question_games import TwentyQuestionsEnv
     from sweet_rl.records import Journal, trajectory_to_row
     from sweet_rl.rollout import rollout, schedule
-    from sweet_rl.tasks import load_tasks
     from sweet_rl.types import Trajectory
     from sweet_rl.users.oracles.objects import ObjectOracle
+    from sweet_rl.worlds import load_tasks
 
     oracle = ObjectOracle()
     with Journal(output, overwrite=True) as journal:

@@ -14,8 +14,8 @@ from sweet_rl.envs.alfworld import Household, HouseholdGame
 from sweet_rl.envs.text_game_env import TextGameEnv
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.household.pddl import problem, write_game
-from sweet_rl.tasks import load_tasks
 from sweet_rl.types import StopReason
+from sweet_rl.worlds import load_tasks
 
 pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
 pytest.importorskip("fast_downward", reason="needs the extra 'alfworld'")

@@ -1,0 +1,69 @@
+"""Who answers in worlds with an oracle, as the flags ask for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweet_rl.commands.servers import key_in
+from sweet_rl.contracts import User
+from sweet_rl.errors import UsageError, no_such
+from sweet_rl.worlds import World
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import RetryPolicy
+
+ORACLES = ("embedded", "seq2seq", "openai", "gradio")
+
+
+@dataclass(frozen=True, slots=True)
+class OracleFlags:
+    """Who answers questions.
+
+    Attributes:
+        kind: one of `ORACLES`.
+        path: the model's folder or weights, or the server's address.
+        model: the name under which a server offers it, or the base model of weights.
+        api_key_var: environment variable with the server's key.
+        retry: how often and how patiently a server is asked.
+    """
+
+    kind: str = "embedded"
+    path: str | None = None
+    model: str | None = None
+    api_key_var: str | None = None
+    retry: RetryPolicy | None = None
+
+    def check(self) -> None:
+        """Find what is wrong before anything is begun.
+
+        Raises:
+            UsageError: there is no such oracle, or it needs a place.
+        """
+        if self.kind not in ORACLES:
+            raise no_such("oracle", self.kind, ORACLES)
+        if self.kind != "embedded" and not self.path:
+            what = "the folder of the model" if self.kind == "seq2seq" else "the address of the server"
+            raise UsageError(f"oracle={self.kind} needs {what} (env_load_path).")
+
+
+def make_oracle(world: World, flags: OracleFlags, *, concurrency: int) -> User:
+    """Who answers.
+
+    Raises:
+        UsageError: a package, a model or an address is missing.
+    """
+    flags.check()
+    if flags.kind == "embedded":
+        return world.make_user()
+    from sweet_rl.users import oracles
+
+    return oracles.open_oracle(
+        world.name,
+        flags.kind,
+        str(flags.path),
+        model=flags.model,
+        api_key=key_in(flags.api_key_var),
+        retry=flags.retry,
+        concurrency=concurrency,
+    )

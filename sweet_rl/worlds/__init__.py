@@ -1,0 +1,21 @@
+"""The worlds that agents play in, by name: ours, those of installed packages, and `module:ATTRIBUTE`.
+
+A world of your own is an object of a subclass of `World`; an entry point of the group `sweet_rl.worlds` gives
+it a name. Nothing outside a world's folder knows its name but the list here.
+"""
+
+from sweet_rl.worlds.base import AgentRequest, Options, World, flags_of, options_of
+from sweet_rl.worlds.registry import names, world_of, worlds_with
+from sweet_rl.worlds.tasks import load_tasks
+
+__all__ = [
+    "AgentRequest",
+    "Options",
+    "World",
+    "flags_of",
+    "load_tasks",
+    "names",
+    "options_of",
+    "world_of",
+    "worlds_with",
+]

@@ -1,0 +1,123 @@
+"""Backend Programming: a function is wanted, and a simulated human knows what it has to do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING
+
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Observation, Task, derive_seed
+from sweet_rl.worlds.base import AgentRequest, Options, Rows
+from sweet_rl.worlds.colbench import Dialogue, DialogueOptions
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
+
+
+SIZES = {"train": 1000, "dev": 500, "test": 500}
+"""How many mini tasks there are when no limit is given."""
+
+
+class BackendProgramming(Dialogue):
+    """ColBench's functions, and those of the embedded mini benchmark."""
+
+    name = "code"
+    train_tasks, test_tasks = "mini:train", "mini:test"
+    sources = ("mini",)
+    unused = ("compat",)
+    agents = ("questioner", "oracle", "constant", "expert")
+    agent_prompt = "llm_agent_code_prompt.txt"
+    user_prompt = "human_simulator_code_prompt.txt"
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Generated functions: of a split, or of a variant and a split (`easy:test`)."""
+        from sweet_rl.tasks import mini
+
+        variant, _, split = where.rpartition(":")
+        variant = variant or mini.DEFAULT_WORLD
+        if split not in SIZES or variant not in mini.WORLDS:
+            raise UsageError(
+                f"'mini:{where}' is no split of the mini benchmark. Use 'mini:train', 'mini:dev' or "
+                "'mini:test', or name a world: 'mini:easy:test', 'mini:families:test'."
+            )
+        return mini.generate(split, SIZES[split] if limit is None else limit, seed, variant)
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Dialogues with `user`."""
+        from sweet_rl.envs.backend import BackendEnv
+        from sweet_rl.envs.parsing import PARSERS
+
+        if user is None or not isinstance(options, DialogueOptions):
+            raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
+        stop = options.user_failure == "stop"
+        parser = PARSERS[options.parser]
+        yield lambda: BackendEnv(
+            user, max_steps=self.turns(options), parser=parser, stop_on_user_failure=stop
+        )
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """One that asks some questions, an expert of the mini benchmark, the ceiling and the floor."""
+        from sweet_rl.policies import scripted
+
+        prompt, turns = wanted.system_prompt, self.turns(wanted.options)
+        if wanted.name == "questioner":
+            if not 0 <= wanted.num_questions < turns:
+                raise UsageError(
+                    f"--num_questions must be from 0 to max_steps - 1 = {turns - 1}, "
+                    f"got {wanted.num_questions}."
+                )
+            return scripted.QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
+        if wanted.name == "expert":
+            return scripted.TeacherPolicy(_expert(wanted.seed, turns), system_prompt=prompt)
+        if wanted.name == "oracle":
+            answers = {task.task_id: task.ground_truth for task in wanted.tasks}
+            return scripted.OraclePolicy(answers, system_prompt=prompt)
+        if wanted.name != "constant":
+            raise self.no_agent(wanted.name)
+        from sweet_rl.grading.code import constant_answer, reference_outputs
+        from sweet_rl.grading.sandbox import Sandbox
+
+        with Sandbox(unsafe_no_sandbox=wanted.unsafe_no_sandbox) as sandbox:
+            outputs = reference_outputs(wanted.tasks, sandbox)
+        answers = {task.task_id: constant_answer(task, outputs[task.task_id]) for task in wanted.tasks}
+        return scripted.ConstantPolicy(answers, system_prompt=prompt)
+
+    def refuses(self, tasks: Sequence[Task]) -> str:
+        """Web pages are another world's."""
+        pages = all(task.ground_truth.lstrip().startswith("<") for task in tasks)
+        return "holds web pages, not functions: add --task_type html." if pages else ""
+
+    def make_user(self) -> User:
+        """The scripted human of the mini benchmark."""
+        from sweet_rl.users.scripted import ScriptedHuman
+
+        return ScriptedHuman()
+
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
+        """The human as the paper has it."""
+        from sweet_rl.users.openai import OpenAIUser
+
+        return OpenAIUser(client, model, prompt_template=prompt)
+
+    def check_user_prompt(self, template: str, path: str) -> None:
+        """Problem, hidden information, dialogue."""
+        from sweet_rl.prompts import PLACEHOLDERS, check_placeholders
+
+        check_placeholders(template, PLACEHOLDERS, path)
+
+
+def _expert(seed: int, max_turns: int) -> Callable[[Observation], str]:
+    from sweet_rl.tasks.mini import expert
+
+    def say(observation: Observation) -> str:
+        rng = Random(derive_seed(seed, observation.seed, observation.turn))
+        return expert.say(observation.messages, rng, max_steps=max_turns)
+
+    return say
+
+
+WORLD = BackendProgramming()

@@ -1,0 +1,212 @@
+"""What a world is to everything else: its tasks, its rules as options, who plays it, how it looks to a model.
+
+A `World` describes and makes; it keeps no state of an episode (`sweet_rl.contracts.Env` does). It is cheap to
+import: what it needs to be played is imported when it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from sweet_rl.chat.formats import ChatFormat
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError, no_such
+from sweet_rl.types import Json, Task
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import OpenAIClient
+
+Rows = list[dict[str, Json]]
+"""Tasks as they stand in a file."""
+
+Answerer = Literal["world", "oracle", "human"]
+"""Who answers the agent: the world itself, an oracle who knows the solution, a simulated human."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What can be said about a world when it is opened; a world's own options are fields of a subclass.
+
+    Args:
+        max_turns: agent turns at most; None for the world's own number.
+        compat: fixed, or published: the published rules with their oddities.
+    """
+
+    max_turns: int | None = field(default=None, metadata={"flag": "max_steps"})
+    compat: Literal["fixed", "published"] = "fixed"
+
+    @property
+    def published(self) -> bool:
+        """Whether the published rules hold, oddities included."""
+        return self.compat == "published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRequest:
+    """A scripted agent that is asked for.
+
+    Args:
+        name: one of the world's `agents`.
+        tasks: what it will play; agents that know the solution take it from here.
+        system_prompt: recorded as what it was given.
+        options: of the world it plays in.
+        skill: from 0 to 1, of agents that have one.
+        seed: of its draws.
+        num_questions: how often it asks before it answers, of agents that count.
+        unsafe_no_sandbox: whether it may run the tasks' reference functions without protection.
+    """
+
+    name: str
+    tasks: Sequence[Task]
+    system_prompt: str = ""
+    options: Options = field(default_factory=Options)
+    skill: float | None = None
+    seed: int = 0
+    num_questions: int = 3
+    unsafe_no_sandbox: bool = False
+
+
+class World:
+    """A world by its name. Subclasses set the class attributes and write `rows`, `open` and `make_agent`.
+
+    Attributes:
+        name: in flags and rows; also what its tasks' names begin with, in worlds that reward turns.
+        max_turns: agent turns at most, as published.
+        options: the dataclass of its options.
+        train_tasks: what is played to learn from.
+        test_tasks: what is measured on.
+        sources: the names of task lists, which stand before the colon.
+        answered_by: who answers the agent: the world itself, an oracle, or a simulated human.
+        agents: names of scripted agents, the default first.
+        agent_prompt: the packaged prompt of a model that plays.
+        user_prompt: the packaged prompt of a model that plays the simulated human.
+        unused: common options that mean nothing here.
+        action_head: begins the list of actions in worlds whose agents choose labels.
+        player_rules: what a person is told first; `{turns}` is the limit.
+    """
+
+    name: ClassVar[str]
+    max_turns: ClassVar[int]
+    options: ClassVar[type[Options]] = Options
+    train_tasks: ClassVar[str]
+    test_tasks: ClassVar[str]
+    sources: ClassVar[tuple[str, ...]]
+    answered_by: ClassVar[Answerer] = "world"
+    agents: ClassVar[tuple[str, ...]] = ()
+    agent_prompt: ClassVar[str]
+    user_prompt: ClassVar[str | None] = None
+    unused: ClassVar[tuple[str, ...]] = ()
+    action_head: ClassVar[str | None] = None
+    player_rules: ClassVar[str] = "You have {turns} turns."
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Tasks of a list: all of them where `where` is empty.
+
+        Args:
+            source: one of `sources`.
+            where: what stands behind the colon: a split, mostly.
+            limit: how many at most; for lists that have no end.
+            seed: draws tasks that are generated.
+
+        Raises:
+            UsageError: there is no such split, or its data are missing.
+        """
+        raise NotImplementedError
+
+    def open(self, options: Options, user: User | None) -> AbstractAsyncContextManager[Callable[[], Env]]:
+        """What makes a fresh `Env` for each episode; what they share is freed with the block.
+
+        Args:
+            options: of this world.
+            user: who answers, where that is not the world itself; its owner closes it.
+
+        Raises:
+            UsageError: a package or a file is missing.
+        """
+        raise NotImplementedError
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """A scripted agent.
+
+        Raises:
+            UsageError: there is none of this name; a package or a file is missing.
+        """
+        raise self.no_agent(wanted.name)
+
+    def make_user(self) -> User:
+        """Who answers without a model, where that is not the world itself.
+
+        Raises:
+            UsageError: no such human or oracle is packaged.
+        """
+        raise UsageError(f"Nobody who answers without a model is packaged for {self.name}.")
+
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
+        """The simulated human, played by a model behind a server.
+
+        Args:
+            client: of the server; closed with the human.
+            model: the server's name for it.
+            prompt: what it is told, checked by `check_user_prompt`.
+            image_url: how pictures are written into requests, in worlds that show some.
+
+        Raises:
+            UsageError: this world has no simulated human.
+        """
+        raise UsageError(f"{self.name} has no simulated human.")
+
+    def check_user_prompt(self, template: str, path: str) -> None:
+        """Make sure that a prompt of the simulated human takes what this world shows.
+
+        Raises:
+            UsageError: its placeholders are others.
+        """
+
+    def transcript(self) -> ChatFormat:
+        """How an episode looks to a model that reads plain text.
+
+        Raises:
+            UsageError: it has no such text.
+        """
+        raise UsageError(f"{self.name!r} has no transcript format.")
+
+    def refuses(self, tasks: Sequence[Task]) -> str:
+        """Why tasks are not of this world, as the rest of a sentence about their source; empty if they are.
+
+        Tasks of worlds that reward turns are named after the world.
+        """
+        if all(task.task_id.startswith(f"{self.name}/") for task in tasks):
+            return ""
+        return f"holds no tasks of {self.name}; use {self.train_tasks!r}, say."
+
+    def turns(self, options: Options) -> int:
+        """Agent turns at most."""
+        return self.max_turns if options.max_turns is None else options.max_turns
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """What decides about the content of an episode: a file may be continued only with the same."""
+        own = [field.name for field in fields(self.options) if field.name not in _COMMON]
+        common = {"task_type": self.name, "max_steps": self.turns(options), "compat": options.compat}
+        return common | {name: getattr(options, name) for name in own}
+
+    def no_agent(self, name: str) -> UsageError:
+        """The error for a scripted agent that there is not."""
+        return no_such(f"player of {self.name}", name, self.agents)
+
+
+_COMMON = frozenset(field.name for field in fields(Options))
+
+
+def flags_of(world: World) -> dict[str, str]:
+    """The flags of a world's options: the name that is typed, and the option's."""
+    flags = {field.name: field.metadata.get("flag", field.name) for field in fields(world.options)}
+    return {flag: name for name, flag in flags.items() if flag and name not in world.unused}
+
+
+def options_of(world: World, values: Mapping[str, Json]) -> Options:
+    """The options of this world among the values of many; those of other worlds are left out."""
+    names = {field.name for field in fields(world.options)}
+    return world.options(**{name: value for name, value in values.items() if name in names})

@@ -1,0 +1,82 @@
+"""Detective: the text adventure of ArCHer, played from its game file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sweet_rl.chat.transcripts import LastObservation
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectiveOptions(Options):
+    """Options of Detective.
+
+    Args:
+        place: the game file; default: what SWEET_RL_DETECTIVE names.
+    """
+
+    place: str | None = field(default=None, metadata={"flag": "game_place"})
+
+
+class Detective(World):
+    """One game, always the same."""
+
+    name = "detective"
+    max_turns = 50
+    options = DetectiveOptions
+    train_tasks = test_tasks = "detective"
+    sources = ("detective",)
+    agents = ("walkthrough", "random")
+    agent_prompt = "llm_agent_adventure_prompt.txt"
+    player_rules = (
+        "Type what you want to do; some of what you can do stands in the list. You have {turns} commands."
+    )
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """The one task."""
+        from sweet_rl.tasks.games import adventure
+
+        return adventure.adventure_tasks(self.name, where)
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Games in interpreters that are used again."""
+        from sweet_rl.envs.adventure.detective import DetectiveEnv, open_detective
+
+        interpreters = open_detective(_place(options))
+        try:
+            yield lambda: DetectiveEnv(interpreters, max_steps=self.turns(options), compat=options.compat)
+        finally:
+            interpreters.close()
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """One that follows the game's own walkthrough, or one that draws a command."""
+        from sweet_rl.envs.adventure.detective import open_detective
+        from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
+
+        if wanted.name == "random":
+            return RandomAdventurer(system_prompt=wanted.system_prompt)
+        if wanted.name != "walkthrough":
+            raise self.no_agent(wanted.name)
+        interpreters = open_detective(_place(wanted.options))
+        try:
+            route = await interpreters.walkthrough()
+        finally:
+            interpreters.close()
+        routes = {task.task_id: route for task in wanted.tasks}
+        return WalkthroughPolicy(routes, system_prompt=wanted.system_prompt)
+
+    def transcript(self) -> LastObservation:
+        """What the game said last: it says the whole state each time."""
+        return LastObservation()
+
+
+def _place(options: Options) -> str | None:
+    return options.place if isinstance(options, DetectiveOptions) else None
+
+
+WORLD = Detective()

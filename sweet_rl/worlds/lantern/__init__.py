@@ -1,0 +1,59 @@
+"""Lantern: a small text adventure of our own, which needs no game file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from sweet_rl.chat.transcripts import LastObservation
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.types import Json
+from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+
+
+class Lantern(World):
+    """Nine rooms, in variants."""
+
+    name = "lantern"
+    max_turns = 50
+    train_tasks, test_tasks = "lantern:train", "lantern:test"
+    sources = ("lantern",)
+    agents = ("walkthrough", "random")
+    agent_prompt = "llm_agent_adventure_prompt.txt"
+    player_rules = "Type what you want to do; what you can do stands in the list. You have {turns} commands."
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Variants of a split."""
+        from sweet_rl.tasks.games import adventure
+
+        return adventure.adventure_tasks(self.name, where)
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Games, which share nothing."""
+        from sweet_rl.envs.adventure.lantern import LanternEnv
+
+        yield lambda: LanternEnv(max_steps=self.turns(options), compat=options.compat)
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """One that knows the way, or one that draws a command."""
+        from sweet_rl.envs.adventure.lantern_solver import solve
+        from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
+
+        if wanted.name == "random":
+            return RandomAdventurer(system_prompt=wanted.system_prompt)
+        if wanted.name != "walkthrough":
+            raise self.no_agent(wanted.name)
+        routes = {task.task_id: solve(int(task.row.get("variant", 0))) for task in wanted.tasks}
+        return WalkthroughPolicy(routes, system_prompt=wanted.system_prompt)
+
+    def transcript(self) -> LastObservation:
+        """What the game said last: it says the whole state each time."""
+        return LastObservation()
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """As rows of it have always had them."""
+        return super().settings(options) | {"place": None}
+
+
+WORLD = Lantern()

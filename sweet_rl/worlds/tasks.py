@@ -1,0 +1,85 @@
+"""Where tasks come from: a file, the hub, or the list of a world.
+
+Reading and checking rows is the business of `sweet_rl.records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.records import load_tasks_file, task_from_row
+from sweet_rl.types import Task
+from sweet_rl.worlds.base import World
+from sweet_rl.worlds.registry import all_worlds
+
+HUB_REPOSITORY = "facebook/collaborative_agent_bench"
+HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
+
+
+def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[Task]:
+    """Tasks from a file, the hub, or a world's own list.
+
+    Args:
+        source: path to a JSON Lines file in ColBench's format, the list of a world (`World.sources`) with
+            what it wants behind a colon (`mini:test`, `lantern:train`), or
+            `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
+        limit: how many tasks at most, from the first on; None for all of them.
+        seed: draws tasks that are generated; of no effect on files.
+
+    Raises:
+        UsageError: there is no such source, no file, no network, or the limit is negative.
+        DataError: a row is wrong; names file, line and field.
+    """
+    if limit is not None and limit < 0:
+        raise UsageError(f"the number of tasks must be 0 or more, got {limit}. Leave it out for all tasks.")
+    name, _, where = source.partition(":")
+    if name == HUB_REPOSITORY:
+        return load_tasks_file(_download(where or "test"))[:limit]
+    for world in _worlds_with(name):
+        return [task_from_row(row) for row in world.rows(name, where, limit=limit, seed=seed)][:limit]
+    path = Path(source).expanduser()
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
+        raise UsageError(f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be {_sources()}.")
+    return load_tasks_file(path)[:limit]
+
+
+def _worlds_with(source: str) -> Iterator[World]:
+    """Ours are looked at first, so that no package is imported in vain, and none takes a name of ours."""
+    return (world for world in all_worlds() if source in world.sources)
+
+
+def _sources() -> str:
+    lists = ", ".join(source for world in all_worlds() for source in world.sources)
+    return (
+        "a path to a .jsonl file with ColBench tasks, the list of a world, such as mini:train or mini:test "
+        f"(there are {lists}), "
+        f"or '{HUB_REPOSITORY}:test' (or ':train') for the published tasks"
+    )
+
+
+def _download(split: str) -> Path:
+    """The published file of a split, from the hub or its local cache."""
+    if split not in HUB_FILES:
+        raise UsageError(f"{HUB_REPOSITORY!r} has the splits 'test' and 'train', not {split!r}.")
+    try:
+        # Heavy, and only this source needs it.
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError:
+        raise missing_package(
+            "huggingface_hub", "hub", needed_for=f"The task source {HUB_REPOSITORY!r}"
+        ) from None
+    file = HUB_FILES[split]
+    try:
+        return Path(hf_hub_download(HUB_REPOSITORY, file, repo_type="dataset"))
+    except (OSError, HfHubHTTPError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UsageError(
+            f"Cannot get {file!r} of {HUB_REPOSITORY!r} from the hub ({reason}). "
+            "On a machine with network run\n"
+            f"  hf download {HUB_REPOSITORY} {file} --repo-type dataset --local-dir colbench\n"
+            f"and give the path colbench/{file} instead. Without network, 'mini:{split}' needs no download."
+        ) from error

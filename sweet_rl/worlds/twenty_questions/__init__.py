@@ -1,0 +1,51 @@
+"""Twenty Questions: find out the object by questions that are answered with yes or no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.question_games import QuestionGame
+
+
+class TwentyQuestions(QuestionGame):
+    """The 157 objects of ArCHer's game."""
+
+    name = "twenty_questions"
+    train_tasks, test_tasks = "twenty-questions:train", "twenty-questions:test"
+    sources = ("twenty-questions",)
+    agent_prompt = "llm_agent_twenty_questions_prompt.txt"
+    player_rules = (
+        "I am thinking of an object. Find out which: ask questions that I can answer with "
+        'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'
+    )
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Objects of a split."""
+        from sweet_rl.tasks.games import twenty_questions_tasks
+
+        return twenty_questions_tasks(where)
+
+    def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
+        """What makes a fresh game."""
+        from sweet_rl.envs.question_games import TwentyQuestionsEnv
+
+        return lambda: TwentyQuestionsEnv(oracle, **rules)
+
+    def asker(self, answers: list[str], **how: Any) -> Policy:
+        """Who asks what divides the objects that are still possible."""
+        from sweet_rl.policies.object_asker import ObjectAsker
+        from sweet_rl.users.oracles.objects import answer
+
+        return ObjectAsker(answer, answers, **how)
+
+    def make_user(self) -> User:
+        """Answers from a table of properties."""
+        from sweet_rl.users.oracles.objects import ObjectOracle
+
+        return ObjectOracle()
+
+
+WORLD = TwentyQuestions()

@@ -1,0 +1,75 @@
+"""WebShop: find what an instruction asks for, and buy it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sweet_rl.chat.transcripts import ShopTranscript
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebShopOptions(Options):
+    """Options of WebShop.
+
+    Args:
+        place: the address of a shop's server; default: the embedded shop.
+    """
+
+    place: str | None = field(default=None, metadata={"flag": "game_place"})
+
+
+class WebShop(World):
+    """A shop of our own, or anybody's server."""
+
+    name = "webshop"
+    max_turns = 10
+    options = WebShopOptions
+    train_tasks, test_tasks = "webshop:train", "webshop:test"
+    sources = ("webshop",)
+    agents = ("careful", "buyer", "random")
+    agent_prompt = "llm_agent_webshop_prompt.txt"
+    player_rules = (
+        "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
+        "stands in brackets] on any other. You have {turns} actions."
+    )
+
+    def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
+        """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
+        from sweet_rl.tasks.webshop import webshop_split
+
+        return webshop_split(where.removesuffix("@server"), server=where.endswith("@server"))
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Visits to one shop."""
+        from sweet_rl.envs.webshop import HttpShop, LocalShop, WebShopEnv, quirks_of
+        from sweet_rl.shop import EmbeddedShop
+
+        place = options.place if isinstance(options, WebShopOptions) else None
+        shop: HttpShop | LocalShop
+        shop = LocalShop(EmbeddedShop(compat=options.compat).get) if place is None else HttpShop(place)
+        quirks = quirks_of(options.compat)
+        try:
+            yield lambda: WebShopEnv(shop, max_steps=self.turns(options), quirks=quirks)
+        finally:
+            await shop.close()
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """One that looks for what is wanted, one that buys the first thing, one that draws."""
+        from sweet_rl.policies.shopper import ShopperPolicy
+
+        if wanted.name not in self.agents:
+            raise self.no_agent(wanted.name)
+        turns = self.turns(wanted.options)
+        return ShopperPolicy(wanted.name, max_steps=turns, system_prompt=wanted.system_prompt)
+
+    def transcript(self) -> ShopTranscript:
+        """All pages and actions, and the instruction once more."""
+        return ShopTranscript()
+
+
+WORLD = WebShop()
