@@ -64,7 +64,7 @@ def measured(trainer, run, kind, save=fitting.save):
 def ending(end, log=StepTrainer.log):
     def logged(trainer, logs, *more):
         if trainer.args.process_index == 1 and trainer.state.global_step == 4:
-            os.kill(os.getpid(), signal.SIGKILL) if end == "dies" else time.sleep(60)
+            os.kill(os.getpid(), signal.SIGKILL) if end == "dies" else time.sleep(180)
         log(trainer, logs, *more)
 
     return logged
@@ -77,7 +77,7 @@ def work(job, rank, port):
     fitting.save = measured
     if job["end"]:
         StepTrainer.log = ending(job["end"])
-    signal.alarm(60)
+    signal.alarm(180)
     try:
         load(job["stage"])(job["model"], job["data"], **job["flags"])
         status = 0
