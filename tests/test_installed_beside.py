@@ -46,6 +46,31 @@ def test_a_loss_trains_two_steps_and_is_recorded(sweet_rl, tmp_path):
     assert json.loads((tmp_path / "kept/checkpoint-1/loss.json").read_text())["name"] == "squared_hinge"
 
 
+def test_a_world_is_played_measured_and_learned_from(sweet_rl, tmp_path):
+    games = {"task_type": "number_guessing", "quiet": "true"}
+    said = sweet_rl("simulate_interactions", "numbers:test", "games.jsonl", **games)
+    assert "32 episodes" in said
+    rows = [json.loads(line) for line in (tmp_path / "games.jsonl").read_text().splitlines()]
+    assert {row["task_id"].partition("/")[0] for row in rows} == {"number_guessing"}
+    assert all(-6 <= row["reward"] <= 0 for row in rows)  # halving 64 numbers takes 7 guesses at most
+    assert rows[0]["provenance"]["settings"]["hints"] is True
+    assert "-5.00 [-5.00, -5.00]" in sweet_rl(
+        "evaluate_games", "games.jsonl"
+    )  # an odd number takes six guesses
+
+
+def test_a_world_names_itself(sweet_rl, tmp_path):
+    sweet_rl(
+        "simulate_interactions",
+        "numbers:train",
+        "a.jsonl",
+        task_type="guessing.world:WORLD",
+        agent_model="random",
+        num_tasks=3,
+    )
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
+
+
 def test_no_file_of_ours_knows_the_package():
     project = tomllib.loads((ROOT / "tests/plugins/pyproject.toml").read_text())["project"]
     names = {name for group in project["entry-points"].values() for name in (*group, *group.values())}

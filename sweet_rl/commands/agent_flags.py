@@ -116,7 +116,7 @@ class AgentFlags:
         Raises:
             UsageError: there is no such file, or no such world.
         """
-        return load_prompt(self.prompt_path or world_of(self.task_type).agent_prompt)
+        return load_prompt(self.prompt_path) if self.prompt_path else world_of(self.task_type).system_prompt()
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""

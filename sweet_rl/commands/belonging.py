@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds import World, flags_of, names, world_of, worlds_with
+
+if TYPE_CHECKING:
+    from sweet_rl.worlds import World
 
 Facets = Mapping[str, Collection[str]]
 """What a run is about to do: for each facet that its stage has, the values in play."""
@@ -109,6 +111,8 @@ def check(typed: Collection[str], facets: Facets, *, dashes: str = "--") -> None
     Raises:
         UsageError: names the flag, and the worlds, agents or engines that have it.
     """
+    from sweet_rl.worlds import names, world_of
+
     for world in map(world_of, facets.get("task_type", ())):
         _check_options(typed, world, dashes)
     for rule in RULES:
@@ -126,6 +130,8 @@ def check(typed: Collection[str], facets: Facets, *, dashes: str = "--") -> None
 
 
 def _check_options(typed: Collection[str], world: World, dashes: str) -> None:
+    from sweet_rl.worlds import flags_of, worlds_with
+
     mine = flags_of(world)
     for flag in sorted(typed):
         if flag not in mine and (owners := worlds_with(flag)):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Task
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class World:
         sources: the names of task lists, which stand before the colon.
         answered_by: who answers the agent: the world itself, an oracle, or a simulated human.
         agents: names of scripted agents, the default first.
-        agent_prompt: the packaged prompt of a model that plays.
+        agent_prompt: the packaged prompt of a model that plays (`system_prompt`).
         user_prompt: the packaged prompt of a model that plays the simulated human.
         unused: common options that mean nothing here.
         action_head: begins the list of actions in worlds whose agents choose labels.
@@ -164,6 +165,10 @@ class World:
         Raises:
             UsageError: its placeholders are others.
         """
+
+    def system_prompt(self) -> str:
+        """What a model that plays is told before everything else."""
+        return load_prompt(self.agent_prompt)
 
     def transcript(self) -> ChatFormat:
         """How an episode looks to a model that reads plain text.

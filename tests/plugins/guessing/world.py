@@ -1,0 +1,118 @@
+"""A world: guess a number, told higher or lower. With two agents that play it."""
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+from sweet_rl.chat.transcripts import QuestionTranscript
+from sweet_rl.policies.scripted import ScriptedPolicy
+from sweet_rl.types import Message, Observation, StepResult, StopReason, derive_seed
+from sweet_rl.worlds import Options, World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuessingOptions(Options):
+    """Options of number guessing.
+
+    Args:
+        hints: say higher or lower; else only that a guess is wrong.
+    """
+
+    hints: bool = True
+
+
+class GuessingEnv:
+    """One game. A turn costs 1; the right guess costs nothing."""
+
+    def __init__(self, max_turns: int, *, hints: bool) -> None:
+        self._max_turns, self._hints = max_turns, hints
+        self._over, self._seen, self._number = True, None, 0
+
+    async def reset(self, task, *, seed):
+        self._over, self._number = False, int(task.hidden_information)
+        self._seen = Observation(task.task_id, (Message("user", task.problem_description),), seed)
+        return self._seen
+
+    async def step(self, action):
+        if self._over:
+            return StepResult(action, action, None, terminated=True)
+        guess = action.strip().rstrip(".?!").rpartition(" ")[2]
+        right = guess == str(self._number)
+        told = "Right." if right else "Higher." if guess.isdigit() and int(guess) < self._number else "Lower."
+        said = Message("user", told if right or self._hints else "No.")
+        messages = (*self._seen.messages, Message("assistant", action), said)
+        self._seen = Observation(self._seen.task_id, messages, self._seen.seed)
+        late = self._seen.turn >= self._max_turns and not right
+        self._over = right or late
+        reason = StopReason.ENDED if right else StopReason.TURN_LIMIT if late else None
+        return StepResult(
+            action,
+            action,
+            self._seen,
+            0.0 if right else -1.0,
+            terminated=right,
+            truncated=late,
+            stop_reason=reason,
+        )
+
+    async def close(self):
+        self._over = True
+
+
+class Guesser(ScriptedPolicy):
+    """Halves what is left, or draws from it."""
+
+    def __init__(self, name, system_prompt=""):
+        super().__init__(system_prompt)
+        self.name = name
+
+    def _say(self, observation):
+        low, high = 1, 64
+        said = [message.content for message in observation.messages[1:]]
+        for guess, told in zip(map(int, said[::2]), said[1::2], strict=True):
+            low, high = (max(low, guess + 1), high) if told == "Higher." else (low, min(high, guess - 1))
+        draw = Random(derive_seed(observation.seed, observation.turn))
+        return str((low + high) // 2 if self.name == "halving" else draw.randint(low, high))
+
+
+class NumberGuessing(World):
+    """Numbers from 1 to 64; the even ones are for training."""
+
+    name = "number_guessing"
+    max_turns = 8
+    options = GuessingOptions
+    train_tasks, test_tasks = "numbers:train", "numbers:test"
+    sources = ("numbers",)
+    agents = ("halving", "random")
+    player_rules = "I am thinking of a number from 1 to 64. You have {turns} guesses."
+
+    def rows(self, source, where, *, limit, seed):
+        numbers = {"": range(1, 65), "train": range(2, 65, 2), "test": range(1, 65, 2)}[where]
+        return [
+            {
+                "task_id": f"{self.name}/{number}",
+                "problem_description": "Guess my number, from 1 to 64.",
+                "ground_truth": str(number),
+                "hidden_information": str(number),
+                "test_cases": {},
+            }
+            for number in numbers
+        ]
+
+    @asynccontextmanager
+    async def open(self, options, user):
+        yield lambda: GuessingEnv(self.turns(options), hints=options.hints)
+
+    async def make_agent(self, wanted):
+        if wanted.name not in self.agents:
+            raise self.no_agent(wanted.name)
+        return Guesser(wanted.name, wanted.system_prompt)
+
+    def system_prompt(self):
+        return "Guess the number. Write nothing but a number."
+
+    def transcript(self):
+        return QuestionTranscript()
+
+
+WORLD = NumberGuessing()
