@@ -35,7 +35,7 @@ from sweet_rl.grading.pages.pictures import decode, look_at
 from sweet_rl.grading.pages.visual import colour, structure
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.records import replace_file, replace_rows
-from sweet_rl.tasks import load_tasks
+from sweet_rl.worlds import load_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 
