@@ -21,6 +21,9 @@ from typing import Any
 
 from _machine import machine_line
 
+from sweet_rl.studies.result_files import read_results
+from sweet_rl.studies.results import Method, Results
+
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
 """Student's t at 97.5 %, by degrees of freedom."""
 
@@ -42,7 +45,7 @@ def main() -> None:
         Path(arguments.output).write_text(json.dumps(summary, indent=1) + "\n")
 
 
-def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> Results:
     agent, output = folder / f"agent{seed}", folder / f"{arguments.world}{seed}"
     if arguments.agent:
         agent = arguments.agent
@@ -52,50 +55,49 @@ def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
     command += ["--world", arguments.world, "--test_tasks", str(arguments.test_tasks)]
     command += ["--train_tasks", str(arguments.train_tasks), "--page_tasks", str(arguments.page_tasks)]
     _run(*command, *(["--dev"] if arguments.dev else []))
-    study: dict[str, Any] = json.loads((output / "study.json").read_text())
-    return study
+    return read_results(output / "study.json")
 
 
 def _run(*command: str) -> None:
     subprocess.run([sys.executable, "-m", "sweet_rl", *command], check=True)
 
 
-def summarise(studies: Sequence[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
+def summarise(studies: Sequence[Results], seeds: Sequence[int]) -> dict[str, Any]:
     """Means over seeds with 95 % intervals (Student's t), the seeds' own numbers, and paired differences."""
-    methods = []
-    for place, method in enumerate(studies[0]["methods"]):
-        ours = [study["methods"][place] for study in studies]
-        success = [one["success"]["mean"] for one in ours]
-        sweet = [_named(study, "sweet")["success"]["mean"] for study in studies]
+    parts = [study.comparisons[0] for study in studies]
+    verdicts = [measure.name for measure in parts[0].measures if measure.group == "behaviour"]
+    sweet = [_mean(part.method("sweet"), "success") for part in parts]
+    methods, critics = [], []
+    for name in (method.name for method in parts[0].methods if method.mean("success") is not None):
+        ours = [part.method(name) for part in parts]
+        success = [_mean(one, "success") for one in ours]
         methods.append(
             {
-                "name": method["name"],
-                "title": method["title"],
+                "name": name,
+                "title": ours[0].title,
                 "success": interval(success),
                 "by_seed": dict(zip(map(str, seeds), success, strict=True)),
-                "tests_passed": interval([one["tests_passed"]["mean"] for one in ours]),
+                "tests_passed": interval([_mean(one, "tests_passed") for one in ours]),
                 "sweet_minus_this": interval([a - b for a, b in zip(sweet, success, strict=True)]),
-                "usual_share": statistics.mean(one["usual_share"] or 0 for one in ours),
-                "examples": [one["examples"] for one in ours],
-                "updates": [one["updates"] for one in ours],
-                "verdicts": {
-                    verdict: statistics.mean(one["verdicts"][verdict] for one in ours)
-                    for verdict in method["verdicts"]
-                },
+                "usual_share": statistics.mean(one.mean("usual_share") or 0 for one in ours),
+                "examples": [one.facts.get("examples") for one in ours],
+                "updates": [one.facts.get("updates") for one in ours],
+                "verdicts": {each: statistics.mean(_mean(one, each) for one in ours) for each in verdicts},
             }
         )
-    critics = [
-        {
-            "name": critic["name"],
-            "title": critic["title"],
-            **{
-                name: interval([study["critics"][place][name] for study in studies])
-                for name in ("auc_questions", "auc_answering")
-            },
-        }
-        for place, critic in enumerate(studies[0]["critics"])
-    ]
+        if ours[0].mean("auc_questions") is not None:
+            areas = {
+                key: interval([_mean(one, key) for one in ours]) for key in ("auc_questions", "auc_answering")
+            }
+            critics.append({"name": name, "title": ours[0].title, **areas})
     return {"seeds": list(seeds), "methods": methods, "critics": critics}
+
+
+def _mean(method: Method, measure: str) -> float:
+    mean = method.mean(measure)
+    if mean is None:
+        raise SystemExit(f"{method.title} has no {measure}: more tasks are needed.")
+    return mean
 
 
 def interval(values: Sequence[float]) -> dict[str, float | None]:
@@ -142,11 +144,6 @@ def _shown(value: dict[str, float | None], factor: int = 100) -> str:
 
 def _listed(values: Sequence[int | None]) -> str:
     return ", ".join("" if value is None else str(value) for value in values)
-
-
-def _named(study: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(method for method in study["methods"] if method["name"] == name)
-    return found
 
 
 def _arguments() -> argparse.Namespace:

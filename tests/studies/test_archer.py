@@ -11,10 +11,11 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies import runner
 from sweet_rl.studies.archer.demo import demo_archer
-from sweet_rl.studies.archer.recipe import CONFIG, METHODS, OnlineStudy, rounds
-from sweet_rl.studies.archer.results import TITLES, describe, results, table
+from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy, rounds
+from sweet_rl.studies.archer.results import TITLES, results
 from sweet_rl.studies.chains import Call
-from sweet_rl.studies.report.online import online_page
+from sweet_rl.studies.outcome import table
+from sweet_rl.studies.report.page import results_page
 from sweet_rl.tasks.games import twenty_questions_tasks
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 
@@ -44,7 +45,7 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_
         config.pop("agent_type")
     assert configs[0] == configs[1] == configs[2]
     assert (configs[0]["seed"], configs[0]["iterations"]) == (1, 3)
-    assert set(TITLES) == set(METHODS)
+    assert set(TITLES) == {START, *METHODS}
 
 
 def test_a_run_that_was_interrupted_keeps_its_folder_and_a_model_does_not(tmp_path, monkeypatch):
@@ -116,36 +117,33 @@ def study(tmp_path):
 
 
 def test_results_say_what_the_files_say(study):
-    found = results(study)
-    archer = found["methods"][0]
-    (run,) = archer["seeds"]
-    assert (run["start"], run["start_success"], run["start_turns"]) == (-11.5, 0.5, 12.0)
-    assert (run["end"], run["end_success"], run["end_turns"]) == (-1.5, 1.0, 2.5)
-    assert run["greedy_end"] == -1.5
-    assert run["curve"] == [[0, -12.0], [500, -8.0]]  # by the steps that were learned from
-    assert run["loss"] == [[1, 9.0], [2, 5.0]]
-    assert found["methods"][2]["seeds"][0]["loss"] == []
-    first, second, *_ = found["dialogues"]
-    assert [first["method"], second["method"]] == ["Start", "ArCHer"]
-    assert first["return"] == -20.0  # the word with the greatest change comes first
-    assert second["turns"][-1] == ["Is it 2?", "Yes."]
+    found = results(study, {"teacher.jsonl": 1.0, "archer-0": 5.0, "archer-0.greedy.jsonl": 2.0})
+    (part,) = found.comparisons
+    (start,), (run,) = part.method("start").runs, part.method("archer").runs
+    assert [start.measures[name].mean for name in ("return", "success", "turns")] == [-11.5, 0.5, 12.0]
+    assert [run.measures[name].mean for name in ("return", "success", "turns")] == [-1.5, 1.0, 2.5]
+    assert run.measures["greedy"].mean == -1.5
+    assert run.curves["return"] == ((0, -12.0), (500, -8.0))  # by the steps that were learned from
+    assert run.curves["loss"] == ((1, 9.0), (2, 5.0))
+    assert part.method("online_filteredbc").runs[0].curves["loss"] == ()
+    first, second, *_ = found.dialogues
+    assert [first.method, second.method] == ["start", "archer"]
+    assert first.reward == -20.0  # the word with the greatest change comes first
+    assert (second.turns[-1].agent, second.turns[-1].human) == ("Is it 2?", "Yes.")
+    assert (found.seconds["ArCHer"], found.seconds["measuring"]) == (5.0, 2.0)
 
 
 def test_page_and_table_take_the_results(study):
-    found = describe(study, {"teacher.jsonl": 1.0, "archer-0": 5.0, "archer-0.greedy.jsonl": 2.0}) | results(
-        study
-    )
-    assert found["seconds"]["ArCHer"] == 5.0
-    assert found["seconds"]["measuring"] == 2.0
-    assert "10.00" in online_page(json.loads(json.dumps(found)))
-    assert "ArCHer                  -11.50   -1.50       +10.00" in table(found)
+    found = results(study, {})
+    assert "ArCHer reaches <strong>\u22121.50</strong>" in results_page(found)
+    assert "ArCHer improves on its start: +10.00: one seed does not settle it" in table(found)
 
 
 def test_a_game_that_failed_is_no_number(study):
     banana = task_from_row(twenty_questions_tasks("ten")[0])
     write_games(study.games("archer", 0, greedy=False), [game(0, banana, 3, solved=False, failed=True)])
     with pytest.raises(DataError, match="must be played to the end"):
-        results(study)
+        results(study, {})
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.studies import runner
 from sweet_rl.studies.chains import Call
+from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.demo import demo_reflect
 from sweet_rl.studies.reflect.recipe import EXPLORE, METHODS, TAXI, WORLDS, ReflectStudy, rounds
-from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, describe, results, table
-from sweet_rl.studies.report.reflect import reflect_page
-from tests.studies.test_sweet_page import Reader
-from tests.viewer.samples import ATTACK
+from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
+from sweet_rl.studies.report.page import results_page
+from tests.studies.test_page import Reader
 
 
 def calls_of(study):
@@ -172,18 +172,20 @@ def write_report(study, world, method, seed, success, failed=0):
 
 
 def test_results_say_what_the_files_say(study):
-    taxi, explore = results(study)["worlds"]
-    run = taxi["methods"][3]["seeds"][1]
-    assert run["success"] == pytest.approx(0.7)  # the last level is the whole task
-    assert run["levels"] == pytest.approx({"pickup": 0.9, "full": 0.7})
-    assert run["curve"] == [[16.0, 0.0], [48.0, 0.25], [80.0, 0.5], [112.0, 0.75]]  # 32 episodes an iteration
-    assert taxi["methods"][0]["seeds"][0]["curve"] == []
+    taxi, explore = results(study, {}).comparisons
+    run = taxi.method("reflect_rl").runs[1]
+    levels = {name: run.measures[name].mean for name in ("pickup", "full")}
+    assert run.measures["success"].mean == pytest.approx(0.7)  # the last level is the whole task
+    assert levels == pytest.approx({"pickup": 0.9, "full": 0.7})
+    # 32 episodes an iteration
+    assert run.curves["success"] == ((16.0, 0.0), (48.0, 0.25), (80.0, 0.5), (112.0, 0.75))
+    assert taxi.method("sft").runs[0].curves == {}
     # (10 * 0.9 + 30 * 0.5) / 40: every question counts alike.
-    assert explore["methods"][3]["seeds"][0]["success"] == pytest.approx(0.6)
+    assert explore.method("reflect_rl").runs[0].measures["success"].mean == pytest.approx(0.6)
 
 
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
-    taxi, explore = ({claim["worse"] for claim in world["orderings"]} for world in results(study)["worlds"])
+    taxi, explore = ({claim.worse for claim in part.claims} for part in results(study, {}).comparisons)
     assert taxi == {"sft", "rl", "reflect_sft", "reflect_rl_flat"}
     assert explore == {"sft", "rl", "reflect_sft", "reflect_rl_positive"}
     assert set(TITLES) == set(WORLDS)
@@ -192,69 +194,23 @@ def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
 
 
 def test_page_and_table_take_the_results(study):
-    found = describe(study, {"taxi-rl-0": 5.0, "taxi-rl-1": 2.0, "taxi-sft-0": 4.0, "lessons.json": 1.0})
-    found |= results(study)
-    assert found["seconds"]["DangerousTaxi: learning online"] == 7.0
-    assert found["seconds"]["DangerousTaxi: fine-tuning"] == 4.0
-    assert found["seconds"]["data"] == 1.0
-    text = Reader(reflect_page(json.loads(json.dumps(found)))).text
-    assert "DangerousTaxi: success against episodes" in text
-    assert "65.0 %" in text
-    written = table(found)
-    assert "Reflect-RL               65.0 %    90.0 %    65.0 %   60.0 % 70.0 %" in written
-    assert "Reflect-RL beats fine-tuning alone: +30.0 points, 95 % interval [+30.0, +30.0]: holds" in written
+    found = results(study, {"taxi-rl-0": 5.0, "taxi-rl-1": 2.0, "taxi-sft-0": 4.0, "lessons.json": 1.0})
+    assert found.seconds["DangerousTaxi: learning online"] == 7.0
+    assert found.seconds["DangerousTaxi: fine-tuning"] == 4.0
+    assert found.seconds["data"] == 1.0
+    text = Reader(results_page(found)).text
+    assert "DangerousTaxi: success against episodes played to learn from" in text
+    assert "DangerousTaxi : Reflect-RL reaches 65.0 % success" in text.replace(":", " :").replace("  ", " ")
+    assert (
+        "Reflect-RL beats fine-tuning alone: +30.0 points, 95 % interval [+30.0, +30.0]: holds here"
+        in table(found)
+    )
 
 
 def test_an_episode_that_failed_is_no_number(study):
     write_report(study, TAXI, method_of(TAXI, "sft"), 0, 0.5, failed=1)
     with pytest.raises(DataError, match="must be played to the end"):
-        results(study)
-
-
-# ---- what the page says
-
-
-def said_of(better, worse):
-    methods = [
-        {"key": key, "name": key, "seeds": [{"seed": n, "success": value} for n, value in enumerate(values)]}
-        for key, values in (("a", better), ("b", worse))
-    ]
-    claim = {"claim": "A beats B", "better": "a", "worse": "b"}
-    world = {"name": "World", "methods": methods, "orderings": [claim]}
-    return Reader(reflect_page({"worlds": [world]})).text
-
-
-@pytest.mark.parametrize(
-    ("better", "worse", "verdict"),
-    [
-        ([0.5, 0.6, 0.7], [0.1, 0.2, 0.3], "Holds here: A beats B."),
-        ([0.1, 0.2, 0.3], [0.5, 0.6, 0.7], "Is the other way round here: A beats B."),
-        ([0.5, 0.6, 0.7], [0.1, 0.6, 0.9], "Not settled here: A beats B."),
-        ([0.5], [0.1], "One seed does not settle it: A beats B."),
-        ([], [0.1], "One seed does not settle it: A beats B."),
-    ],
-)
-def test_what_is_said_of_a_claim_follows_from_the_numbers(better, worse, verdict):
-    assert verdict in said_of(better, worse)
-
-
-def test_texts_of_others_stay_texts():
-    world = {"name": ATTACK, "text": ATTACK, "methods": [{"key": "a", "name": ATTACK, "description": ATTACK}]}
-    page = reflect_page({"title": ATTACK, "worlds": [world], "notes": [ATTACK]})
-    assert ATTACK not in page
-
-
-def test_an_ordering_of_an_unknown_method_is_refused():
-    world = {"name": "World", "orderings": [{"claim": "c", "better": "a", "worse": "b"}]}
-    with pytest.raises(DataError, match=r"worlds\[0\].orderings\[0\].better"):
-        reflect_page({"worlds": [world]})
-
-
-@pytest.mark.parametrize("point", [[1], [1, 0.5, 2], [1, "half"]])
-def test_a_point_of_a_curve_is_a_pair_of_numbers(point):
-    method = {"key": "a", "name": "A", "seeds": [{"seed": 0, "curve": [point]}]}
-    with pytest.raises(DataError, match=r"worlds\[0\].methods\[0\].seeds\[0\].curve\[0\]"):
-        reflect_page({"worlds": [{"name": "World", "methods": [method]}]})
+        results(study, {})
 
 
 @pytest.mark.parametrize(

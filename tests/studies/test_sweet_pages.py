@@ -3,8 +3,11 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from sweet_rl.errors import UsageError
-from sweet_rl.studies.report.study import study_page
+from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.results import Estimate, Results
 from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.recipe import DESIGNERS, rounds
 from tests.pages.fake_renderer import FakeRenderer
@@ -39,16 +42,25 @@ def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch
         report = {"tasks": 2, "metric": "combined", "metrics": {"combined": LINE, "ssim": LINE}}
         study.path(f"pages.{name}.report.json").write_text(json.dumps(report))
     write_rows(study.path("pages.improver.jsonl"), page_rows(study.folder)[:2])
-    found = study_pages.page_results(study)
-    assert [one["name"] for one in found["designers"]] == list(DESIGNERS)
-    assert found["designers"][0]["metrics"]["ssim"] == LINE["mean"]
-    assert found["floors"] == {"blank page": {"combined": 0.01, "ssim": 0.01}}
-    first, second = (curve["points"] for curve in found["curves"])
-    assert [point["turn"] for point in first] == [1, 2]
-    assert first[0] == second[0]
-    assert first[0]["grade"] < first[1]["grade"]
-    frames = found["strips"][0]["frames"]
-    assert [frame["label"] for frame in frames] == ["turn 1", "turn 2", "target"]
-    assert frames[1]["score"] == first[1]["grade"]
-    assert all(frame["picture"].startswith("data:image/webp;base64,") for frame in frames)
-    assert "Web pages, for a human with eyes" in study_page({"pages": found})
+    part, strips = study_pages.page_results(study)
+    assert [method.name for method in part.methods] == [*DESIGNERS, "floor_blank page"]
+    assert part.method("blank").estimate("ssim") == Estimate(0.5, 0.4, 0.6)
+    assert part.method("floor_blank page").mean("combined") == 0.01
+    (first, early), (second, later) = part.method("improver").runs[0].curves["combined"]
+    assert (first, second) == (1, 2)
+    assert early < later
+    frames = strips[0].frames
+    assert [frame.label for frame in frames] == ["turn 1", "turn 2", "target"]
+    assert frames[0].score < frames[1].score
+    assert all(frame.picture.startswith("data:image/webp;base64,") for frame in frames)
+    page = results_page(Results("sweet", "Pages", comparisons=(part,), strips=strips))
+    assert "Pages, draft by draft" in page
+    assert "floor: blank page" in page
+
+
+def test_a_dialogue_that_has_ended_keeps_its_last_grade():
+    assert study_pages._way_up([{0: 0.2, 1: 0.6}, {0: 0.4}, {0: 0.0, 2: 0.9}]) == (
+        (1.0, pytest.approx(0.2)),
+        (2.0, pytest.approx(1 / 3)),
+        (3.0, pytest.approx((0.6 + 0.4 + 0.9) / 3)),
+    )

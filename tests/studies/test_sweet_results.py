@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from sweet_rl.records import replace_rows
+from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.results import Candidate, Ending, Estimate, Turn
 from sweet_rl.studies.sweet import results as study_results
 from sweet_rl.studies.sweet.recipe import SWEETS
-from sweet_rl.studies.sweet.results import METHODS, area_under_curve, describe, results, table
+from sweet_rl.studies.sweet.results import METHODS, area_under_curve, results
 from sweet_rl.tasks.mini import extras
 from sweet_rl.tasks.mini.judge import Verdict
 
@@ -89,9 +91,10 @@ def test_what_a_critic_is_measured_by(study, place, candidates, scores, question
     replace_rows(
         study.path("sweet.ranked.jsonl"), [ranked(trajectory(0, WON, 1.0), place, candidates, scores)]
     )
-    found = study_results._critic(study, "sweet")
-    assert (found["auc_questions"], found["turns_questions"]) == (questions, int(questions is not None))
-    assert (found["auc_answering"], found["turns_answering"]) == (answering, int(answering is not None))
+    wanted = {"auc_questions": questions, "auc_answering": answering}
+    assert study_results._critic(study, "sweet") == {
+        name: Estimate(area, n=1) for name, area in wanted.items() if area is not None
+    }
 
 
 def test_results_say_what_the_files_hold(study):
@@ -122,33 +125,42 @@ def test_results_say_what_the_files_hold(study):
         ],
     )
 
-    found = results(study)
-    methods = {method["name"]: method for method in found["methods"]}
-    assert list(methods) == list(METHODS)
-    method = methods["sweet"]
-    assert method["verdicts"] == {
+    found = results(study, {})
+    (part,) = found.comparisons
+    assert [method.name for method in part.methods] == [*METHODS, "critic"]
+    method = part.method("sweet")
+    (run,) = method.runs
+    assert {str(verdict): run.measures[str(verdict)].mean for verdict in Verdict} == {
         str(verdict): 0 for verdict in Verdict
     } | {"useful question": 4 / 3, "useless question": 1 / 3, "early answer": 2 / 3, "right answer": 1 / 3}  # fmt: skip
-    assert method["by_turns"] == [
-        {"turns": 2, "episodes": 1, "successes": 0},
-        {"turns": 3, "episodes": 2, "successes": 1},
-    ]
-    assert method["usual_share"] == 3 / 5
-    assert (method["success"], method["tests_passed"]) == (success, passed)
-    assert (method["episodes"], method["updates"]) == (3, 2)
-    assert [m["examples"] for m in found["methods"]][:4] == [None, 1, 1, 3]
-    critic = found["critics"][0]
-    assert (critic["auc_questions"], critic["turns_questions"]) == (0.5, 1)
-    assert (critic["auc_answering"], critic["turns_answering"]) == (0.5, 2)
-    curve = next(curve for curve in found["curves"] if curve["name"] == "sweet")
-    assert curve["points"] == [
-        {"update": 1, "loss": 0.7, "accuracy": 0.5, "margin": pytest.approx(0.3)},
-        {"update": 2, "loss": 0.6, "accuracy": None, "margin": None},
-    ]
-    assert {dialogue["method"] for dialogue in found["dialogues"]} == {"warm_start", "sweet"}
-    from sweet_rl.studies.report.study import study_page
+    assert run.endings == (Ending(2, 1, 0), Ending(3, 2, 1))
+    assert run.measures["success"] == Estimate(**success)
+    assert run.measures["tests_passed"] == Estimate(**passed)
+    assert run.measures["usual_share"] == Estimate(3 / 5)
+    assert method.facts == {"examples": 3, "updates": 2}
+    assert [m.facts.get("examples") for m in part.methods][:4] == [None, 1, 1, 3]
+    assert run.measures["auc_questions"] == Estimate(0.5, n=1)
+    assert run.measures["auc_answering"] == Estimate(0.5, n=2)
+    assert run.curves == {
+        "loss": ((1, 0.7), (2, 0.6)),
+        "accuracy": ((1, 0.5),),
+        "margin": ((1, pytest.approx(0.3)),),
+    }
+    # All methods have the same dialogues here: no difference, task by task.
+    assert {(claim.mean, claim.low, claim.over) for claim in part.claims} == {(0.0, 0.0, "tasks")}
+    assert {dialogue.method for dialogue in found.dialogues} == {"warm_start", "sweet"}
+    assert found.failures == ()
+    page = results_page(found)
+    assert "SWEET-RL reaches <strong>50.0\u202f%</strong>" in page
 
-    assert "SWEET-RL" in study_page(found)
+
+def test_episodes_that_failed_are_told_and_in_no_difference(study):
+    rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0)]
+    for name in METHODS:
+        failed = rows[1] | {"reward": None} if name == "rft" else rows[1]
+        replace_rows(study.path(f"{name}.test.jsonl"), [rows[0], failed])
+    assert list(study_results._failures(study)) == ["rejection fine-tuning: 1 test episodes failed."]
+    assert study_results._claim(study, "c", "sweet", "rft").low is None  # one task is left
 
 
 def test_dialogues_that_became_a_success_are_shown_first(study):
@@ -158,7 +170,7 @@ def test_dialogues_that_became_a_success_are_shown_first(study):
         replace_rows(study.path(f"{name}.test.jsonl"), rows)
         replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
     shown = study_results._dialogues(study)
-    assert [(one["method"], one["request"][-2], one["reward"]) for one in shown] == [
+    assert [(one.method, one.request[-2], one.reward) for one in shown] == [
         *(("warm_start", "2", 0.3), ("sweet", "2", 1.0)),
         *(("warm_start", "0", 0.3), ("sweet", "0", 0.3)),
         *(("warm_start", "1", 1.0), ("sweet", "1", 1.0)),
@@ -177,63 +189,36 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
         ],
     )
     dialogue = study_results._dialogue("sweet", *study_results._seen(study, "sweet")["t0"])
-    assert dialogue["turns"] == [
-        {
-            "agent": ASK["delivery"],
-            "human": TOLD["delivery"],
-            "verdict": "useful question",
-            "score": 0.4,
-            "candidates": [
-                {"text": ASK["tuning"], "score": 0.7, "count": 1, "verdict": "useful question"},
-                {"text": ASK["delivery"], "score": 0.4, "count": 1, "verdict": "useful question"},
-                {"text": ASK["storage"], "score": 0.1, "count": 2, "verdict": "useless question"},
-            ],
-        },
-        {
-            "agent": GUESS,
-            "human": None,
-            "verdict": "early answer",
-            "score": None,
-            "candidates": [
-                {"text": ASK["tuning"], "score": 0.6, "count": 1, "verdict": "useful question"},
-                {"text": ASK["framing"], "score": None, "count": 1, "verdict": "useless question"},
-            ],
-        },
-    ]
-
-
-def test_the_table_in_full():
-    method = {
-        "title": "SWEET-RL",
-        "success": {"mean": 0.5, "low": 0.25, "high": 0.75},
-        "tests_passed": {"mean": 0.625},
-        "examples": 7,
-        "updates": 3,
-    }
-    bare = method | {"title": "warm start", "examples": None, "updates": None}
-    critic = {"title": "blind", "auc_questions": 0.75, "auc_answering": None}
-    lines = table({"methods": [bare, method], "critics": [critic]}).splitlines()
-    assert [" ".join(line.split()) for line in lines] == [
-        "method success % 95 % interval tests passed % examples updates",
-        "warm start 50.0 [25.0, 75.0] 62.5",
-        "SWEET-RL 50.0 [25.0, 75.0] 62.5 7 3",
-        "",
-        "critic (AUC against the oracle) questions answering",
-        "blind 0.75 -",
-    ]
-    assert len({len(line.rstrip()) for line in (lines[0], lines[2])}) == 1  # columns stand below their heads
+    assert dialogue.turns == (
+        Turn(
+            ASK["delivery"],
+            TOLD["delivery"],
+            "useful question",
+            0.4,
+            (
+                Candidate(ASK["tuning"], 0.7, 1, "useful question"),
+                Candidate(ASK["delivery"], 0.4, 1, "useful question"),
+                Candidate(ASK["storage"], 0.1, 2, "useless question"),
+            ),
+        ),
+        Turn(
+            GUESS,
+            None,
+            "early answer",
+            None,
+            (
+                Candidate(ASK["tuning"], 0.6, 1, "useful question"),
+                Candidate(ASK["framing"], None, 1, "useless question"),
+            ),
+        ),
+    )
 
 
 def test_a_study_says_what_it_was_made_of(study):
-    said = describe(replace(study, seed=7, repeats=3, candidates=5, turns_fraction=0.25, pairs_per_turn=6))
-    assert said["subtitle"] == (
-        "World 'usual', seed 7: 4 tasks, 3 dialogues each, for every method the same; "
-        "measured on 2 tasks of mini:test."
-    )
-    assert said["settings"].items() >= {
+    said = study_results._settings(replace(study, seed=7, repeats=3, candidates=5, turns_fraction=0.25))
+    assert said.items() >= {
         "train tasks x dialogues": "4 x 3",
         "test tasks": 2,
         "candidates a turn": 5,
         "part of the dialogues sampled anew": 0.25,
-        "pairs a turn": 6,
     }.items()  # fmt: skip

@@ -37,15 +37,13 @@ def demo_archer(
         jobs: runs at once, each with one thread.
         overwrite: throw away what an earlier demo left in the folder.
     """
-    import json
     import shutil
     import time
     from pathlib import Path
 
-    from sweet_rl.records import replace_file
     from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
-    from sweet_rl.studies.archer.results import describe, results, table
-    from sweet_rl.studies.report.online import online_page
+    from sweet_rl.studies.archer.results import results
+    from sweet_rl.studies.outcome import check_packages, finish
     from sweet_rl.studies.runner import run_rounds, seconds_of
 
     if min(seeds, teacher_games, test_games, jobs) < 1 or (iterations is not None and iterations < 1):
@@ -54,6 +52,7 @@ def demo_archer(
         )
     if not 0 <= skill <= 1:
         raise UsageError(f"--skill must be from 0 to 1, got {skill}.")
+    check_packages()
     started = time.perf_counter()
     folder = Path(output_dir)
     if overwrite and folder.exists():
@@ -61,10 +60,7 @@ def demo_archer(
     study = OnlineStudy(folder, seeds, iterations, skill, teacher_games, test_games)
     tracking.writes(folder, folder=True, continues=True)
     run_rounds(rounds(study), folder, jobs=jobs)
-    found = describe(study, seconds_of(folder)) | results(study)
-    replace_file(folder / "study.json", [json.dumps(found).encode()])
-    replace_file(folder / "report.html", [online_page(found).encode()])
-    print(f"\n{table(found)}\n")
+    finish(folder, results(study, seconds_of(folder)))
     print(
         f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser, or\n"
         f"read games with: sweet-rl visualize_dialogue_histories {folder / 'archer-0.greedy.jsonl'}"

@@ -41,15 +41,13 @@ def demo_reflect(
         jobs: runs at once, each with one thread.
         overwrite: throw away what an earlier demo left in the folder.
     """
-    import json
     import shutil
     import time
     from pathlib import Path
 
-    from sweet_rl.records import replace_file
+    from sweet_rl.studies.outcome import check_packages, finish
     from sweet_rl.studies.reflect.recipe import WORLDS, ReflectStudy, rounds
-    from sweet_rl.studies.reflect.results import describe, results, table
-    from sweet_rl.studies.report.reflect import reflect_page
+    from sweet_rl.studies.reflect.results import results
     from sweet_rl.studies.runner import run_rounds, seconds_of
 
     numbers = {
@@ -66,6 +64,7 @@ def demo_reflect(
     chosen = tuple(dict.fromkeys(worlds.replace(",", " ").split()))
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {worlds!r}.")
+    check_packages()
     started = time.perf_counter()
     folder = Path(output_dir)
     if overwrite and folder.exists():
@@ -73,8 +72,5 @@ def demo_reflect(
     study = ReflectStudy(folder, seeds, worlds=chosen, **given)
     tracking.writes(folder, folder=True, continues=True)
     run_rounds(rounds(study), folder, jobs=jobs)
-    found = describe(study, seconds_of(folder)) | results(study)
-    replace_file(folder / "study.json", [json.dumps(found).encode()])
-    replace_file(folder / "report.html", [reflect_page(found).encode()])
-    print(f"\n{table(found)}\n")
+    finish(folder, results(study, seconds_of(folder)))
     print(f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser.")

@@ -6,12 +6,11 @@ Reads the reports of evaluations and the logs of online runs, and nothing else.
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from sweet_rl.errors import DataError
+from sweet_rl.studies.reflect import recipe
 from sweet_rl.studies.reflect.recipe import (
     AMOUNTS,
     EXPLORE,
@@ -23,11 +22,20 @@ from sweet_rl.studies.reflect.recipe import (
     TAXI,
     TRAINING,
     WIDTH,
-    Method,
     ReflectStudy,
 )
-from sweet_rl.studies.report import reflect_data
-from sweet_rl.studies.report.reflect_data import read_reflect_report
+from sweet_rl.studies.results import (
+    Axes,
+    Comparison,
+    Estimate,
+    Measure,
+    Method,
+    Points,
+    Results,
+    Run,
+    claim_over_seeds,
+    provenance,
+)
 from sweet_rl.types import Json
 
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -66,49 +74,74 @@ _POINTS = 20
 """Of a curve: each is the mean of some iterations."""
 
 
-def results(study: ReflectStudy) -> dict[str, Json]:
+AXES = (Axes("success", "success", "episodes played to learn from", "share", main=True),)
+"""Of an online run: the games that it plays to learn from."""
+
+
+def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
     """Worlds with their methods, curves and claims."""
-    return {"worlds": [_world(study, world) for world in study.worlds]}
+    return Results(
+        "reflect",
+        "Reflect-RL from nothing",
+        f"{study.seeds} seeds; a policy and a reflection model of {LAYERS} layers and width {WIDTH}, "
+        "which learn from an embedded teacher, then online.",
+        tuple(_world(study, world) for world in study.worlds),
+        settings=_settings(study),
+        provenance=provenance(),
+        seconds=_by_kind(study, seconds),
+        notes=(
+            "All policies of a world are measured on the same games; nothing was learned from these.",
+            "A curve follows the games that are played to learn from: where a level begins, it may fall.",
+            "Seconds are added up over runs; some of them ran at the same time.",
+        ),
+    )
 
 
-def _world(study: ReflectStudy, world: str) -> dict[str, Json]:
-    keys = {method.key for method in METHODS[world]}
-    return {
-        "name": TITLES[world][0],
-        "text": TITLES[world][1],
-        "methods": [
-            {
-                "key": method.key,
-                "name": NAMES[method.key][0],
-                "description": NAMES[method.key][1],
-                "seeds": [_run(study, world, method, seed) for seed in range(study.seeds)],
-            }
-            for method in METHODS[world]
-        ],
-        "orderings": [
-            {"claim": claim, "better": better, "worse": worse}
+def _world(study: ReflectStudy, world: str) -> Comparison:
+    methods = {method.key: _method(study, world, method) for method in METHODS[world]}
+    levels = dict.fromkeys(
+        name
+        for method in methods.values()
+        for run in method.runs
+        for name in run.measures
+        if name != "success"
+    )
+    return Comparison(
+        world,
+        TITLES[world][0],
+        own="reflect_rl",
+        text=TITLES[world][1],
+        measures=(Measure("success", "success"), *(Measure(level, level) for level in levels)),
+        curves=AXES,
+        methods=tuple(methods.values()),
+        claims=tuple(
+            claim_over_seeds(claim, methods[better], methods[worse], "success")
             for claim, better, worse in CLAIMS
-            if {better, worse} <= keys
-        ],
-    }
+            if {better, worse} <= methods.keys()
+        ),
+    )
 
 
-def _run(study: ReflectStudy, world: str, method: Method, seed: int) -> dict[str, Json]:
+def _method(study: ReflectStudy, world: str, method: recipe.Method) -> Method:
+    runs = tuple(_run(study, world, method, seed) for seed in range(study.seeds))
+    return Method(method.key, *NAMES[method.key], runs)
+
+
+def _run(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> Run:
     levels = _levels(study, world, method, seed)
     # The taxi's last level is the whole task; of AutoExplore every level is a part of the questions.
     counted = levels[-1:] if world == TAXI else levels
     episodes = sum(level["episodes"] for level in counted)
-    return {
-        "seed": seed,
-        "success": sum(level["success"] * level["episodes"] for level in counted) / episodes,
-        "levels": {level["level"]: level["success"] for level in levels},
-        "episodes": episodes,
-        "cost": sum(level["cost"] * level["episodes"] for level in counted) / episodes,
-        "curve": _curve(study, world, method, seed) if method.online else [],
-    }
+    success = sum(level["success"] * level["episodes"] for level in counted) / episodes
+    return Run(
+        seed,
+        {"success": Estimate(success, n=episodes)}
+        | {level["level"]: Estimate(level["success"], n=level["episodes"]) for level in levels},
+        {"success": _curve(study, world, method, seed)} if method.online else {},
+    )
 
 
-def _levels(study: ReflectStudy, world: str, method: Method, seed: int) -> list[dict[str, Json]]:
+def _levels(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> list[dict[str, Json]]:
     """The levels of one evaluation.
 
     Raises:
@@ -122,14 +155,14 @@ def _levels(study: ReflectStudy, world: str, method: Method, seed: int) -> list[
     return levels
 
 
-def _curve(study: ReflectStudy, world: str, method: Method, seed: int) -> list[list[float]]:
+def _curve(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> Points:
     """Episodes played and the share that succeeded: means of some iterations, so that they can be seen."""
     path = study.checkpoint(world, method, seed) / "logs.json"
     found = [float(entry["succ"]) for entry in json.loads(path.read_text())]
     size = max(1, -(-len(found) // _POINTS))
     batch = AMOUNTS[world].episodes
     chunks = [found[at : at + size] for at in range(0, len(found), size)]
-    return [[batch * (at * size + len(chunk) / 2), fmean(chunk)] for at, chunk in enumerate(chunks)]
+    return tuple((batch * (at * size + len(chunk) / 2), fmean(chunk)) for at, chunk in enumerate(chunks))
 
 
 def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
@@ -142,30 +175,15 @@ def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
     }
 
 
-def describe(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, Json]:
-    """What the report says about a study besides its numbers."""
+def _settings(study: ReflectStudy) -> dict[str, Json]:
     return {
-        "title": "Reflect-RL from nothing",
-        "subtitle": (
-            f"{study.seeds} seeds; a policy and a reflection model of {LAYERS} layers and width {WIDTH}, "
-            "which learn from an embedded teacher, then online."
-        ),
-        "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}",
-        "settings": {
-            "states of the taxi": study.records,
-            "repositories": study.repositories,
-            "random moves of the taxi's driver": RANDOM_SHARE,
-            **{name: number for world in study.worlds for name, number in _amounts(study, world).items()},
-            **{f"training: {name}": value for name, value in TRAINING.items() if name != "quiet"},
-            **{f"fine-tuning: {name}": value for name, value in FINE_TUNING.items()},
-            **{f"online: {name}": value for name, value in ONLINE.items()},
-        },
-        "seconds": _by_kind(study, seconds),
-        "notes": [
-            "All policies of a world are measured on the same games; nothing was learned from these.",
-            "A curve follows the games that are played to learn from: where a level begins, it may fall.",
-            "Seconds are added up over runs; some of them ran at the same time.",
-        ],
+        "states of the taxi": study.records,
+        "repositories": study.repositories,
+        "random moves of the taxi's driver": RANDOM_SHARE,
+        **{name: number for world in study.worlds for name, number in _amounts(study, world).items()},
+        **{f"training: {name}": value for name, value in TRAINING.items() if name != "quiet"},
+        **{f"fine-tuning: {name}": value for name, value in FINE_TUNING.items()},
+        **{f"online: {name}": value for name, value in ONLINE.items()},
     }
 
 
@@ -189,34 +207,3 @@ def _by_kind(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, flo
     known = {name for names in kinds.values() for name in names}
     kinds = {"data": {name for name in seconds if name not in known}} | kinds
     return {kind: round(sum(seconds.get(name, 0.0) for name in names), 2) for kind, names in kinds.items()}
-
-
-def table(found: Mapping[str, Json]) -> str:
-    """Success rates by method, and what the numbers say of every claim, as plain text."""
-    lines = []
-    for world in read_reflect_report(found).worlds:
-        heads = "".join(f"{level:>10}" for level in world.levels)
-        lines.append(f"{world.name:<22}{'success':>9}{heads}   seeds")
-        lines += [_line(method, world.levels) for method in world.methods]
-        lines += ["", *map(_claim, world.orderings), ""]
-    return "\n".join(lines).rstrip()
-
-
-def _line(method: reflect_data.Method, levels: Sequence[str]) -> str:
-    each = " ".join(_percent(run.success) for run in method.seeds)
-    by_level = "".join(f"{_percent(method.level(level)):>10}" for level in levels)
-    return f"{method.name:<22}{_percent(method.success):>9}{by_level}   {each}"
-
-
-def _claim(ordering: reflect_data.Ordering) -> str:
-    found = ordering.lead
-    if found is None:
-        return f"  {ordering.claim}: not measured"
-    said = f"  {ordering.claim}: {100 * found.mean:+.1f} points"
-    if found.low is not None and found.high is not None:
-        said += f", 95 % interval [{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
-    return f"{said}: {reflect_data.VERDICTS[ordering.verdict]}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"

@@ -42,18 +42,16 @@ def demo(
         jobs: stages at once, each with one thread.
         overwrite: throw away what an earlier demo left in the folder.
     """
-    import json
     import shutil
     import time
     from dataclasses import replace
     from pathlib import Path
 
-    from sweet_rl.records import replace_file
-    from sweet_rl.studies.report.study import study_page
+    from sweet_rl.studies.outcome import check_packages, finish
     from sweet_rl.studies.runner import run_rounds, seconds_of
-    from sweet_rl.studies.sweet.pages import page_results, why_no_pages
+    from sweet_rl.studies.sweet.pages import why_no_pages
     from sweet_rl.studies.sweet.recipe import Study, rounds
-    from sweet_rl.studies.sweet.results import describe, results, table
+    from sweet_rl.studies.sweet.results import results
     from sweet_rl.users.server_process import start_server
 
     if world not in {"usual", "easy"}:
@@ -62,6 +60,7 @@ def demo(
         raise UsageError("--train_tasks, --test_tasks and --jobs must be at least 1.")
     if page_tasks < 0:
         raise UsageError(f"--page_tasks must not be negative, got {page_tasks}.")
+    check_packages()
     started = time.perf_counter()
     folder = Path(output_dir)
     if overwrite and folder.exists():
@@ -84,12 +83,7 @@ def demo(
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
         run_rounds(rounds(study), folder, jobs=jobs)
-    found = (
-        results(study) | describe(study) | {"pages": page_results(study), "seconds": seconds_of(study.folder)}
-    )
-    replace_file(folder / "study.json", [json.dumps(found).encode()])
-    replace_file(folder / "report.html", [study_page(found).encode()])
-    print(f"\n{table(found)}\n")
+    finish(folder, results(study, seconds_of(folder)))
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
+from sweet_rl.records import load_trajectories
+from sweet_rl.studies.results import Axes, Comparison, Estimate, Frame, Measure, Method, Points, Run, Strip
 from sweet_rl.studies.sweet.recipe import DESIGNERS, Study, page_cache, page_dialogues
 from sweet_rl.types import Json, Trajectory
 
@@ -17,6 +20,16 @@ STRIPS = 2
 
 PICTURE_WIDTH = 360
 """Pixels of a picture in the report; what is below 1.5 times that is cut off."""
+
+METRICS = {
+    "combined": "combined",
+    "ssim": "structure",
+    "colour": "colour",
+    "text": "text",
+    "layout": "layout",
+    "clip": "CLIP",
+}
+"""Metrics in their order, by the words for them; combined is the mean of the others."""
 
 TITLES = {
     "blank": ("blank", "Hands in an empty page: the floor."),
@@ -44,28 +57,31 @@ def why_no_pages(study: Study) -> str | None:
     return None
 
 
-def page_results(study: Study) -> dict[str, Json] | None:
-    """What the report shows of pages; shares are of 1. None where there is nothing to show."""
+def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]] | None:
+    """The designers and the floors, and a few dialogues in pictures; None where no pages were asked for."""
     if not study.page_tasks:
         return None
-    from sweet_rl.records import load_trajectories
-
     report = _report(study, "improver")
     improved = load_trajectories(page_dialogues(study, "improver"))
-    by_turn = asyncio.run(_grades_by_turn(improved, study))
-    return {
-        "tasks": report["tasks"],
-        "metric": report["metric"],
-        "designers": [_designer(study, name) for name in DESIGNERS],
-        "floors": _floors(report),
-        "curves": [
-            {"points": [{"turn": turn + 1, "grade": grade} for turn, grade in grades.items()]}
-            for grades in by_turn
-        ],
-        "strips": [
-            _strip(row, grades, study.folder) for row, grades in zip(improved[:STRIPS], by_turn, strict=False)
-        ],
-    }
+    grades = asyncio.run(_grades_by_turn(improved, study))
+    strips = [_strip(row, each, study.folder) for row, each in zip(improved[:STRIPS], grades, strict=False)]
+    comparison = Comparison(
+        "pages",
+        "Web pages",
+        own="",
+        text=f"Frontend Design on {report['tasks']} pages of mini-web, by designers without a model: they "
+        "bound what one can score.",
+        measures=tuple(
+            Measure(name, METRICS.get(name, name)) for name in sorted(report["metrics"], key=_column)
+        ),
+        curves=(Axes("combined", "the improver's drafts (combined)", "turn", "share"),),
+        methods=(*(_designer(study, name, grades) for name in DESIGNERS), *_floors(report)),
+    )
+    return comparison, tuple(strips)
+
+
+def _column(metric: str) -> int:
+    return list(METRICS).index(metric) if metric in METRICS else len(METRICS)
 
 
 def _report(study: Study, name: str) -> dict[str, Json]:
@@ -73,24 +89,35 @@ def _report(study: Study, name: str) -> dict[str, Json]:
     return report
 
 
-def _designer(study: Study, name: str) -> dict[str, Json]:
-    title, explanation = TITLES[name]
+def _designer(study: Study, name: str, grades: Sequence[Mapping[int, float]]) -> Method:
     metrics = _report(study, name)["metrics"]
-    return {
-        "name": name,
-        "title": title,
-        "explanation": explanation,
-        "metrics": {metric: line["mean"] for metric, line in metrics.items()},
+    measures = {
+        metric: Estimate(**{key: line["mean"][key] for key in ("mean", "low", "high")})
+        for metric, line in metrics.items()
     }
+    curves = {"combined": _way_up(grades)} if name == "improver" else {}
+    return Method(name, *TITLES[name], (Run(study.seed, measures, curves),))
 
 
-def _floors(report: Mapping[str, Json]) -> dict[str, dict[str, float]]:
-    """The floors' values by metric, from the other way round."""
-    floors: dict[str, dict[str, float]] = {}
+def _way_up(rows: Sequence[Mapping[int, float]]) -> Points:
+    """The mean grade by turn; a dialogue that has ended keeps its last grade."""
+    last = max(turn for grades in rows for turn in grades)
+    found = []
+    kept = dict.fromkeys(range(len(rows)), 0.0)
+    for turn in range(last + 1):
+        kept |= {place: grades[turn] for place, grades in enumerate(rows) if turn in grades}
+        found.append((turn + 1.0, fmean(kept.values())))
+    return tuple(found)
+
+
+def _floors(report: Mapping[str, Json]) -> Iterator[Method]:
+    """What stands below every designer."""
+    floors: dict[str, dict[str, Estimate]] = {}
     for metric, line in report["metrics"].items():
         for floor, value in line["floors"].items():
-            floors.setdefault(floor, {})[metric] = value
-    return floors
+            floors.setdefault(floor, {})[metric] = Estimate(value)
+    for name, measures in floors.items():
+        yield Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, measures),))
 
 
 async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict[int, float]]:
@@ -103,20 +130,16 @@ async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict
     return [{turn: grade["combined"] for turn, grade in row.items()} for row in grades]
 
 
-def _strip(row: Trajectory, grades: Mapping[int, float], folder: Path) -> dict[str, Json]:
+def _strip(row: Trajectory, grades: Mapping[int, float], folder: Path) -> Strip:
     """One dialogue in pictures: each draft with its grade, then the target."""
     drafts = [draft for draft in row.extra.get("drafts", []) if draft["image"]]
-    frames: list[Json] = [
-        {
-            "label": f"turn {draft['turn'] + 1}",
-            "score": grades.get(draft["turn"]),
-            "picture": _small(folder / draft["image"]),
-        }
+    frames = [
+        Frame(f"turn {draft['turn'] + 1}", _small(folder / draft["image"]), grades.get(draft["turn"]))
         for draft in drafts
     ]
     if target := row.extra.get("target_image"):
-        frames.append({"label": "target", "picture": _small(folder / target)})
-    return {"request": row.task.problem_description, "frames": frames}
+        frames.append(Frame("target", _small(folder / target)))
+    return Strip(row.task.problem_description, tuple(frames))
 
 
 def _small(path: Path) -> str:

@@ -1,20 +1,37 @@
 """What came of a mini study: every method's success and habits, every critic's agreement with the oracle.
 
-Reads the files of the stages and nothing else; the result is one JSON object, which the report page draws
-(`sweet_rl.studies.report.study`).
+Reads the files of the stages and nothing else.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.studies.report.words import GOOD
+from sweet_rl.studies.results import (
+    Axes,
+    Candidate,
+    Claim,
+    Comparison,
+    Dialogue,
+    Ending,
+    Estimate,
+    Measure,
+    Method,
+    Points,
+    Results,
+    Run,
+    Turn,
+    claim_over_tasks,
+    provenance,
+)
+from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.recipe import CRITIC, DIALOGUE_DPO, POLICY, REJECTION, SWEETS, Study
 from sweet_rl.tasks.mini import extras
 from sweet_rl.tasks.mini.judge import Verdict, judge
@@ -31,39 +48,110 @@ METHODS = {
 }
 """Every agent that is measured: its title, and what it is, in one sentence."""
 
+CLAIMS = (
+    ("SWEET-RL beats the warm start", "warm_start"),
+    ("SWEET-RL beats rejection fine-tuning", "rft"),
+    ("SWEET-RL beats trajectory DPO", "dpo"),
+    ("A critic that knows the solution helps", "sweet_no_hidden"),
+    ("Length normalisation helps", "sweet_no_normalisation"),
+)
+"""What is claimed of SWEET-RL, and of which method it is not true then."""
+
 DIALOGUES = 3
 """How many tasks are shown with their dialogues before and after."""
 
 
-def results(study: Study) -> dict[str, Json]:
-    """The study as the report page wants it; floats of rates are in [0, 1]."""
-    return {
-        "methods": [_method(study, name) for name in METHODS],
-        "critics": [_critic(study, way.name) for way in SWEETS],
-        "curves": [_curve(study, name) for name in ("critic", "rft", "dpo", "sweet")],
-        "dialogues": _dialogues(study),
-    }
+MEASURES = (
+    Measure("success", "success"),
+    Measure("tests_passed", "tests passed"),
+    Measure("usual_share", "usual extras asked", better=""),
+    *(
+        Measure(str(verdict), str(verdict), "number", "behaviour", "more" if GOOD[str(verdict)] else "fewer")
+        for verdict in Verdict
+    ),
+    Measure("auc_questions", "AUC of questions", "number", "critic"),
+    Measure("auc_answering", "AUC of the moment to answer", "number", "critic"),
+)
+"""What is measured; of the questions, the share about extras that the world usually charges for."""
+
+CURVES = (
+    Axes("loss", "loss", "update"),
+    Axes("accuracy", "pairs in the right order", "update", "share"),
+    Axes("margin", "margin, chosen over rejected", "update"),
+)
+"""Of a training."""
 
 
-def _method(study: Study, name: str) -> dict[str, Json]:
+def results(study: Study, seconds: Mapping[str, float]) -> Results:
+    """The study as its page and its table want it."""
+    methods = tuple(_method(study, name) for name in METHODS)
+    critic = Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),))
+    main = Comparison(
+        "mini",
+        f"mini:{study.world}",
+        own="sweet",
+        start="warm_start",
+        measures=MEASURES,
+        curves=CURVES,
+        methods=(*methods, critic),
+        claims=tuple(_claim(study, text, "sweet", worse) for text, worse in CLAIMS),
+    )
+    pages = page_results(study)
+    return Results(
+        "sweet",
+        "SWEET-RL and its rivals in the mini benchmark",
+        f"World {study.world!r}, seed {study.seed}: {study.train_tasks} tasks, {study.repeats} dialogues "
+        "each, for every method the same; "
+        f"measured on {study.test_tasks} tasks of mini:{study.test_split}.",
+        (main, pages[0]) if pages else (main,),
+        tuple(_dialogues(study)),
+        pages[1] if pages else (),
+        _settings(study),
+        provenance(),
+        seconds,
+        failures=tuple(_failures(study)),
+    )
+
+
+def _claim(study: Study, text: str, better: str, worse: str) -> Claim:
+    """Success on the tasks that both were measured on."""
+    sides = [
+        (name, {t.task.task_id: float(t.reward == 1) for t in _measured(study, name) if t.reward is not None})
+        for name in (better, worse)
+    ]
+    return claim_over_tasks(text, *sides)
+
+
+def _measured(study: Study, name: str) -> list[Trajectory]:
+    return load_trajectories(study.path(f"{name}.test.jsonl"))
+
+
+def _failures(study: Study) -> Iterator[str]:
+    """Episodes that are in no number."""
+    for name, (title, _) in METHODS.items():
+        failed = sum(trajectory.reward is None for trajectory in _measured(study, name))
+        if failed:
+            yield f"{title}: {failed} test episodes failed."
+
+
+def _method(study: Study, name: str) -> Method:
     title, explanation = METHODS[name]
     report = _report(study, name)
-    trajectories = load_trajectories(study.path(f"{name}.test.jsonl"))
+    trajectories = _measured(study, name)
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
-    asked = [extra for trajectory in trajectories for extra in _questions(trajectory)]
-    return {
-        "name": name,
-        "title": title,
-        "explanation": explanation,
-        "examples": _examples(study, name),
-        "updates": updates_of(study, name),
-        "episodes": len(trajectories),
-        "success": report["success"],
-        "tests_passed": report["tests_passed"],
-        "by_turns": _by_turns(trajectories),
-        "verdicts": {str(verdict): counts[verdict] / len(trajectories) for verdict in Verdict},
-        "usual_share": sum(extra in extras.USUAL for extra in asked) / len(asked) if asked else None,
-    }
+    measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
+    if asked := [extra for trajectory in trajectories for extra in _questions(trajectory)]:
+        measures["usual_share"] = Estimate(fmean(extra in extras.USUAL for extra in asked))
+    measures |= {str(verdict): Estimate(counts[verdict] / len(trajectories)) for verdict in Verdict}
+    if name in {way.name for way in SWEETS}:
+        measures |= _critic(study, name)
+    learned = {"examples": _examples(study, name), "updates": updates_of(study, name)}
+    run = Run(study.seed, measures, _curves(study, name), tuple(_endings(trajectories)))
+    return Method(name, title, explanation, (run,), {key: n for key, n in learned.items() if n is not None})
+
+
+def _estimate(report: Mapping[str, Json]) -> Estimate:
+    return Estimate(report["mean"], report.get("low"), report.get("high"))
 
 
 def success_of(study: Study, name: str) -> dict[str, float]:
@@ -94,13 +182,13 @@ def _examples(study: Study, name: str) -> int | None:
     return sum(1 for _ in read_rows(study.path("pairs.jsonl" if name == "dpo" else f"{name}.pairs.jsonl")))
 
 
-def _by_turns(trajectories: Sequence[Trajectory]) -> list[dict[str, Json]]:
+def _endings(trajectories: Sequence[Trajectory]) -> Iterator[Ending]:
     episodes, successes = Counter[int](), Counter[int]()
     for trajectory in trajectories:
         turns = sum(isinstance(entry, AgentTurn) for entry in trajectory.dialogue_history)
         episodes[turns] += 1
         successes[turns] += trajectory.reward == 1
-    return [{"turns": n, "episodes": episodes[n], "successes": successes[n]} for n in sorted(episodes)]
+    return (Ending(turns, episodes[turns], successes[turns]) for turns in sorted(episodes))
 
 
 def _verdicts(trajectory: Trajectory) -> Iterable[tuple[Verdict, int]]:
@@ -116,7 +204,7 @@ def _questions(trajectory: Trajectory) -> list[str]:
     return [extra for extra in map(extras.asked_about, said) if extra]
 
 
-def _critic(study: Study, name: str) -> dict[str, Json]:
+def _critic(study: Study, name: str) -> dict[str, Estimate]:
     """How often a critic's scores put a good turn above a bad one, by the oracle: areas under the curve."""
     questions, answering = [], []
     for row in _ranked(study.path(f"{name}.ranked.jsonl")):
@@ -132,14 +220,8 @@ def _critic(study: Study, name: str) -> dict[str, Json]:
             answering.append(area_under_curve(right, wasted))
         if early and (useful or wasted):  # something is missing: ask on
             answering.append(area_under_curve(useful + wasted, early))
-    return {
-        "name": name,
-        "title": METHODS[name][0],
-        "auc_questions": _mean(questions),
-        "auc_answering": _mean(answering),
-        "turns_questions": len(questions),
-        "turns_answering": len(answering),
-    }
+    found = {"auc_questions": questions, "auc_answering": answering}
+    return {key: Estimate(fmean(areas), n=len(areas)) for key, areas in found.items() if areas}
 
 
 def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:
@@ -162,24 +244,23 @@ def _ranked(path: Path) -> list[Candidates]:
     return candidates_from_rows(list(read_rows(path)), path=str(path))
 
 
-def _curve(study: Study, name: str) -> dict[str, Json]:
+def _curves(study: Study, name: str) -> dict[str, Points]:
     path = study.path(name) / "metrics.jsonl"
     rows = [row for _, row in read_rows(path)] if path.exists() else []
-    points = [
-        {
-            "update": row["step"],
-            "loss": row["loss"],
-            "accuracy": row.get("acc"),
-            "margin": row["chosen_reward"] - row["reject_reward"] if "reject_reward" in row else None,
-        }
-        for row in rows
-        if "loss" in row and "step" in row
-    ]
-    title = "the critic" if name == "critic" else METHODS[name][0]
-    return {"name": name, "title": title, "points": points}
+    rows = [row for row in rows if "loss" in row and "step" in row]
+    found = {
+        "loss": [(row["step"], row["loss"]) for row in rows],
+        "accuracy": [(row["step"], row["acc"]) for row in rows if "acc" in row],
+        "margin": [
+            (row["step"], row["chosen_reward"] - row["reject_reward"])
+            for row in rows
+            if "reject_reward" in row
+        ],
+    }
+    return {key: tuple(points) for key, points in found.items() if points}
 
 
-def _dialogues(study: Study) -> list[dict[str, Json]]:
+def _dialogues(study: Study) -> list[Dialogue]:
     """The same tasks before and after, with the critic's scores of what was said and could have been said."""
     shown = []
     sides = [(name, _seen(study, name)) for name in ("warm_start", "sweet")]
@@ -207,87 +288,39 @@ def _seen(study: Study, name: str) -> dict[str, tuple[Trajectory, list[Candidate
     }
 
 
-def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> dict[str, Json]:
+def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> Dialogue:
     history = trajectory.dialogue_history
     turns = []
     for (verdict, place), row in zip(_verdicts(trajectory), rows, strict=True):
         candidates = _distinct(row)
         said = history[place].content
-        turns.append(
-            {
-                "agent": said,
-                "human": history[place + 1].content if place + 1 < len(history) else None,
-                "verdict": str(verdict),
-                "score": next((c["score"] for c in candidates if c["text"] == said), None),
-                "candidates": candidates,
-            }
-        )
-    return {
-        "title": METHODS[name][0],
-        "method": name,
-        "reward": trajectory.reward,
-        "request": trajectory.task.problem_description,
-        "solution": trajectory.task.ground_truth,
-        "turns": turns,
-    }
+        human = history[place + 1].content if place + 1 < len(history) else None
+        score = next((each.score for each in candidates if each.text == said), None)
+        turns.append(Turn(said, human, str(verdict), score, candidates))
+    task = trajectory.task
+    return Dialogue(
+        name, METHODS[name][0], trajectory.reward, task.problem_description, task.ground_truth, tuple(turns)
+    )
 
 
-def _distinct(row: Candidates) -> list[dict[str, Json]]:
+def _distinct(row: Candidates) -> tuple[Candidate, ...]:
     """The different candidates of a turn, best first and the unscored last, with how often each was drawn."""
     counts = Counter(candidate.text for candidate in row.candidates)
     scores = {c.text: score for c, score in zip(row.candidates, row.scores or (), strict=True)}
     verdicts = dict(zip((c.text for c in row.candidates), _candidate_verdicts(row), strict=True))
-    found = [
-        {"text": text, "score": scores[text], "count": counts[text], "verdict": str(verdicts[text])}
-        for text in counts
-    ]
-    return sorted(found, key=lambda one: -(one["score"] if one["score"] is not None else float("-inf")))
+    found = [Candidate(text, scores[text], counts[text], str(verdicts[text])) for text in counts]
+    return tuple(sorted(found, key=lambda one: -(one.score if one.score is not None else float("-inf"))))
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def describe(study: Study) -> dict[str, Json]:
-    """What the report says about a study besides its numbers."""
+def _settings(study: Study) -> dict[str, Json]:
     return {
-        "title": "SWEET-RL and its rivals in the mini benchmark",
-        "subtitle": (
-            f"World {study.world!r}, seed {study.seed}: {study.train_tasks} tasks, {study.repeats} dialogues "
-            "each, for every method the same; "
-            f"measured on {study.test_tasks} tasks of mini:{study.test_split}."
-        ),
-        "settings": {
-            "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
-            "test tasks": study.test_tasks,
-            "candidates a turn": study.candidates,
-            "part of the dialogues sampled anew": study.turns_fraction,
-            "pairs a turn": study.pairs_per_turn,
-            **{f"critic: {name}": value for name, value in CRITIC.items()},
-            **{f"policy: {name}": value for name, value in POLICY.items()},
-            **{f"trajectory DPO: {name}": value for name, value in DIALOGUE_DPO.items()},
-            **{f"rejection fine-tuning: {name}": value for name, value in REJECTION.items()},
-        },
-        "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}",
-        "notes": [],
+        "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
+        "test tasks": study.test_tasks,
+        "candidates a turn": study.candidates,
+        "part of the dialogues sampled anew": study.turns_fraction,
+        "pairs a turn": study.pairs_per_turn,
+        **{f"critic: {name}": value for name, value in CRITIC.items()},
+        **{f"policy: {name}": value for name, value in POLICY.items()},
+        **{f"trajectory DPO: {name}": value for name, value in DIALOGUE_DPO.items()},
+        **{f"rejection fine-tuning: {name}": value for name, value in REJECTION.items()},
     }
-
-
-def table(found: Mapping[str, Json]) -> str:
-    """The methods' numbers and the critics' agreement with the oracle, as plain text."""
-    header = f"{'method':<30}{'success %':>10}  {'95 % interval':<15}{'tests passed %':>15}"
-    lines = [f"{header}{'examples':>10}{'updates':>9}"]
-    for method in found["methods"]:
-        success, passed = method["success"], method["tests_passed"]
-        interval = f"[{100 * success['low']:.1f}, {100 * success['high']:.1f}]"
-        examples, updates = method["examples"] or "", method["updates"] or ""
-        lines.append(
-            f"{method['title']:<30}{100 * success['mean']:>10.1f}  {interval:<15}"
-            f"{100 * passed['mean']:>15.1f}{examples:>10}{updates:>9}"
-        )
-    lines += ["", f"{'critic (AUC against the oracle)':<34}{'questions':>10}{'answering':>11}"]
-    for critic in found["critics"]:
-        numbers = [critic["auc_questions"], critic["auc_answering"]]
-        shown = ["-" if number is None else f"{number:.2f}" for number in numbers]
-        lines.append(f"{critic['title']:<34}{shown[0]:>10}{shown[1]:>11}")
-    return "\n".join(lines)

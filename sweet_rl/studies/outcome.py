@@ -1,0 +1,70 @@
+"""How every study ends: its results in a file, as a table and as a page."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweet_rl.errors import missing_package
+from sweet_rl.records import replace_file
+from sweet_rl.studies.report import words
+from sweet_rl.studies.result_files import write_results
+from sweet_rl.studies.results import Claim, Comparison, Results
+
+
+def check_packages() -> None:
+    """Say at once what a page will need.
+
+    Raises:
+        UsageError: a package is not installed; names the line that installs it.
+    """
+    for package in ("jinja2", "matplotlib", "numpy"):
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            raise missing_package(package, "plots", needed_for="The page of a study") from None
+
+
+def finish(folder: Path, results: Results) -> None:
+    """Write `study.json` and `report.html`, and print the table."""
+    from sweet_rl.studies.report.page import results_page
+
+    write_results(folder / "study.json", results)
+    replace_file(folder / "report.html", [results_page(results).encode()])
+    print(f"\n{table(results)}\n")
+
+
+def table(results: Results) -> str:
+    """Every method's measures and what the numbers say of every claim, as plain text."""
+    return "\n\n".join("\n".join(_lines(part)) for part in results.comparisons)
+
+
+def _lines(part: Comparison) -> Iterator[str]:
+    shown = [measure for measure in part.measures if measure.group != "behaviour"]
+    shown = [each for each in shown if any(method.estimate(each.name) for method in part.methods)]
+    widths = [max(len(measure.title), 22 if place == 0 else 9) for place, measure in enumerate(shown)]
+    known = [method for method in part.methods if any(run.measures for run in method.runs)]
+    names = max((len(method.title) for method in known), default=0)
+    heads = "".join(f"  {measure.title:>{width}}" for measure, width in zip(shown, widths, strict=True))
+    yield f"{part.title:<{max(names, len(part.title))}}{heads}"
+    for method in known:
+        line = f"{method.title:<{max(names, len(part.title))}}"
+        for place, (measure, width) in enumerate(zip(shown, widths, strict=True)):
+            found = method.estimate(measure.name)
+            said = words.writer(measure.unit)(found.mean if found else None)
+            if place == 0 and found and (span := words.span(found, measure.unit)):
+                said += f" [{span}]"
+            line += f"  {said:>{width}}"
+        yield line.replace("\u202f", " ")
+    for claim in part.claims:
+        yield _claim(claim, part.measures[0].unit)
+
+
+def _claim(claim: Claim, unit: str) -> str:
+    if claim.mean is None:
+        return f"  {claim.text}: not measured"
+    said = f"  {claim.text}: {words.signed(claim.mean, unit)}{' points' if unit == 'share' else ''}"
+    if claim.low is not None and claim.high is not None:
+        said += f", 95 % interval [{words.signed(claim.low, unit)}, {words.signed(claim.high, unit)}]"
+    return f"{said}: {words.VERDICTS[claim.verdict]}"

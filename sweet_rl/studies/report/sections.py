@@ -1,0 +1,257 @@
+"""The sections of a comparison: a heading, a sentence that says how to read it, and what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweet_rl.studies.report import charts, words
+from sweet_rl.studies.results import Axes, Comparison, Estimate, Measure, Method
+
+COLOURS = 5
+"""Colours beside those of the start and of the study's own method come again after so many."""
+
+_BANDS = (
+    "A strong line is the mean over seeds, the band one standard error to each side; faint lines are single "
+    "seeds. A dashed line is what all began with."
+)
+_METHODS = (
+    "Measured on episodes that nothing was learned from: means over seeds, with the 95 % interval beneath "
+    "where it is known."
+)
+_INTERVALS = (
+    "The large dot is the mean, the line through it its 95 % interval, small dots are single seeds. The "
+    "dashed line is what all began with."
+)
+_CLAIMS = (
+    "Differences, pair by pair: of the same seeds, or with one seed of the same tasks. The line is "
+    "Student\u2019s 95 % interval, small dots are single seeds. A claim holds here if the whole interval is "
+    "above 0; one that crosses 0 leaves it open."
+)
+_BEHAVIOUR = (
+    "An oracle that knows each task's answer names every turn; a bar is their mean number in an episode."
+)
+_ENDINGS = (
+    "A column is the share of episodes that ended after so many turns of the agent; the solid part of it "
+    "succeeded. The number above is the success among the column's own episodes."
+)
+_CRITIC = (
+    "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
+    "(area under the ROC curve)? Right of 0.5 is better than tossing a coin."
+)
+_TRAINING = (
+    "Faint: every update. Strong: the mean over a fifteenth of the run. Of several seeds the first is shown."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of the page; `part` is the macro of `parts.html` that draws its data."""
+
+    anchor: str
+    name: str
+    heading: str
+    caption: str
+    part: str
+    data: Any
+
+
+def colours_of(part: Comparison) -> dict[str, str]:
+    """A colour for each method: grey for the start, blue for the study's own, others in their order."""
+    others = [method.name for method in part.methods if method.name not in {part.own, part.start}]
+    given = {name: f"c{2 + place % COLOURS}" for place, name in enumerate(others)}
+    return given | {part.start: "c0", part.own: "c1"}
+
+
+def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
+    """All sections that have something to show."""
+    given = colours_of(part)
+    before = f"{part.title}: " if several or not part.own else ""
+
+    def section(anchor: str, name: str, heading: str, caption: str, kind: str, data: Any) -> Section:
+        heading = f"{before}{heading[0].lower()}{heading[1:]}" if before else heading
+        shown = f"{before}{name.lower()}" if before else name
+        return Section(f"{part.name}-{anchor}", shown, heading, caption, kind, data)
+
+    for axes in part.curves:
+        if axes.main and (drawn := _learning(part, axes, given)):
+            heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
+            yield section(axes.name, "Learning", heading, _BANDS, "chart", drawn)
+    measured = [method for method in part.methods if any(run.measures for run in method.runs)]
+    if measured:
+        yield section(
+            "methods",
+            "Methods",
+            "The methods",
+            f"{part.text} {_METHODS}",
+            "table",
+            _table(part, measured, given),
+        )
+    if part.measures and (drawn := _intervals(part, part.measures[0], given)):
+        yield section("compared", "Compared", "Who is better", _INTERVALS, "chart", drawn)
+    if any(claim.mean is not None for claim in part.claims):
+        yield section(
+            "claims", "Differences", "What is more than chance?", _CLAIMS, "chart", _claims(part, given)
+        )
+    if found := _behaviour(part, measured, given):
+        yield section(
+            "behaviour", "Behaviour", "What the agent does in an episode", _BEHAVIOUR, "behaviour", found
+        )
+    if found := _endings(part, measured, given):
+        yield section("turns", "Turns", "When it answers, and with what success", _ENDINGS, "panels", found)
+    for measure in part.measures:
+        if measure.group == "critic" and (drawn := _intervals(part, measure, given, level=0.5)):
+            heading = f"Does the critic know good turns from bad ones: {measure.title}"
+            yield section(measure.name, measure.title, heading, _CRITIC, "chart", drawn)
+    if found := _training(part, given):
+        yield section("training", "Training", "How training went", _TRAINING, "panels", found)
+
+
+def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
+    series = [
+        charts.Series(method.title, given[method.name], curves)
+        for method in part.methods
+        if (curves := [run.curves[axes.name] for run in method.runs if run.curves.get(axes.name)])
+    ]
+    if not series:
+        return None
+    start = next((method for method in part.methods if method.name == part.start), None)
+    level = start.mean(part.measures[0].name) if start and part.measures else None
+    series.sort(key=lambda each: each.colour)
+    write, said = words.tick(axes.unit), words.writer(axes.unit)
+    return charts.learning(part.title, series, level, axes.along, axes.title, write, said)
+
+
+def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
+    """What each method learned from, and how well it did."""
+    facts = list(dict.fromkeys(name for method in measured for name in method.facts))
+    shown = [measure for measure in part.measures if measure.group == "result"]
+    best = max((method.mean(shown[0].name) or float("-inf") for method in measured), default=0.0)
+    rows = []
+    for method in measured:
+        cells = [
+            {"value": words.count(method.facts.get(name)), "beneath": "", "best": False} for name in facts
+        ]
+        cells += [
+            _cell(
+                method.estimate(measure.name), measure, best=place == 0 and method.mean(measure.name) == best
+            )
+            for place, measure in enumerate(shown)
+        ]
+        rows.append(
+            {"colour": given[method.name], "title": method.title, "text": method.text, "cells": cells}
+        )
+    return {"heads": [*facts, *(measure.title for measure in shown)], "rows": rows}
+
+
+def _cell(found: Estimate | None, measure: Measure, *, best: bool) -> dict[str, Any]:
+    write = words.writer(measure.unit)
+    return {
+        "value": write(found.mean if found else None),
+        "beneath": words.span(found, measure.unit) if found else "",
+        "best": best,
+    }
+
+
+def _intervals(
+    part: Comparison, measure: Measure, given: Mapping[str, str], level: float | None = None
+) -> Any:
+    """A measure of every method on one axis."""
+    rows = []
+    for method in part.methods:
+        if (found := method.estimate(measure.name)) is None:
+            continue
+        each = [run.measures[measure.name].mean for run in method.runs if measure.name in run.measures]
+        said = words.writer(measure.unit)(found.mean)
+        if measure.group == "critic" and found.n:
+            said += f" of {words.count(found.n)} turns"
+        elif span := words.span(found, measure.unit):
+            said += f" ({span})"
+        seeds = each if len(each) > 1 else []
+        rows.append(
+            charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, said)
+        )
+    if level is None:
+        level = next((row.mean for row in rows if row.colour == "c0"), None)
+    whole = measure.group == "critic"
+    write = words.tick(measure.unit)
+    return charts.intervals(part.title, rows, level, measure.title, write, whole=whole) if rows else None
+
+
+def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
+    unit = part.measures[0].unit
+    rows = [
+        charts.Row(
+            claim.text,
+            given[claim.better],
+            claim.mean,
+            claim.low,
+            claim.high,
+            [value for _, value in claim.each] if len(claim.each) > 1 else [],
+            f"{words.signed(claim.mean, unit)}: {words.VERDICTS[claim.verdict]}",
+        )
+        for claim in part.claims
+        if claim.mean is not None
+    ]
+    along = f"difference of {part.measures[0].title}{', in points' if unit == 'share' else ''}"
+    return charts.intervals(part.title, rows, 0.0, along, lambda value: words.signed(value, unit))
+
+
+def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
+    groups = []
+    for better, heading in (("more", "More is better"), ("fewer", "Fewer is better"), ("", "Others")):
+        panels = []
+        for measure in part.measures:
+            known = [
+                (method, value) for method in measured if (value := method.mean(measure.name)) is not None
+            ]
+            if measure.group != "behaviour" or measure.better != better or not any(v for _, v in known):
+                continue
+            rows = [{"title": m.title, "colour": given[m.name], "value": value} for m, value in known]
+            panels.append({"title": measure.title, "rows": rows, "most": max(value for _, value in known)})
+        if panels:
+            groups.append((heading, panels))
+    return groups
+
+
+def _endings(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:
+    """The first seed of each method."""
+    counts = {m.name: each for m in measured if (each := [e for e in m.runs[0].endings if e.episodes])}
+    ends = [each for ends in counts.values() for each in ends]
+    most = max((each.turns for each in ends), default=0)
+    totals = [sum(each.episodes for each in ends) for ends in counts.values() for _ in ends]
+    highest = max((each.episodes / total for each, total in zip(ends, totals, strict=True)), default=0)
+    return [
+        {
+            "colour": given[m.name],
+            "title": m.title,
+            "charts": [
+                charts.endings(f"{part.title}, {m.title}", counts[m.name], most, highest, given[m.name])
+            ],
+        }
+        for m in measured
+        if m.name in counts
+    ]
+
+
+def _training(part: Comparison, given: Mapping[str, str]) -> list[Any]:
+    groups = []
+    for method in part.methods:
+        curves = method.runs[0].curves if method.runs else {}
+        drawn = [
+            charts.panel(
+                f"{part.title}, {method.title}",
+                curve,
+                axes.title,
+                axes.along,
+                given[method.name],
+                words.tick(axes.unit),
+                words.writer(axes.unit),
+            )
+            for axes in part.curves
+            if not axes.main and (curve := curves.get(axes.name))
+        ]
+        if drawn:
+            groups.append({"colour": given[method.name], "title": method.title, "charts": drawn})
+    return groups

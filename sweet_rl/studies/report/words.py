@@ -1,0 +1,112 @@
+"""Numbers and texts of a report as people read them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from sweet_rl.studies.results import Estimate, Verdict
+from sweet_rl.types import Json
+
+Write: TypeAlias = Callable[[float], str]
+
+NOTHING = "\u2013"
+"""Stands where a number is not known."""
+
+GOOD: dict[str, bool] = {
+    "useful question": True,
+    "right answer": True,
+    "useless question": False,
+    "repeated question": False,
+    "needless question": False,
+    "early answer": False,
+    "incomplete last answer": False,
+    "miscopied answer": False,
+    "neither question nor answer": False,
+}
+"""What an oracle can say of a turn, and whether it is good."""
+
+VERDICTS: dict[Verdict, str] = {
+    "holds": "holds here",
+    "reversed": "the other way round here",
+    "open": "not settled here",
+    "unknown": "one seed does not settle it",
+}
+"""What is said of a claim."""
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Not allowed in HTML, or not in UTF-8: control characters and lone surrogates."""
+
+
+def printable(value: Any) -> Any:
+    """The value with every text in it without what a page cannot hold; dataclasses keep their class."""
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub("\ufffd", value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {field.name: printable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **changed)
+    if isinstance(value, Mapping):
+        return {printable(key): printable(each) for key, each in value.items()}
+    return tuple(map(printable, value)) if isinstance(value, tuple | list) else value
+
+
+def share(value: float | None) -> str:
+    """A share with one decimal, as `56.9 %`."""
+    return NOTHING if value is None else f"{100 * value:.1f}\u202f%".replace("-", "\u2212")
+
+
+def number(value: float | None) -> str:
+    """A number with three digits, and minus with its own sign."""
+    if value is None:
+        return NOTHING
+    written = f"{value:.2f}" if 0.1 <= abs(value) < 100 else f"{value:.3g}"
+    return written.replace("-", "\u2212")
+
+
+def count(value: float | None) -> str:
+    """A count with its thousands set apart."""
+    return NOTHING if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def signed(value: float, unit: str) -> str:
+    """A difference: of shares in points, of others as `+1.25`."""
+    written = f"{round(100 * value, 1) + 0.0:+.1f}" if unit == "share" else f"{round(value, 2) + 0.0:+.2f}"
+    return written.replace("-", "\u2212")
+
+
+def writer(unit: str) -> Callable[[float | None], str]:
+    """How a measure of this unit is written."""
+    return {"share": share, "number": number, "count": count}[unit]
+
+
+def span(found: Estimate, unit: str) -> str:
+    """The interval of an estimate, as `54.3 to 59.4`; empty where it is not known."""
+    if found.low is None or found.high is None:
+        return ""
+    ends = [f"{100 * end:.1f}" if unit == "share" else number(end) for end in (found.low, found.high)]
+    return " to ".join(ends).replace("-", "\u2212")
+
+
+def tick(unit: str) -> Write:
+    """How a measure is written at an axis."""
+    if unit == "share":
+        return lambda value: f"{100 * value:.0f} %"
+    return lambda value: f"{value:.4g}".replace("-", "\u2212")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `8.4 s`, `4 min 10 s`, `1 h 02 min`."""
+    if seconds < 59.95:
+        return f"{seconds:.1f}\u202fs"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}\u202fmin {rest:02d}\u202fs"
+    return f"{minutes // 60}\u202fh {minutes % 60:02d}\u202fmin"
+
+
+def setting(value: Json) -> str:
+    """The value of a setting: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

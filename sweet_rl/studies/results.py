@@ -1,0 +1,308 @@
+"""What came of a study: seeds x methods x measurements, paired differences, and how they were made; as JSON.
+
+Every study ends in one `Results`, which its table and its page are made of. Shares are of 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal, TypeAlias
+
+import sweet_rl
+from sweet_rl import tracking
+from sweet_rl.errors import DataError
+from sweet_rl.types import Json
+
+FORMAT = "sweet_rl.study/1"
+"""Of the file; one that says something else is refused."""
+
+Points: TypeAlias = tuple[tuple[float, float], ...]
+"""A curve: (x, y) with rising x."""
+
+Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
+"""What an interval says of a claim: above 0, below 0, around 0, or there is none."""
+
+_Found: TypeAlias = tuple[float | None, float | None, float | None]
+
+_T_975 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
+"""Student's t at 97.5 % for 1, 2, ... degrees of freedom; beyond these the last, a little too wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over the episodes of one run, its 95 % interval, and of how many it is."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Episodes that ended after `turns` turns of the agent, and how many of them succeeded."""
+
+    turns: int
+    episodes: int
+    successes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One seed of a method; measures and curves by their names in the comparison."""
+
+    seed: int
+    measures: Mapping[str, Estimate] = dataclasses.field(default_factory=dict)
+    curves: Mapping[str, Points] = dataclasses.field(default_factory=dict)
+    endings: tuple[Ending, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to make an agent, or what all began with; `facts` are counts of what it learned from."""
+
+    name: str
+    title: str
+    text: str = ""
+    runs: tuple[Run, ...] = ()
+    facts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def mean(self, measure: str) -> float | None:
+        """The mean of a measure over the seeds that have it."""
+        known = [run.measures[measure].mean for run in self.runs if measure in run.measures]
+        return fmean(known) if known else None
+
+    def estimate(self, measure: str) -> Estimate | None:
+        """The measure over seeds; with one seed, that run's own interval."""
+        known = [run.measures[measure] for run in self.runs if measure in run.measures]
+        if len(known) < 2:
+            return known[0] if known else None
+        mean, low, high = interval([each.mean for each in known])
+        return Estimate(mean, low, high, sum(each.n or 0 for each in known) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number that every run has.
+
+    Attributes:
+        name: in `Run.measures`.
+        title: for people.
+        unit: how it is written: a share as percent, a signed number, or a count.
+        group: the section that shows it: the table of results, what the agent does, how good its critic is.
+        better: which direction is good; empty where neither is.
+    """
+
+    name: str
+    title: str
+    unit: Literal["share", "number", "count"] = "share"
+    group: Literal["result", "behaviour", "critic"] = "result"
+    better: Literal["more", "fewer", ""] = "more"
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What a curve shows: `along` is counted to the right; a `main` one has a chart of its own."""
+
+    name: str
+    title: str
+    along: str
+    unit: Literal["share", "number"] = "number"
+    main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """That one method is better than another, and what was found: the first minus the second, pair by pair.
+
+    Attributes:
+        text: what is claimed.
+        better: name of the one method.
+        worse: name of the other.
+        over: what a pair is.
+        mean: of the differences; None without a pair.
+        low: of Student's 95 % interval; None where there is only one pair.
+        high: likewise.
+        each: (seed, difference); empty where pairs are episodes.
+    """
+
+    text: str
+    better: str
+    worse: str
+    over: Literal["seeds", "tasks"] = "seeds"
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    each: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the numbers say."""
+        if self.low is None or self.high is None:
+            return "unknown"
+        if self.low > 0:
+            return "holds"
+        return "reversed" if self.high < 0 else "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Methods in one world. The first measure is what claims are about; `own` is the method of the study."""
+
+    name: str
+    title: str
+    own: str
+    start: str = ""
+    text: str = ""
+    measures: tuple[Measure, ...] = ()
+    curves: tuple[Axes, ...] = ()
+    methods: tuple[Method, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+    def method(self, name: str) -> Method:
+        """A method by its name.
+
+        Raises:
+            DataError: there is none.
+        """
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise DataError("must be the name of a method", field=f"methods of {self.name}", value=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One reply that the model could have given at a turn, `count` times among its samples."""
+
+    text: str
+    score: float | None = None
+    count: int = 1
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the agent said, what was answered, and what an oracle and the critic say of it."""
+
+    agent: str
+    human: str | None = None
+    verdict: str = ""
+    score: float | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """An episode worth reading; neighbours with the same request are shown side by side."""
+
+    method: str
+    title: str
+    reward: float | None = None
+    request: str = ""
+    solution: str = ""
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A picture (a data URL) of one draft of a page, or of the target, which has no score."""
+
+    label: str
+    picture: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A dialogue about a page, in pictures."""
+
+    request: str
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything that a study found.
+
+    Attributes:
+        study: its name; the page explains its idea in pictures.
+        title: of the page.
+        subtitle: what was compared on what.
+        comparisons: one for each world.
+        dialogues: before and after.
+        strips: dialogues about pages, in pictures.
+        settings: what it was made with.
+        provenance: machine, versions, and the id of the run, whose record has all the rest.
+        seconds: wall-clock time by stage.
+        notes: sentences that a reader should know.
+        failures: what failed on the way, and is in no number.
+        format: of this file.
+    """
+
+    study: str
+    title: str
+    subtitle: str = ""
+    comparisons: tuple[Comparison, ...] = ()
+    dialogues: tuple[Dialogue, ...] = ()
+    strips: tuple[Strip, ...] = ()
+    settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    format: str = FORMAT
+
+
+def provenance() -> dict[str, str]:
+    """This machine, these versions, this run."""
+    known = {
+        "machine": f"{os.cpu_count()} cores, {platform.system()}",
+        "python": platform.python_version(),
+        "sweet_rl": sweet_rl.__version__,
+        "run": tracking.run_id() or "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+# ---- differences
+
+
+def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """The mean of at least one value and Student's 95 % interval, which one value alone has not."""
+    mean = fmean(values)
+    if len(values) < 2:
+        return mean, None, None
+    t = _T_975[min(len(values) - 1, len(_T_975)) - 1]
+    half = t * stdev(values) / math.sqrt(len(values))
+    return mean, mean - half, mean + half
+
+
+def claim_over_seeds(text: str, better: Method, worse: Method, measure: str) -> Claim:
+    """The claim with what was found, paired over the seeds that both methods have."""
+    ours, theirs = (
+        {run.seed: run.measures[measure].mean for run in each.runs if measure in run.measures}
+        for each in (better, worse)
+    )
+    each = tuple((seed, ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys()))
+    found: _Found = interval([value for _, value in each]) if each else (None, None, None)
+    return Claim(text, better.name, worse.name, "seeds", *found, each)
+
+
+def claim_over_tasks(
+    text: str, better: tuple[str, Mapping[str, float]], worse: tuple[str, Mapping[str, float]]
+) -> Claim:
+    """The claim with what was found, paired over the tasks that both methods (name, values) were given."""
+    tasks = better[1].keys() & worse[1].keys()
+    each = [better[1][task] - worse[1][task] for task in sorted(tasks)]
+    found: _Found = interval(each) if each else (None, None, None)
+    return Claim(text, better[0], worse[0], "tasks", *found)

@@ -1,0 +1,88 @@
+"""Results of a study with invented numbers, one of everything that a page can show."""
+
+from sweet_rl.studies.results import (
+    Axes,
+    Candidate,
+    Comparison,
+    Dialogue,
+    Ending,
+    Estimate,
+    Frame,
+    Measure,
+    Method,
+    Results,
+    Run,
+    Strip,
+    Turn,
+    claim_over_seeds,
+)
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+
+
+def method(name, successes, *, curves=True):
+    """A method with a run for each success; its curve rises to it."""
+    runs = [
+        Run(
+            seed,
+            {
+                "success": Estimate(success, success - 0.1, success + 0.1, 50),
+                "useful question": Estimate(2 * success),
+                "auc": Estimate(0.75, n=3120),
+            },
+            {
+                "success": tuple((100.0 * x, success * x / 9) for x in range(10)),
+                "loss": tuple((float(x), 1 / x) for x in range(1, 30)),
+            }
+            if curves
+            else {},
+            (Ending(2, 30, 10), Ending(3, 20, 15)),
+        )
+        for seed, success in enumerate(successes)
+    ]
+    return Method(name, f"the {name}", f"what {name} does", tuple(runs), {"examples": 4000})
+
+
+def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.2, 0.3), rival=(0.5, 0.5, 0.8)):
+    methods = {name: method(name, each) for name, each in (("start", start), ("own", own), ("rival", rival))}
+    part = Comparison(
+        "world",
+        "the world",
+        own="own",
+        start="start",
+        text="What is played.",
+        measures=(
+            Measure("success", "success"),
+            Measure("useful question", "useful question", "number", "behaviour"),
+            Measure("auc", "AUC", "number", "critic"),
+        ),
+        curves=(Axes("success", "success", "episodes", "share", main=True), Axes("loss", "loss", "update")),
+        methods=tuple(methods.values()),
+        claims=(
+            claim_over_seeds("own beats its start", methods["own"], methods["start"], "success"),
+            claim_over_seeds("own beats the rival", methods["own"], methods["rival"], "success"),
+        ),
+    )
+    asked = Turn(
+        "Is it alive?",
+        "No.",
+        "useless question",
+        -0.41,
+        (Candidate("Is it red?", 0.7, 3, "useful question"), Candidate("Is it alive?", None)),
+    )
+    return Results(
+        "sweet",
+        "A study",
+        "of everything",
+        (part,),
+        (
+            Dialogue("own", "the own", 1.0, "Guess.", "run(x, scale3)", (asked,)),
+            Dialogue("start", "the start", -3.0, solution="banana", turns=(Turn("Is it a dog?", None),)),
+        ),
+        (Strip("A page.", (Frame("turn 1", PICTURE, 0.2), Frame("target", PICTURE))),),
+        {"seeds": [0, 1, 2], "model": "tiny"},
+        {"machine": "2 cores"},
+        {"training": 250.0},
+        ("A note.",),
+        ("own: 2 test episodes failed.",),
+    )

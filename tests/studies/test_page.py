@@ -1,0 +1,296 @@
+"""The page of a study: what it says, that charts lie where their numbers are, and what cannot get out of it."""
+
+import base64
+import hashlib
+import re
+from dataclasses import asdict, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.studies.outcome import check_packages
+from sweet_rl.studies.report import charts, words
+from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.result_files import _read
+from sweet_rl.studies.results import Comparison, Ending, Method, Results
+from tests.studies.samples import PICTURE, sample_results
+from tests.viewer.samples import ATTACK
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Reader(HTMLParser):
+    """Checks that elements are closed in order; collects tags, attributes, visible text and ids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open, self.tags, self.attributes, self.ids, self.texts = [], [], [], [], []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+        self.text = re.sub(r"\s+", " ", " ".join(self.texts)).replace("\u202f", " ")
+
+    def handle_starttag(self, name, attributes):
+        self.tags.append(name)
+        self.attributes += attributes
+        self.ids += [value for key, value in attributes if key == "id"]
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_startendtag(self, name, attributes):
+        self.tags.append(name)
+        self.attributes += attributes
+        self.ids += [value for key, value in attributes if key == "id"]
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in {"script", "style"}:
+            self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return results_page(sample_results())
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "the own reaches 60.0 % success, the rival 60.0 % , and the start 20.0 % .",
+        "Holds here: own beats its start (+40.0).",
+        "Not settled here: own beats the rival (+0.0).",
+        "what own does 4 000 60.0 % 35.2 to 84.8",  # 60 +- 4.303 * 10 / sqrt(3)
+        "the own 1.20",  # useful questions in an episode
+        "0.75 of 9 360 turns",
+        "Hidden from the agent run(x, scale3)",
+        "critic \u22120.41",
+        "4 candidates, 2 different",
+        "return \u22123.00",
+        "turn 1 20.0 %",
+        "On 2 cores, 4 min 10 s in all.",
+        "A note.",
+        "What failed, and is in no number own: 2 test episodes failed.",
+        "seeds [0, 1, 2]",
+    ],
+)
+def test_page_says_what_was_found(page, expected):
+    assert expected in Reader(page).text
+
+
+def test_one_seed_settles_nothing():
+    text = Reader(results_page(sample_results((0.9,), (0.1,), (0.2,)))).text
+    assert "One seed does not settle it: own beats its start (+80.0); own beats the rival (+70.0)." in text
+
+
+def test_a_method_has_one_colour_everywhere(page):
+    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the own<', page)) == {"c1"}
+    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the start<', page)) == {"c0"}
+    assert 'class="dialogue edge c1"' in page
+
+
+def test_nothing_at_all_is_a_page():
+    text = Reader(results_page(Results("other", "A study"))).text
+    assert "Nothing has been measured yet." in text
+    empty = Comparison("w", "w", own="a", methods=(Method("a", "a"),))
+    assert (
+        "Nothing has been measured yet."
+        in Reader(results_page(Results("sweet", "A", comparisons=(empty,)))).text
+    )
+
+
+def test_several_worlds_have_sections_of_their_own():
+    results = sample_results()
+    two = (results.comparisons[0], replace(results.comparisons[0], name="other", title="Other"))
+    reader = Reader(results_page(replace(results, comparisons=two)))
+    assert {"world-methods", "other-methods"} <= set(reader.ids)
+    assert "Other: the methods" in reader.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ATTACK, '"><script>x</script>', "</style>{{ 7*7 }}", "\x00\ud800\u202e", "&amp;", "$x_{", "\u6f22"],
+)
+def test_all_text_is_escaped(page, text):
+    """Every text that may come from a model or a file; names that link the parts stay."""
+    kept = {
+        "study",
+        "name",
+        "own",
+        "start",
+        "better",
+        "worse",
+        "method",
+        "group",
+        "unit",
+        "over",
+        "format",
+        "picture",
+    }
+
+    def attacked(value, key=""):
+        if isinstance(value, dict):
+            return {name: attacked(each, name) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [attacked(each, key) for each in value]
+        if not isinstance(value, str) or key in kept or (key == "better" and value in {"more", "fewer"}):
+            return value
+        return text
+
+    results = _read(Results, attacked(asdict(sample_results())), "", Path("x"))
+    hostile = results_page(
+        replace(results, settings={text: text}, seconds={text: 1.0}, provenance={text: text})
+    )
+    hostile.encode()
+    plain, found = Reader(page), Reader(hostile)
+    assert found.tags.count("script") == plain.tags.count("script") == 1
+    assert found.tags.count("style") == 1
+    assert set(found.tags) <= set(plain.tags)
+    assert not [name for name, _ in found.attributes if name.startswith("on") or name == "srcdoc"]
+    assert [value for name, value in found.attributes if name == "src"] == [PICTURE, PICTURE]
+    assert "\x00" not in hostile
+    if "7*7" in text:
+        assert "{{ 7*7 }}" in found.text
+
+
+def test_a_picture_from_elsewhere_is_left_out():
+    results = sample_results()
+    strip = results.strips[0]
+    frame = replace(strip.frames[0], picture="https://example.org/x.png")
+    page = results_page(replace(results, strips=(replace(strip, frames=(frame, strip.frames[1])),)))
+    assert "example.org" not in page
+    assert Reader(page).tags.count("img") == 1
+
+
+def test_same_results_same_page(page):
+    assert results_page(sample_results()) == page
+
+
+def test_page_asks_nobody_for_anything(page):
+    assert not re.findall(r"(?:https?:)?//[\w.-]+\.\w+", page)
+    assert "@import" not in page
+    assert not re.findall(r"url\((?!#)", page)
+    assert not {"link", "iframe", "object", "embed"} & set(Reader(page).tags)
+    targets = [value for key, value in Reader(page).attributes if key == "href"]
+    assert {target.removeprefix("#") for target in targets} <= set(Reader(page).ids)
+
+
+def test_policy_allows_the_page_s_own_script_and_style_only(page):
+    policy = next(
+        value for name, value in Reader(page).attributes if name == "content" and "default-src" in value
+    )
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    for name in ("script", "style"):
+        block = re.search(rf"<{name}>(.*?)</{name}>", page, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()
+        assert rules[f"{name}-src"] == f"'sha256-{digest}'"
+    assert rules["default-src"] == "'none'"
+    assert page.count("<style") == 1
+
+
+# ---- charts
+
+
+def test_charts_are_the_same_bytes_with_colours_of_the_page_and_no_date():
+    def draw():
+        return charts.endings("all", (Ending(2, 30, 10),), 3, 1.0, "c4")
+
+    assert draw() == draw()
+    assert "var(--c4)" in draw()
+    assert not re.findall(r"#[0-9a-f]{6}\b|\b20\d\d-|metadata", draw())
+
+
+def test_marks_lie_where_their_numbers_are():
+    """On an axis from 0 to 1 the middle of a dot at 0.25 is a quarter of the way between its ends."""
+    rows = [charts.Row("row", "c1", value, None, None, [], "") for value in (0.0, 0.25, 1.0)]
+    drawn = str(charts.intervals("all", rows, None, "share", str, whole=True)).split("narrow-only")[0]
+    left, quarter, right = (
+        float(x) for x in re.findall(r'<use xlink:href="#\w+" x="([\d.]+)"[^>]*var\(--surface\)', drawn)
+    )
+    assert (quarter - left) / (right - left) == pytest.approx(0.25, abs=1e-4)
+
+
+def test_curves_of_different_steps_meet_on_a_common_grid():
+    """Common are steps 10 to 100: there one curve goes from 1 to 10, the other from 3 to 12."""
+    steps, mean, error = charts.band([((0.0, 0.0), (100.0, 10.0)), ((10.0, 3.0), (110.0, 13.0))])
+    assert (steps[0], steps[-1]) == (10.0, 100.0)
+    assert (mean[0], mean[-1]) == (pytest.approx(2.0), pytest.approx(11.0))
+    assert error == pytest.approx(np.ones(41))  # two values 2 apart: deviation sqrt(2), standard error 1
+    assert not charts.band([((0.0, 1.0), (10.0, 3.0))])[2].any()
+    assert charts.band([((0.0, 1.0),), ((5.0, 2.0),)])[1].tolist() == [1.0]  # they never meet
+
+
+def test_smoothing_averages_around_a_point():
+    spike = np.array([float(x == 30) for x in range(60)])
+    assert charts.smoothed(spike)[27:34].tolist() == pytest.approx([0, 0.2, 0.2, 0.2, 0.2, 0.2, 0])
+    assert charts.smoothed(spike[:5]).tolist() == spike[:5].tolist()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (8.44, "8.4 s"),
+        (59.97, "1 min 00 s"),
+        (250, "4 min 10 s"),
+        (3599.6, "1 h 00 min"),
+        (3725, "1 h 02 min"),
+    ],
+)
+def test_durations_as_they_are_said(seconds, written):
+    assert words.duration(seconds).replace("\u202f", " ") == written
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (0, "0"),
+        (0.379, "0.38"),
+        (-1.5, "\u22121.50"),
+        (1234.5, "1.23e+03"),
+        (3e-7, "3e\u221207"),
+        (None, "\u2013"),
+    ],
+)
+def test_numbers_as_they_are_said(number, written):
+    assert words.number(number) == written
+
+
+def test_a_missing_package_is_named_before_anything_runs(monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr("sweet_rl.studies.outcome.importlib.import_module", absent)
+    with pytest.raises(UsageError, match=r"pip install 'sweet_rl\[plots\]'"):
+        check_packages()
+
+
+# ---- in a browser
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1200, 400])
+def test_page_fits_and_needs_nothing_else(browser, page, tmp_path, width):
+    out = tmp_path / "study.html"
+    out.write_text(page, encoding="utf-8")
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.get_log("browser")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        browser.get(out.as_uri())
+        wide = "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1).length"
+        assert browser.execute_script(wide) == 0
+        seen = (
+            "return [...document.querySelectorAll('.wide-only, .narrow-only')].map(e => e.checkVisibility())"
+        )
+        assert set(browser.execute_script(seen)[:2]) == {True, False}
+        assert browser.execute_script(seen)[0] == (width > 720)
+        opened = "document.getElementById('open-all').click(); return document.querySelectorAll('details:not([open])').length"
+        assert browser.execute_script(f"document.querySelector('details').open = false; {opened}") == 0
+        assert browser.get_log("browser") == []
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,0 +1,153 @@
+"""The one model of results: differences by hand, and files that are read back or refused."""
+
+import json
+import math
+from dataclasses import asdict
+
+import pytest
+
+from sweet_rl.errors import DataError
+from sweet_rl.studies.outcome import table
+from sweet_rl.studies.result_files import read_results, write_results
+from sweet_rl.studies.results import (
+    Claim,
+    Comparison,
+    Estimate,
+    Measure,
+    Method,
+    Results,
+    Run,
+    claim_over_seeds,
+    claim_over_tasks,
+    interval,
+)
+from tests.studies.samples import sample_results
+
+
+def runs(name, values):
+    return Method(
+        name, name, runs=tuple(Run(seed, {"success": Estimate(value)}) for seed, value in values.items())
+    )
+
+
+def test_an_interval_is_students():
+    mean, low, high = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert high - mean == mean - low == pytest.approx(4.303 / math.sqrt(3))
+    assert interval([5.0]) == (5.0, None, None)
+
+
+def test_a_claim_is_paired_over_the_seeds_that_both_have():
+    # Differences of seeds 1 and 2: 0.4 and 0.2; half the interval is 12.706 * 0.1414 / sqrt(2).
+    found = claim_over_seeds(
+        "a beats b", runs("a", {0: 0.9, 1: 0.5, 2: 0.6}), runs("b", {1: 0.1, 2: 0.4, 3: 0.9}), "success"
+    )
+    assert found.mean == pytest.approx(0.3)
+    assert [seed for seed, _ in found.each] == [1, 2]
+    assert found.high - found.mean == pytest.approx(12.706 * 0.1)
+    assert found.verdict == "open"
+
+
+def test_a_claim_over_tasks_is_paired_task_by_task():
+    ours, theirs = {"t1": 1.0, "t2": 0.0, "t3": 1.0}, {"t1": 0.0, "t2": 0.0, "t4": 1.0}
+    found = claim_over_tasks("a beats b", ("a", ours), ("b", theirs))
+    assert (found.mean, found.over, found.each) == (0.5, "tasks", ())
+    assert claim_over_tasks("a beats b", ("a", ours), ("b", {})).mean is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.1, 0.2, "holds"),
+        (-0.2, -0.1, "reversed"),
+        (-0.1, 0.1, "open"),
+        (0.0, 0.1, "open"),
+        (None, None, "unknown"),
+    ],
+)
+def test_what_is_said_of_a_claim_follows_from_its_interval(low, high, verdict):
+    assert Claim("c", "a", "b", mean=0.1, low=low, high=high).verdict == verdict
+
+
+def test_the_interval_of_a_method_is_over_its_seeds_or_that_of_its_only_run():
+    alone = Method("a", "a", runs=(Run(0, {"success": Estimate(0.5, 0.4, 0.6)}),))
+    assert alone.estimate("success") == Estimate(0.5, 0.4, 0.6)
+    three = runs("a", {0: 0.1, 1: 0.2, 2: 0.3}).estimate("success")
+    assert three.mean == pytest.approx(0.2)
+    assert three.high == pytest.approx(0.2 + 4.303 * 0.1 / math.sqrt(3))
+    assert alone.estimate("nothing") is alone.mean("nothing") is None
+
+
+def test_results_are_read_back_as_they_were_written(tmp_path):
+    write_results(tmp_path / "study.json", sample_results())
+    assert read_results(tmp_path / "study.json") == sample_results()
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"methods": [], "title": "SWEET-RL"}', "[]", '{"format": "sweet_rl.study/0"}']
+)
+def test_a_file_of_an_earlier_version_is_refused_with_its_repair(tmp_path, text):
+    path = tmp_path / "study.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"must be 'sweet_rl.study/1'.* Run the demo again") as told:
+        read_results(path)
+    assert str(path) in str(told.value)
+
+
+def test_what_is_no_json_is_refused(tmp_path):
+    with pytest.raises(DataError, match="cannot be read as JSON"):
+        read_results(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("title",), 3, "field 'title' must be a string"),
+        (("comparisons",), {}, "field 'comparisons' must be a list"),
+        (
+            ("comparisons", 0, "methods", 1, "runs", 0, "measures", "success", "mean"),
+            "0.5",
+            r"comparisons.0.methods.1.runs.0.measures.success.mean' must be a finite number",
+        ),
+        (
+            ("comparisons", 0, "methods", 0, "runs", 0, "curves", "loss", 3),
+            [1],
+            "loss.3' must be a list of 2",
+        ),
+        (
+            ("comparisons", 0, "measures", 0, "unit"),
+            "miles",
+            "unit' must be one of 'share', 'number', 'count'",
+        ),
+        (("comparisons", 0, "methods", 0), {"name": "a"}, "must be an object with the field 'title'"),
+        (("seconds", "training"), math.nan, "seconds.training' must be a finite number"),
+        (("dialogues", 0, "turns", 0, "candidates", 0, "count"), True, "count' must be a whole number"),
+    ],
+)
+def test_wrong_kinds_are_named(tmp_path, path, value, message):
+    results = json.loads(json.dumps(asdict(sample_results())))
+    inner = results
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    (tmp_path / "study.json").write_text(json.dumps(results))
+    with pytest.raises(DataError, match=message):
+        read_results(tmp_path / "study.json")
+
+
+def test_the_table_in_full():
+    one = Method("a", "A", runs=(Run(0, {"success": Estimate(0.5, 0.25, 0.75), "auc": Estimate(0.85)}),))
+    other = Method("b", "method B", runs=(Run(0, {"success": Estimate(0.25)}),))
+    measures = (Measure("success", "success"), Measure("auc", "AUC", "number", "critic"))
+    claims = (Claim("A beats B", "a", "b", "tasks", 0.25, 0.1, 0.4), Claim("A is good", "a", "b"))
+    unmeasured = Method("c", "curves only", runs=(Run(0),))
+    part = Comparison(
+        "w", "world", own="a", measures=measures, methods=(one, other, unmeasured), claims=claims
+    )
+    assert table(Results("sweet", "t", comparisons=(part,))).splitlines() == [
+        "world                    success        AUC",
+        "A          50.0 % [25.0 to 75.0]       0.85",
+        "method B                  25.0 %          \u2013",
+        "  A beats B: +25.0 points, 95 % interval [+10.0, +40.0]: holds here",
+        "  A is good: not measured",
+    ]
