@@ -51,7 +51,7 @@ class UserFlags:
 
     @property
     def world(self) -> World:
-        """Where they answer."""
+        """The world in which the human answers, by `--task_type`."""
         return world_of(self.task_type)
 
     @property

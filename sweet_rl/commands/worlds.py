@@ -48,12 +48,12 @@ class WorldFlags:
 
     @property
     def options(self) -> Options:
-        """Its options."""
+        """The world's options with the values of the flags."""
         return options_of(self.world, self.values)
 
     @property
     def draws_pages(self) -> bool:
-        """Whether it needs browsers."""
+        """Whether the world renders pages, and so needs browsers."""
         return issubclass(self.world.options, DesignOptions)
 
     def check(self) -> None:

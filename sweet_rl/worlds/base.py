@@ -86,7 +86,7 @@ class World:
         user_prompt: the packaged prompt of a model that plays the simulated human.
         unused: common options that mean nothing here.
         action_head: begins the list of actions in worlds whose agents choose labels.
-        player_rules: what a person is told first; `{turns}` is the limit.
+        player_rules: instructions for a person who plays; `{turns}` is the limit.
     """
 
     name: ClassVar[str]
@@ -151,7 +151,7 @@ class World:
         Args:
             client: of the server; closed with the human.
             model: the server's name for it.
-            prompt: what it is told, checked by `check_user_prompt`.
+            prompt: its instructions, checked by `check_user_prompt`.
             image_url: how pictures are written into requests, in worlds that show some.
 
         Raises:
@@ -167,7 +167,7 @@ class World:
         """
 
     def system_prompt(self) -> str:
-        """What a model that plays is told before everything else."""
+        """The instructions of a model that plays, before everything else."""
         return load_prompt(self.agent_prompt)
 
     def transcript(self) -> ChatFormat:
@@ -188,7 +188,7 @@ class World:
         return f"holds no tasks of {self.name}; use {self.train_tasks!r}, say."
 
     def turns(self, options: Options) -> int:
-        """Agent turns at most."""
+        """Agent turns at most: the option's, else the world's own limit."""
         return self.max_turns if options.max_turns is None else options.max_turns
 
     def settings(self, options: Options) -> dict[str, Json]:

@@ -35,7 +35,7 @@ class QuestionGame(World):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Games that `user` answers."""
+        """Open games whose questions `user` answers."""
         from sweet_rl.envs.asking import decode_question
 
         if user is None:

@@ -39,7 +39,7 @@ def taxi_reflection(
         random_share: how often the driver takes any action, 0 to 1; else the best one.
         reflections: ask the teacher at all.
         horizon: steps of a game at most.
-        with_prompt: put the rules into every recorded state, as the published stage does. A model is told the
+        with_prompt: put the rules into every recorded state, as the published stage does. A model gets the
             rules anyway.
         head_start: let the oracle drive a random part of the way first, unrecorded: the games of a random
             driver end too soon to show the rest of it. Default true, with --strict false.
@@ -47,7 +47,7 @@ def taxi_reflection(
         flags: who is asked.
         seed: decides about the games and the wording.
         overwrite: begin again.
-        strict: as published, an action without effect does not end a game here, and a model is told that the
+        strict: as published, an action without effect does not end a game here, and a model reads that the
             game is over where the best action is to move south.
         quiet: no progress bar.
     """

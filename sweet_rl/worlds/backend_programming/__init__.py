@@ -47,7 +47,7 @@ class BackendProgramming(Dialogue):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Dialogues with `user`."""
+        """Open dialogues with `user`, who knows the hidden function."""
         from sweet_rl.envs.backend import BackendEnv
         from sweet_rl.envs.parsing import PARSERS
 
@@ -104,7 +104,7 @@ class BackendProgramming(Dialogue):
         return OpenAIUser(client, model, prompt_template=prompt)
 
     def check_user_prompt(self, template: str, path: str) -> None:
-        """Problem, hidden information, dialogue."""
+        """Check for the placeholders of problem, hidden information and dialogue."""
         from sweet_rl.prompts import PLACEHOLDERS, check_placeholders
 
         check_placeholders(template, PLACEHOLDERS, path)

@@ -50,7 +50,7 @@ class DangerousTaxi(World):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Games, which share nothing."""
+        """Open games; episodes share nothing."""
         from sweet_rl.envs.taxi import TaxiGame
         from sweet_rl.envs.text_game_env import TextGameEnv
 

@@ -37,7 +37,7 @@ class Detective(World):
     )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """The one task."""
+        """The one task there is: the game from its beginning."""
         from sweet_rl.tasks.games import adventure
 
         return adventure.adventure_tasks(self.name, where)

@@ -78,7 +78,7 @@ class FrontendDesign(Dialogue):
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """Designers: one that takes up what it is told, the ceiling and the floors."""
+        """Designers: one that follows the human's remarks, the ceiling and the floors."""
         from sweet_rl.policies import designers
 
         prompt = wanted.system_prompt
@@ -94,7 +94,7 @@ class FrontendDesign(Dialogue):
         raise self.no_agent(wanted.name)
 
     def refuses(self, tasks: Sequence[Task]) -> str:
-        """Functions are another world's."""
+        """Refuse tasks of functions: none has a page as its ground truth."""
         if any(task.ground_truth.lstrip().startswith("<") for task in tasks):
             return ""
         return "holds no web pages: no ground_truth begins with a tag. Leave --task_type out for functions."
@@ -112,7 +112,7 @@ class FrontendDesign(Dialogue):
         return VisionUser(client, model, prompt_template=prompt, image_url=image_url)
 
     def check_user_prompt(self, template: str, path: str) -> None:
-        """Problem, pictures, dialogue."""
+        """Check a prompt for a human who is shown pictures."""
         from sweet_rl.users.vision import check_vision_prompt
 
         check_vision_prompt(template, path)

@@ -23,7 +23,7 @@ class GuessMyCity(QuestionGame):
     )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Cities of a split."""
+        """The cities of a split, one task each."""
         from sweet_rl.tasks.games import guess_my_city_tasks
 
         return guess_my_city_tasks(where)

@@ -23,14 +23,14 @@ class Lantern(World):
     player_rules = "Type what you want to do; what you can do stands in the list. You have {turns} commands."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Variants of a split."""
+        """The variants of a split, one task each."""
         from sweet_rl.tasks.games import adventure
 
         return adventure.adventure_tasks(self.name, where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Games, which share nothing."""
+        """Open games; episodes share nothing."""
         from sweet_rl.envs.adventure.lantern import LanternEnv
 
         yield lambda: LanternEnv(max_steps=self.turns(options), compat=options.compat)

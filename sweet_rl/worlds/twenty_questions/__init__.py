@@ -23,7 +23,7 @@ class TwentyQuestions(QuestionGame):
     )
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Objects of a split."""
+        """The objects of a split, one task each."""
         from sweet_rl.tasks.games import twenty_questions_tasks
 
         return twenty_questions_tasks(where)

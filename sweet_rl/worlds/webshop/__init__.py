@@ -45,7 +45,7 @@ class WebShop(World):
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Visits to one shop."""
+        """Open visits to one shop, embedded or behind an address, and close it at the end."""
         from sweet_rl.envs.webshop import HttpShop, LocalShop, WebShopEnv, quirks_of
         from sweet_rl.shop import EmbeddedShop
 

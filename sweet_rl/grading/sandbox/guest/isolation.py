@@ -61,7 +61,7 @@ def enter_namespaces() -> list[str]:
 
 
 def open_process_numbers() -> int | None:
-    """The file by which a process namespace is told where to go on counting; None where that is not allowed.
+    """The file that sets where a process namespace continues counting; None where that is not allowed.
 
     To be opened while it can be seen.
     """
