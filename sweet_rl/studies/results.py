@@ -146,7 +146,7 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """What the numbers say."""
+        """Whether the interval lies above 0 (holds), below (reversed), or includes it (open)."""
         if self.low is None or self.high is None:
             return "unknown"
         if self.low > 0:
