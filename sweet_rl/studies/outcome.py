@@ -51,7 +51,7 @@ def _lines(part: Comparison) -> Iterator[str]:
     for method in known:
         line = f"{method.title:<{max(names, len(part.title))}}"
         for place, (measure, width) in enumerate(zip(shown, widths, strict=True)):
-            found = method.estimate(measure.name)
+            found = measure.of(method)
             said = words.writer(measure.unit)(found.mean if found else None)
             if place == 0 and found and (span := words.span(found, measure.unit)):
                 said += f" [{span}]"

@@ -108,6 +108,13 @@ class Measure:
     group: Literal["result", "behaviour", "critic"] = "result"
     better: Literal["more", "fewer", ""] = "more"
 
+    def of(self, method: Method) -> Estimate | None:
+        """The measure of a method over its seeds; the interval of a share ends at 0 and 1."""
+        found = method.estimate(self.name)
+        if found is None or found.low is None or found.high is None or self.unit != "share":
+            return found
+        return dataclasses.replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+
 
 @dataclass(frozen=True, slots=True)
 class Axes:

@@ -76,6 +76,12 @@ def test_the_interval_of_a_method_is_over_its_seeds_or_that_of_its_only_run():
     assert three.mean == pytest.approx(0.2)
     assert three.high == pytest.approx(0.2 + 4.303 * 0.1 / math.sqrt(3))
     assert alone.estimate("nothing") is alone.mean("nothing") is None
+    wide = runs("a", {0: 0.1, 1: 0.9})
+    found = [Measure("success", "", unit).of(wide) for unit in ("share", "number")]
+    ends = [(each.low, each.high) for each in found]
+    assert ends[0] == (0.0, 1.0)
+    assert ends[1][0] < 0
+    assert ends[1][1] > 1
 
 
 def test_results_are_read_back_as_they_were_written(tmp_path):

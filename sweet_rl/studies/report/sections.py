@@ -14,16 +14,13 @@ COLOURS = 5
 
 _BANDS = (
     "A strong line is the mean over seeds, the band one standard error to each side; faint lines are single "
-    "seeds. A dashed line is what all began with."
+    "seeds."
 )
 _METHODS = (
     "Measured on episodes that nothing was learned from: means over seeds, with the 95 % interval beneath "
     "where it is known."
 )
-_INTERVALS = (
-    "The large dot is the mean, the line through it its 95 % interval, small dots are single seeds. The "
-    "dashed line is what all began with."
-)
+_INTERVALS = "The large dot is the mean, the line through it its 95 % interval, small dots are single seeds."
 _CLAIMS = (
     "Differences, pair by pair: of the same seeds, or with one seed of the same tasks. The line is "
     "Student\u2019s 95 % interval, small dots are single seeds. A claim holds here if the whole interval is "
@@ -67,6 +64,7 @@ def colours_of(part: Comparison) -> dict[str, str]:
 def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
     """All sections that have something to show."""
     given = colours_of(part)
+    dashed = " The dashed line is what all began with." if part.start else ""
     before = f"{part.title}: " if several or not part.own else ""
 
     def section(anchor: str, name: str, heading: str, caption: str, kind: str, data: Any) -> Section:
@@ -77,7 +75,7 @@ def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
-            yield section(axes.name, "Learning", heading, _BANDS, "chart", drawn)
+            yield section(axes.name, "Learning", heading, _BANDS + dashed, "chart", drawn)
     measured = [method for method in part.methods if any(run.measures for run in method.runs)]
     if measured:
         yield section(
@@ -89,7 +87,7 @@ def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
             _table(part, measured, given),
         )
     if part.measures and (drawn := _intervals(part, part.measures[0], given)):
-        yield section("compared", "Compared", "Who is better", _INTERVALS, "chart", drawn)
+        yield section("compared", "Compared", "Who is better", _INTERVALS + dashed, "chart", drawn)
     if any(claim.mean is not None for claim in part.claims):
         yield section(
             "claims", "Differences", "What is more than chance?", _CLAIMS, "chart", _claims(part, given)
@@ -160,7 +158,7 @@ def _intervals(
     """A measure of every method on one axis."""
     rows = []
     for method in part.methods:
-        if (found := method.estimate(measure.name)) is None:
+        if (found := measure.of(method)) is None:
             continue
         each = [run.measures[measure.name].mean for run in method.runs if measure.name in run.measures]
         said = words.writer(measure.unit)(found.mean)
