@@ -132,9 +132,7 @@ def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -
             {"value": words.count(method.facts.get(name)), "beneath": "", "best": False} for name in facts
         ]
         cells += [
-            _cell(
-                method.estimate(measure.name), measure, best=place == 0 and method.mean(measure.name) == best
-            )
+            _cell(measure.of(method), measure, best=place == 0 and method.mean(measure.name) == best)
             for place, measure in enumerate(shown)
         ]
         rows.append(
