@@ -152,10 +152,10 @@ def test_a_wrong_setting_is_refused_before_anything_is_made(override, message, t
 def test_published_configurations_play_all_words_and_measure_on_them(name):
     """157 objects, 91 cities; a run of one's own keeps a fifth apart."""
     config = load_config(name, [])
-    game = archer._game(config)
-    played, measured = archer._tasks(config, game)
+    world = archer._world(config)
+    played, measured = archer._tasks(config, world)
     assert [len(played), len(measured)] == ([91, 91] if name == "archer_city" else [157, 157])
-    apart = archer._tasks({**config, "tasks": None, "eval_tasks": None}, game)
+    apart = archer._tasks({**config, "tasks": None, "eval_tasks": None}, world)
     assert [len(tasks) for tasks in apart] == ([73, 18] if name == "archer_city" else [126, 31])
 
 
