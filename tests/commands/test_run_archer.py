@@ -136,7 +136,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         ("wandb_key=1234", r"wandb_key: secrets are taken from the environment only"),
         ("+new=1", r"neither added nor removed"),
         ("lm_lr", r"written key=value"),
-        ("env_name=chess", r"no world: env_name 'chess'. Known: adventure,"),
+        ("env_name=chess", r"There is no world 'chess'. Known: code,"),
         ("oracle=seq2seq", r"needs the folder of the model"),
         ("env_idx=10", r"env_idx must be from 0 to 9"),
         ("iterations=0", r"iterations must be at least 1"),

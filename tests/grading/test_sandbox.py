@@ -526,7 +526,7 @@ def test_a_worker_with_less_protection_does_not_replace_another(monkeypatch):
     with Sandbox(workers=1) as sandbox:
         monkeypatch.setattr(WorkerProcess, "next_child", lambda self: None)
         monkeypatch.setattr(WorkerProcess, "layers", lambda self: ["rlimits"])
-        with pytest.raises(SandboxError, match="changed the machine's settings"):
+        with pytest.raises(SandboxError, match="machine's settings changed"):
             run(sandbox, NOTHING, "1")
 
 
