@@ -58,10 +58,10 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     for key in ("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"):
         tracking.reads(key, config.get(key))
     quieten()
-    from sweet_rl.algorithms import processes
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
     from sweet_rl.algorithms.archer.run_folder import RunFolder
+    from sweet_rl.algorithms.distributed import processes
 
     save_path = Path(str(config["save_path"])).expanduser()
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.algorithms.state_files import load_state, same_state
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.training.state_files import load_state, same_state
 from tests.conftest import ROOT
 
 TINY = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from sweet_rl.algorithms.state_files import TENSORS
 from sweet_rl.errors import UsageError
+from sweet_rl.training.state_files import TENSORS
 
 POLICY, CRITIC, FINAL = "policy", "critic", "final"
 """Folders of `run_bc` (the first two) and of `run_archer`, which `checkpoint_path` may name as a whole."""

@@ -23,7 +23,7 @@ from sweet_rl.algorithms.archer.critic import Distinct, DoubleCritic, TextEncode
 from sweet_rl.algorithms.archer.losses import CriticLosses, CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.steps import StepSettings, of_all_rows, step
-from sweet_rl.algorithms.shares import own_rows
+from sweet_rl.algorithms.distributed.collectives import own_rows
 
 
 def critic_step(

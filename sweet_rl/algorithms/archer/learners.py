@@ -20,9 +20,9 @@ from sweet_rl.algorithms.archer.learning import CriticLearner, Draw, Learner, Po
 from sweet_rl.algorithms.archer.loading import device_of, load_actor, load_models
 from sweet_rl.algorithms.archer.policy_updates import actor_step, imitation_step, judge
 from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
-from sweet_rl.algorithms.processes import world_size
-from sweet_rl.algorithms.sharded import check_sharding
-from sweet_rl.algorithms.sharded_states import load_optimizer, whole_state
+from sweet_rl.algorithms.distributed.fsdp import check_sharding
+from sweet_rl.algorithms.distributed.processes import world_size
+from sweet_rl.algorithms.distributed.states import load_optimizer, whole_state
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such

@@ -24,10 +24,10 @@ from sweet_rl.algorithms.archer.players import Ask, Player
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import StepSettings
-from sweet_rl.algorithms.processes import is_main
-from sweet_rl.algorithms.sharded import gathered, is_sharded, settle
-from sweet_rl.algorithms.sharded_states import from_first, load_optimizer, load_parameter, whole_weights
-from sweet_rl.algorithms.shares import begin_alike, own_rows
+from sweet_rl.algorithms.distributed.collectives import begin_alike, own_rows
+from sweet_rl.algorithms.distributed.fsdp import gathered, is_sharded, settle
+from sweet_rl.algorithms.distributed.processes import is_main
+from sweet_rl.algorithms.distributed.states import from_first, load_optimizer, load_parameter, whole_weights
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.types import derive_seed

@@ -15,14 +15,14 @@ from torch import nn
 from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.critic import DoubleCritic, load_critic
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.processes import from_main, is_main
-from sweet_rl.algorithms.sharded import shard
-from sweet_rl.algorithms.state_files import load_state
+from sweet_rl.algorithms.distributed.fsdp import shard
+from sweet_rl.algorithms.distributed.processes import from_main, is_main
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.state_files import load_state
 from sweet_rl.types import derive_seed
 
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")

@@ -31,8 +31,8 @@ from sweet_rl.algorithms.archer.replay import (
     transitions,
 )
 from sweet_rl.algorithms.archer.run_folder import EpisodeFile, RunFolder, row_of
-from sweet_rl.algorithms.processes import from_main, is_main
-from sweet_rl.algorithms.sharded_states import outline
+from sweet_rl.algorithms.distributed.processes import from_main, is_main
+from sweet_rl.algorithms.distributed.states import outline
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError

@@ -24,8 +24,8 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.steps import Row, StepSettings, of_all_rows, step
-from sweet_rl.algorithms.sharded import is_sharded
-from sweet_rl.algorithms.shares import most, own_rows
+from sweet_rl.algorithms.distributed.collectives import most, own_rows
+from sweet_rl.algorithms.distributed.fsdp import is_sharded
 
 
 class Spoken(Row, Protocol):

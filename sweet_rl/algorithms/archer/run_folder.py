@@ -26,11 +26,11 @@ from typing import Any, Self
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Place
-from sweet_rl.algorithms.state_files import load_state, save_state
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import Journal, replace_file, trajectory_from_row, trajectory_to_row
 from sweet_rl.training import checkpoints
 from sweet_rl.training.metrics import MetricsLog
+from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json, Trajectory
 
 FREE_KEYS = frozenset(

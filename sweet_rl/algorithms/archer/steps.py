@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.sharded import clip
-from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.distributed.collectives import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.distributed.fsdp import clip
 from sweet_rl.errors import SweetRLError
 from sweet_rl.types import Json
 

@@ -25,8 +25,8 @@ import torch
 
 from sweet_rl.algorithms.reflect.models import save_agent
 from sweet_rl.algorithms.reflect.trainer import Trainer
-from sweet_rl.algorithms.state_files import load_state, save_state
 from sweet_rl.training import checkpoints
+from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json
 
 STATE_FOLDER = "state"

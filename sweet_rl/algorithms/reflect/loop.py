@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import torch.distributed as dist
 
-from sweet_rl.algorithms.processes import is_main, world_size
+from sweet_rl.algorithms.distributed.collectives import own_rows
+from sweet_rl.algorithms.distributed.processes import is_main, world_size
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector, Rules, play
 from sweet_rl.algorithms.reflect.replay import Replay
@@ -25,7 +26,6 @@ from sweet_rl.algorithms.reflect.schedule import Schedule
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.trainer import Row, Trainer, episode_of, episode_state
 from sweet_rl.algorithms.reflect.worlds import World
-from sweet_rl.algorithms.shares import own_rows
 from sweet_rl.errors import ServiceError
 from sweet_rl.types import Json, Task, derive_seed
 

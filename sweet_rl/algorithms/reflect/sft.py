@@ -20,19 +20,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from sweet_rl.algorithms.processes import is_main
+from sweet_rl.algorithms.distributed.collectives import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.distributed.processes import is_main
 from sweet_rl.algorithms.reflect.agent import Agent, bare_model
 from sweet_rl.algorithms.reflect.checkpoints import STATE_FOLDER
 from sweet_rl.algorithms.reflect.models import save_agent
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.texts import Example, Order
-from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
-from sweet_rl.algorithms.state_files import load_state, save_state
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.training import checkpoints
 from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import ModelSettings
+from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import derive_seed
 
 _OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sweet_rl.algorithms.distributed.collectives import own_rows, rank, sum_gradients, summed
 from sweet_rl.algorithms.reflect.agent import Agent, dropout
 from sweet_rl.algorithms.reflect.losses import (
     advantages,
@@ -30,7 +31,6 @@ from sweet_rl.algorithms.reflect.losses import (
 from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.values import Critic
-from sweet_rl.algorithms.shares import own_rows, rank, sum_gradients, summed
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.types import derive_seed
 

@@ -52,7 +52,7 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
         from sweet_rl.commands.running import quieten, stopped_politely
 
         quieten()
-        from sweet_rl.algorithms import processes
+        from sweet_rl.algorithms.distributed import processes
         from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
         from sweet_rl.algorithms.reflect.loop import Loop
         from sweet_rl.commands.reflect.progress import Bar
@@ -101,10 +101,10 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
     """What learns, and what reflects."""
     import torch
 
+    from sweet_rl.algorithms.distributed.collectives import begin_alike
     from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
     from sweet_rl.algorithms.reflect.trainer import Trainer
     from sweet_rl.algorithms.reflect.values import Critic, ValueHead
-    from sweet_rl.algorithms.shares import begin_alike
     from sweet_rl.types import derive_seed
 
     reflector = load_reflector(settings, say, training=True)

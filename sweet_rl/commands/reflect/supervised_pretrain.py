@@ -52,10 +52,10 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
     from sweet_rl.commands.running import progress, quieten, stopped_politely
 
     quieten()
-    from sweet_rl.algorithms import processes
+    from sweet_rl.algorithms.distributed import processes
+    from sweet_rl.algorithms.distributed.collectives import begin_alike
     from sweet_rl.algorithms.reflect.models import load_policy
     from sweet_rl.algorithms.reflect.sft import FineTuning
-    from sweet_rl.algorithms.shares import begin_alike
 
     with processes.joined():
         main = processes.is_main()

@@ -177,9 +177,9 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
         greedy: the likeliest tokens.
         trained: as its run left it; else as it began.
     """
-    from sweet_rl.algorithms.state_files import load_state
     from sweet_rl.commands.archer_config import load_config
     from sweet_rl.training.checkpoints import complete_checkpoints
+    from sweet_rl.training.state_files import load_state
 
     learner = _learner(overrides)
     if trained:

@@ -16,8 +16,8 @@ import torch.distributed as dist
 from sweet_rl.algorithms.archer.learners import make_learner
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import NonFiniteLoss
-from sweet_rl.algorithms.processes import is_main
-from sweet_rl.algorithms.sharded_states import outline
+from sweet_rl.algorithms.distributed.processes import is_main
+from sweet_rl.algorithms.distributed.states import outline
 from tests.algorithms.archer.models import ROWS, Joined
 from tests.algorithms.archer.test_learners import drawing
 from tests.algorithms.archer.two_processes import forked

@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from sweet_rl.algorithms import sharded
 from sweet_rl.algorithms.archer.learners import make_learner
 from sweet_rl.algorithms.archer.settings import ArcherSettings
-from sweet_rl.algorithms.sharded_states import outline, whole_state
+from sweet_rl.algorithms.distributed import fsdp
+from sweet_rl.algorithms.distributed.states import outline, whole_state
 from sweet_rl.errors import UsageError
 from tests.algorithms.archer.models import (
     Joined,
@@ -106,8 +106,8 @@ def test_the_saved_adapter_is_whole(folder):
 
 def test_an_ordinary_model_is_left_alone():
     model = torch.nn.Linear(2, 2)
-    with sharded.gathered(model):
-        assert not sharded.is_sharded(model)
+    with fsdp.gathered(model):
+        assert not fsdp.is_sharded(model)
     state = {"a": [model.weight, (model.bias, 3)]}
     assert whole_state(state)["a"][0] is model.weight
     shape = outline(state)
@@ -123,17 +123,17 @@ def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
     settings = replace(ArcherSettings(), policy_lm=str(tmp_path), shard_with="fsdp2")
     with pytest.raises(UsageError, match=r"this is the only one.*torchrun --nproc-per-node"):
         make_learner(settings, chat_format=Joined())
-    monkeypatch.setattr(sharded, "world_size", lambda: 2)
+    monkeypatch.setattr(fsdp, "world_size", lambda: 2)
     monkeypatch.delattr("torch.distributed.fsdp.FSDPModule.reset_iter_state")
     with pytest.raises(UsageError, match=r"torch 2\.13 or newer"):
-        sharded.check_sharding()
+        fsdp.check_sharding()
     monkeypatch.setitem(sys.modules, "torch.distributed.fsdp", None)
     with pytest.raises(UsageError, match="has no FSDP2"):
-        sharded.check_sharding()
+        fsdp.check_sharding()
 
 
 def test_the_norm_is_that_of_all_gradients():
     one, other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
     one.grad, other.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
-    assert sharded.clip([one, other], 2.5) == 5
+    assert fsdp.clip([one, other], 2.5) == 5
     assert one.grad.tolist() == pytest.approx([1.5, 0])

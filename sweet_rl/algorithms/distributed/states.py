@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.processes import is_main, world_size
-from sweet_rl.algorithms.sharded import fill, in_pieces
+from sweet_rl.algorithms.distributed.fsdp import fill, in_pieces
+from sweet_rl.algorithms.distributed.processes import is_main, world_size
 
 
 def mapped(state: Any, change: Callable[[Tensor], Tensor]) -> Any:

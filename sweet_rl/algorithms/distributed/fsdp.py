@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.processes import is_main, world_size
+from sweet_rl.algorithms.distributed.processes import is_main, world_size
 from sweet_rl.errors import UsageError
 
 _OPEN = "_gathered_by_sweet_rl"

@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.processes import world_size
-from sweet_rl.algorithms.sharded import in_pieces
+from sweet_rl.algorithms.distributed.fsdp import in_pieces
+from sweet_rl.algorithms.distributed.processes import world_size
 
 
 def rank() -> int:
