@@ -79,7 +79,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
                 await user.close()
 
     with ExitStack() as stack:
-        stack.enter_context(processes.joined())
+        stack.enter_context(processes.process_group())
         main = processes.is_main()
         run_folder = None
         if main:

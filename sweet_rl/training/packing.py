@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -112,3 +113,54 @@ def _new_tokens(sides: Sequence[np.ndarray], before: Sequence[np.ndarray]) -> in
         shared = max((common_prefix(ids, other) for other in (*before, *sides[:number])), default=0)
         new += len(ids) - (shared if 2 * shared >= len(ids) else 0)
     return new
+
+
+def padded_batches(
+    lengths: Sequence[int], most: int, *, order: Sequence[int] | None = None, worth_tokens: float = math.inf
+) -> Iterator[list[int]]:
+    """Numbers of sequences in batches of `most` tokens at most, padding included.
+
+    A sequence that is longer than that is a batch of its own.
+
+    Args:
+        lengths: of the sequences, in tokens.
+        most: tokens of a batch at most.
+        order: in which neighbours share a batch; None: the longest first.
+        worth_tokens: a batch that has as many does not wait for sequences that would be padded by a tenth.
+    """
+    batch: list[int] = []
+    longest = 0
+    for number in sorted(range(len(lengths)), key=lambda n: -lengths[n]) if order is None else order:
+        longest = max(longest, lengths[number])
+        full = (len(batch) + 1) * longest > most
+        enough = len(batch) * longest >= worth_tokens and lengths[number] < 0.9 * longest
+        if batch and (full or enough):
+            yield batch
+            batch, longest = [], lengths[number]
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def shared_batches(
+    order: Sequence[int], lengths: Sequence[int], shared: Sequence[int], most: int
+) -> Iterator[list[int]]:
+    """Numbers in the given order in batches of `most` tokens at most, those shared with the one before apart.
+
+    Args:
+        order: in which sequences that begin alike are neighbours.
+        lengths: of the sequences, in tokens.
+        shared: of each in the order, the tokens that it shares with the one before it.
+        most: tokens of a batch at most.
+    """
+    batch: list[int] = []
+    size = 0
+    for number, known in zip(order, shared, strict=True):
+        new = lengths[number] - known if batch else lengths[number]
+        if batch and size + new > most:
+            yield batch
+            batch, size, new = [], 0, lengths[number]
+        batch.append(number)
+        size += new
+    if batch:
+        yield batch

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -82,15 +81,3 @@ def _unpack(value: Json, tensors: dict[str, Tensor]) -> Any:
         case list():
             return [_unpack(item, tensors) for item in value]
     return value
-
-
-def same_state(one: Any, other: Any) -> bool:
-    """Whether two states are equal to the last bit."""
-    match one, other:
-        case Tensor(), Tensor():
-            return one.dtype == other.dtype and torch.equal(one.cpu(), other.cpu())
-        case dict(), dict():
-            return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
-        case ((list() | tuple()), (list() | tuple())):
-            return len(one) == len(other) and all(map(same_state, one, other))
-    return bool(one == other)

@@ -17,8 +17,9 @@ from sweet_rl.commands.archer_config import CONFIGS, load_config
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
-from sweet_rl.training.state_files import load_state, same_state
+from sweet_rl.training.state_files import load_state
 from tests.conftest import ROOT
+from tests.states import same_state
 
 TINY = [
     *("policy_lm=tiny", "critic_lm=tiny", "rollout_size=4", "eval_size=2", "iterations=2", "eval_freq=2"),

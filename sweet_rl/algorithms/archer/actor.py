@@ -22,15 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.archer.critic import length_batches
 from sweet_rl.algorithms.archer.prefill import TreePrefill
 from sweet_rl.algorithms.archer.recent import Recent
-from sweet_rl.algorithms.batches import neighbours
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, Written, end_tokens, keep_likeliest
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.head import ResponseHead
+from sweet_rl.training.packing import padded_batches
 from sweet_rl.training.trees import in_order
 
 OBSERVATION = "{obs}"
@@ -241,9 +240,9 @@ class TokenPolicy:
         most = 4 * self.max_tokens_per_batch
         if self._prefill.serves:
             order = sorted(range(len(requests)), key=lambda number: requests[number].prompt_ids)
-            batches = neighbours(order, lengths, most)
+            batches = padded_batches(lengths, most, order=order)
         else:
-            batches = length_batches(lengths, most)
+            batches = padded_batches(lengths, most)
         for batch in batches:
             for finished in self._decoder([requests[number] for number in batch]):
                 yield [(batch[place], self._spoken(written)) for place, written in finished]
@@ -277,7 +276,7 @@ class TokenPolicy:
         ]
         shares = self._reader.attention_span > 0
         order = in_order(rows) if shares else sorted(range(len(rows)), key=lambda n: -len(rows[n]))
-        yield from neighbours(order, [len(row) for row in rows], self.max_tokens_per_batch)
+        yield from padded_batches([len(row) for row in rows], self.max_tokens_per_batch, order=order)
 
     def scores(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> TokenScores:
         """Log-probabilities of the utterances' tokens under what they are sampled from, ends included.

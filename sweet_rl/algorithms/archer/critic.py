@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ from sweet_rl.algorithms.archer.losses import CriticValues
 from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError
+from sweet_rl.training.packing import padded_batches
 
 Pooling = Literal["pooler", "first", "mean"]
 """How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
@@ -48,31 +49,6 @@ class Distinct(NamedTuple):
         numbers: dict[str, int] = {}
         places = [numbers.setdefault(text, len(numbers)) for text in texts]
         return cls(list(numbers), places)
-
-
-def length_batches(
-    lengths: Sequence[int], max_tokens: int, worth_tokens: float = math.inf
-) -> Iterator[list[int]]:
-    """Numbers of texts in batches of similar lengths, the longest first, each of `max_tokens` padded at most.
-
-    A text that is longer than that is a batch of its own.
-
-    Args:
-        lengths: of the texts, in tokens.
-        max_tokens: of a batch at most.
-        worth_tokens: a batch that has as many does not wait for texts that would be padded by a tenth.
-    """
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        longest = lengths[batch[0]] if batch else 0
-        full = (len(batch) + 1) * longest > max_tokens
-        enough = len(batch) * longest >= worth_tokens and lengths[number] < 0.9 * longest
-        if batch and (full or enough):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
 
 
 class TextEncoder:
@@ -120,7 +96,7 @@ class TextEncoder:
         """Numbers of texts that are encoded together."""
         lengths = [len(self._ids(text)) for text in texts]
         worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self.width) ** 2)
-        return list(length_batches(lengths, max_tokens, worth))
+        return list(padded_batches(lengths, max_tokens, worth_tokens=worth))
 
     def tokens(self, texts: Sequence[str]) -> int:
         """Tokens of all the texts, without padding."""

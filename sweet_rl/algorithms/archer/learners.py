@@ -22,7 +22,6 @@ from sweet_rl.algorithms.archer.policy_updates import actor_step, imitation_step
 from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
 from sweet_rl.algorithms.distributed.fsdp import check_sharding
 from sweet_rl.algorithms.distributed.processes import world_size
-from sweet_rl.algorithms.distributed.states import load_optimizer, whole_state
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
@@ -79,14 +78,12 @@ class ArcherLearner(CriticLearner):
 
     def state_dict(self) -> dict[str, Any]:
         """The published five, the value head and the counter."""
-        optimizer = {"lm_optimizer_state_dict": self.lm_optimizer.state_dict()}
-        return self._critic_state() | dict(whole_state(self._policy_state() | optimizer))
+        return self._critic_state() | self._policy_state(self.lm_optimizer)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the policy, both critics, the optimizers and the counter of `state_dict`."""
-        self._load_policy_state(state)
+        self._load_policy_state(state, self.lm_optimizer)
         self._load_critic_state(state)
-        load_optimizer(self.lm_optimizer, state["lm_optimizer_state_dict"])
 
 
 class ChaiLearner(CriticLearner):
@@ -162,14 +159,11 @@ class FilteredBCLearner(PolicyLearner):
 
     def state_dict(self) -> dict[str, Any]:
         """The policy, its optimizer and the counter."""
-        optimizer = {"lm_optimizer_state_dict": self.lm_optimizer.state_dict(), "updates": self._updates}
-        return dict(whole_state(self._policy_state() | optimizer))
+        return self._policy_state(self.lm_optimizer) | {"updates": self._updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the policy, its optimizer and the counter of `state_dict`."""
-        self._load_policy_state(state)
-        load_optimizer(self.lm_optimizer, state["lm_optimizer_state_dict"])
-        self._updates = state["updates"]
+        self._load_policy_state(state, self.lm_optimizer)
 
 
 def make_learner(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from sweet_rl.algorithms.archer import players
 from sweet_rl.algorithms.archer.actor import TokenPolicy
@@ -24,10 +25,15 @@ from sweet_rl.algorithms.archer.players import Ask, Player
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import StepSettings
-from sweet_rl.algorithms.distributed.collectives import begin_alike, own_rows
-from sweet_rl.algorithms.distributed.fsdp import gathered, is_sharded, settle
-from sweet_rl.algorithms.distributed.processes import is_main
-from sweet_rl.algorithms.distributed.states import from_first, load_optimizer, load_parameter, whole_weights
+from sweet_rl.algorithms.distributed.collectives import broadcast_parameters, own_rows
+from sweet_rl.algorithms.distributed.fsdp import first_pass, gathered, is_fsdp
+from sweet_rl.algorithms.distributed.processes import from_main, is_main
+from sweet_rl.algorithms.distributed.states import (
+    full_weights,
+    load_optimizer,
+    load_weights,
+    optimizer_state,
+)
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.types import derive_seed
@@ -65,12 +71,12 @@ class Learner(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Models, target, optimizers and counter, as tensors and plain data; all processes call it.
 
-        Only the first one's has numbers in all tensors where the policy is divided (`sharded_states`).
+        Only the first one's holds tensors (`sweet_rl.algorithms.distributed.states`).
         """
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`; only the first process needs more than an outline of it."""
+        """Go on from `state_dict`; all processes call it, and the first one's counts."""
         ...
 
     def save_policy(self, folder: Path) -> None:
@@ -98,8 +104,11 @@ class PolicyLearner:
         self._format = chat_format
         self._say: Say = say or (lambda _phase, _done, _total: None)
         self._updates = 0
-        settle(policy)
-        begin_alike([policy.model, *([policy.value_head] if policy.value_head is not None else [])])
+        first_pass(policy)
+        self._modules = nn.ModuleDict({"model": policy.model})
+        if policy.value_head is not None:
+            self._modules["value_head"] = policy.value_head
+        broadcast_parameters([self._modules])
         self.steps = StepSettings(
             batch_size=settings.batch_size,
             gamma=settings.gamma,
@@ -141,28 +150,29 @@ class PolicyLearner:
     def save_policy(self, folder: Path) -> None:
         """The policy as a folder that transformers loads; an adapter as peft loads it."""
         whole: Any = getattr(self.policy.model, "adapter_of_policy", self.policy.model)
-        weights = {"state_dict": whole_weights(whole)} if is_sharded(self.policy.model) else {}
+        adapter = whole is not self.policy.model
+        options = {}
+        if is_fsdp(self.policy.model):
+            options["state_dict"] = full_weights(whole, trained_only=adapter)
         if is_main():
-            whole.save_pretrained(folder, **weights)
+            whole.save_pretrained(folder, **options)
             self.policy.tokenizer.save_pretrained(folder)
 
-    def _policy_state(self) -> dict[str, Any]:
+    def _policy_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Weights that are trained; a frozen base below an adapter is where `policy_lm` says."""
-        trained = {name: p.detach() for name, p in self.policy.model.named_parameters() if p.requires_grad}
         head = self.policy.value_head
         return {
-            "model_state_dict": trained,
-            "value_head_state_dict": head.state_dict() if head is not None else None,
+            "model_state_dict": full_weights(self.policy.model, trained_only=True),
+            "value_head_state_dict": full_weights(head) if head is not None else None,
+            "lm_optimizer_state_dict": optimizer_state(self._modules, optimizer),
         }
 
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        known = dict(self.policy.model.named_parameters())
-        with torch.no_grad():
-            for name, weights in state["model_state_dict"].items():
-                load_parameter(known[name], weights)
+    def _load_policy_state(self, state: dict[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        load_weights(self.policy.model, state.get("model_state_dict", {}))
         if self.policy.value_head is not None:
-            head = from_first(state["value_head_state_dict"], self.policy.device)
-            self.policy.value_head.load_state_dict(head)
+            load_weights(self.policy.value_head, state.get("value_head_state_dict", {}))
+        load_optimizer(self._modules, optimizer, state.get("lm_optimizer_state_dict", {}))
+        self._updates = from_main(lambda: state["updates"])
 
 
 class CriticLearner(PolicyLearner):
@@ -187,7 +197,7 @@ class CriticLearner(PolicyLearner):
         say: Say | None = None,
     ) -> None:
         super().__init__(settings, policy, chat_format, say)
-        begin_alike([critic])
+        broadcast_parameters([critic])
         self.critic, self.target = critic, copied(critic)
         self.critic_optimizer = torch.optim.Adam(critic.parameters(), lr=settings.critic_lr)
 
@@ -219,16 +229,15 @@ class CriticLearner(PolicyLearner):
         return {
             "critic_state_dict": dict(self.critic.state_dict()),
             "target_critic_state_dict": dict(self.target.state_dict()),
-            "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
+            "critic_optimizer_state_dict": optimizer_state(self.critic, self.critic_optimizer),
             "updates": self._updates,
         }
 
     def _load_critic_state(self, state: dict[str, Any]) -> None:
-        device = next(self.critic.parameters()).device
-        self.critic.load_state_dict(from_first(state["critic_state_dict"], device))
-        self.target.load_state_dict(from_first(state["target_critic_state_dict"], device))
-        load_optimizer(self.critic_optimizer, state["critic_optimizer_state_dict"])
-        self._updates = state["updates"]
+        load_weights(self.critic, state.get("critic_state_dict", {}))
+        load_weights(self.target, state.get("target_critic_state_dict", {}))
+        load_optimizer(self.critic, self.critic_optimizer, state.get("critic_optimizer_state_dict", {}))
+        self._updates = from_main(lambda: state["updates"])
 
 
 def copied(critic: DoubleCritic) -> DoubleCritic:

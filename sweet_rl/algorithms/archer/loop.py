@@ -32,7 +32,6 @@ from sweet_rl.algorithms.archer.replay import (
 )
 from sweet_rl.algorithms.archer.run_folder import EpisodeFile, RunFolder, row_of
 from sweet_rl.algorithms.distributed.processes import from_main, is_main
-from sweet_rl.algorithms.distributed.states import outline
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError
@@ -142,15 +141,15 @@ class OnlineRun:
 
     def _resume(self) -> int:
         """Iterations that are done; models and memory are as they were after them."""
-        found: list[tuple[int, Any] | None] = []
+        state: dict[str, Any] = {}
 
-        def read() -> Any:
-            found.append(self._folder.newest() if self._folder else None)
-            return outline(found[0])  # numbers go to where they belong, one tensor after the other
+        def read() -> int:
+            done, found = (self._folder and self._folder.newest()) or (0, {})
+            state.update(found)  # stays here: its tensors go to the others one after the other
+            return done
 
-        seen = from_main(read)
-        done, state = (found[0] if found else seen) or (0, None)
-        if state is not None:
+        done = from_main(read)
+        if done:
             self._learner.load_state_dict(state)
         for iteration in range(done):
             self._remember(from_main(partial(self._known, iteration)))

@@ -24,8 +24,8 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.steps import Row, StepSettings, of_all_rows, step
-from sweet_rl.algorithms.distributed.collectives import most, own_rows
-from sweet_rl.algorithms.distributed.fsdp import is_sharded
+from sweet_rl.algorithms.distributed.collectives import all_reduce_max, own_rows
+from sweet_rl.algorithms.distributed.fsdp import is_fsdp
 
 
 class Spoken(Row, Protocol):
@@ -165,7 +165,9 @@ def shared_passes(
     passes afterwards that weigh nothing.
     """
     batches = list(policy.batches(observations, utterances)) if utterances else []
-    passes = most(len(batches), policy.device) if is_sharded(policy.model) else len(batches)  # agreed before
+    passes = (
+        all_reduce_max(len(batches), policy.device) if is_fsdp(policy.model) else len(batches)
+    )  # agreed before
     yield from batches
     for _ in range(passes - len(batches)):
         scores = policy.scores(["a"], [policy.utterance("a", "a")])

@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.distributed.collectives import own_rows, rank, sum_gradients, summed
-from sweet_rl.algorithms.distributed.fsdp import clip
+from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
+from sweet_rl.algorithms.distributed.fsdp import clip_gradients
 from sweet_rl.errors import SweetRLError
 from sweet_rl.types import Json
 
@@ -76,8 +76,8 @@ def step(
     Raises:
         NonFiniteLoss: a number or the norm of the gradients is NaN or infinite.
     """
-    sum_gradients(parameters)
-    norm = clip(parameters, settings.max_grad_norm)
+    all_reduce_gradients(parameters)
+    norm = clip_gradients(parameters, settings.max_grad_norm)
     if not (bool(numbers.isfinite().all()) and bool(norm.isfinite())):
         kept = _keep(rows, settings.nonfinite_path)
         raise NonFiniteLoss(
@@ -93,7 +93,7 @@ def of_all_rows(columns: Sequence[Tensor], count: int, model: nn.Module) -> Tens
     device = next(model.parameters()).device
     table = torch.zeros(len(columns), count, device=device, dtype=columns[0].dtype)
     table[:, own_rows(count)] = torch.stack([column.to(device) for column in columns])
-    return summed(table)
+    return all_reduce_sum(table)
 
 
 def _keep(rows: Sequence[Row], path: Path | None) -> str:

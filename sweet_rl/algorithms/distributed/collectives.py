@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.distributed.fsdp import in_pieces
+from sweet_rl.algorithms.distributed.fsdp import is_sharded
 from sweet_rl.algorithms.distributed.processes import world_size
 
 
@@ -29,14 +29,14 @@ def own_rows(count: int) -> list[int]:
     return list(range(rank(), count, world_size()))
 
 
-def summed(tensor: Tensor) -> Tensor:
+def all_reduce_sum(tensor: Tensor) -> Tensor:
     """The sum over all processes, in place; the same on each."""
     if world_size() > 1:
         dist.all_reduce(tensor)
     return tensor
 
 
-def most(count: int, device: torch.device) -> int:
+def all_reduce_max(count: int, device: torch.device) -> int:
     """The largest of the counts that the processes give, equal on all of them."""
     if world_size() == 1:
         return count
@@ -45,28 +45,28 @@ def most(count: int, device: torch.device) -> int:
     return int(box)
 
 
-def sum_gradients(parameters: Sequence[nn.Parameter]) -> None:
+def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
     """Add up gradients over all processes, in one message for each kind of number.
 
     Those of parameters in pieces have been added up when they were made (`sharded.shard`).
     """
     if world_size() == 1:
         return
-    parameters = [parameter for parameter in parameters if not in_pieces(parameter)]
+    parameters = [parameter for parameter in parameters if not is_sharded(parameter)]
     for dtype in dict.fromkeys(parameter.dtype for parameter in parameters):  # in the same order everywhere
         same = [parameter for parameter in parameters if parameter.dtype == dtype]
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in same]
-        flat = summed(torch.cat([grad.flatten() for grad in grads]))
+        flat = all_reduce_sum(torch.cat([grad.flatten() for grad in grads]))
         parts = torch.split(flat, [parameter.numel() for parameter in same])
         for parameter, part in zip(same, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
 
-def begin_alike(modules: Iterable[nn.Module]) -> None:
+def broadcast_parameters(modules: Iterable[nn.Module]) -> None:
     """Give every process the weights and buffers of the first; parameters in pieces are alike already."""
     if world_size() == 1:
         return
     for module in modules:
         for tensor in [*module.parameters(), *module.buffers()]:
-            if not in_pieces(tensor):
+            if not is_sharded(tensor):
                 dist.broadcast(tensor.data, src=0)

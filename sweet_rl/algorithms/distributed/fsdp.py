@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sweet_rl.algorithms.distributed.processes import is_main, world_size
+from sweet_rl.algorithms.distributed.states import load_weights
 from sweet_rl.errors import UsageError
 
 _OPEN = "_gathered_by_sweet_rl"
@@ -48,7 +49,7 @@ def check_sharding() -> None:
         )
 
 
-def in_pieces(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Whether this process holds only a part of it."""
     return getattr(tensor, "device_mesh", None) is not None
 
@@ -73,7 +74,7 @@ def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) 
 
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    whole = [parameter.data if is_main() else None for parameter in model.parameters()]
+    whole = dict(model.state_dict()) if is_main() else {}
     mesh = init_device_mesh(device.type, (world_size(),))
     precision = MixedPrecisionPolicy()
     if compute is not None:
@@ -84,31 +85,12 @@ def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) 
         sharded: Any = fully_shard(unit, mesh=mesh, mp_policy=precision)
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
-    for parameter, numbers in zip(model.parameters(), whole, strict=True):
-        fill(parameter, numbers)
+    load_weights(model, whole)
     for buffer in model.buffers():
         dist.broadcast(buffer.data, src=0)
 
 
-@torch.no_grad()
-def fill(parameter: Tensor, whole: Tensor | None) -> None:
-    """Put the first process's numbers into each process's part of a parameter.
-
-    Args:
-        parameter: in pieces.
-        whole: all numbers, on any device; looked at in the first process only.
-    """
-    from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415 - not in every build of torch
-
-    pieces: Any = parameter
-    if is_main() and whole is not None:
-        source = whole.detach().to(pieces.device, pieces.dtype)
-    else:  # says only how large it is
-        source = torch.empty(pieces.shape, dtype=pieces.dtype, device=pieces.device)
-    pieces.copy_(distribute_tensor(source, pieces.device_mesh, pieces.placements))
-
-
-def is_sharded(model: nn.Module) -> bool:
+def is_fsdp(model: nn.Module) -> bool:
     """Whether `shard` has divided the model."""
     return bool(_units(model))
 
@@ -153,7 +135,7 @@ def _let_go(units: Sequence[Any]) -> None:
         unit.set_reshard_after_forward(unit is not root, recurse=False)
 
 
-def settle(policy: Any) -> None:
+def first_pass(policy: Any) -> None:
     """The first pass of a divided policy, the same in every process: what is found out once is found alike.
 
     Args:
@@ -167,17 +149,17 @@ def settle(policy: Any) -> None:
     _let_go(units)
 
 
-def clip(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
+def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
     """Clip gradients to the norm of the whole model's, and return that; the same in every process.
 
     Gradients of parameters that are not in pieces must be equal everywhere.
     """
-    if not any(map(in_pieces, parameters)):
+    if not any(map(is_sharded, parameters)):
         return nn.utils.clip_grad_norm_(parameters, max_norm)
     mine, common = [], []
     for parameter in parameters:
         gradient: Any = parameter.grad
-        if gradient is not None and in_pieces(gradient):
+        if gradient is not None and is_sharded(gradient):
             mine.append(gradient.to_local())
         elif gradient is not None:
             common.append(gradient)

@@ -50,7 +50,7 @@ def from_main(make: Callable[[], T]) -> T:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Meet the other processes of a launcher (`accelerate launch`, `torchrun`) while the block lasts.
 
     Without a launcher there is no other process.

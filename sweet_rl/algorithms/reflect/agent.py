@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.batches import by_new_tokens, neighbours
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat.reflect_format import ACTION_MARKER
@@ -34,6 +33,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, to_device
+from sweet_rl.training.packing import padded_batches, shared_batches
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
 _CACHED_TEXTS = 65_536
@@ -157,11 +157,10 @@ class Agent:
         """Numbers of sequences to read together: neighbours begin alike, or are of similar lengths."""
         lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
         if alike is not None:
-            yield from by_new_tokens(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
+            yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
             return
         limit = _CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
-        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        yield from neighbours(order, lengths, most or min(limit, self.max_tokens_per_batch))
+        yield from padded_batches(lengths, most or min(limit, self.max_tokens_per_batch))
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order in which those that begin alike are neighbours, and what each shares with the one before.

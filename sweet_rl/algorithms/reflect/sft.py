@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sweet_rl.algorithms.distributed.collectives import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
 from sweet_rl.algorithms.distributed.processes import is_main
 from sweet_rl.algorithms.reflect.agent import Agent, bare_model
 from sweet_rl.algorithms.reflect.checkpoints import STATE_FOLDER
@@ -112,13 +112,13 @@ class FineTuning:
                 loss = -(logps_S * weights_S).sum()
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
-        found = float(summed(whole))
+        found = float(all_reduce_sum(whole))
         if found != found or found in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
             raise ServiceError(f"The loss of update {update + 1} is {found}. Lower --learning_rate.")
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        sum_gradients(self._parameters)
+        all_reduce_gradients(self._parameters)
         nn.utils.clip_grad_norm_(self._parameters, self._settings.max_grad_norm)
         self._optimizer.step()
         return found

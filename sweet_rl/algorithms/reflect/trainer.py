@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.distributed.collectives import own_rows, rank, sum_gradients, summed
+from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
 from sweet_rl.algorithms.reflect.agent import Agent, dropout
 from sweet_rl.algorithms.reflect.losses import (
     advantages,
@@ -155,7 +155,7 @@ class Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
         self._step(self.optimizer, self._parameters)
-        return float(summed(whole))
+        return float(all_reduce_sum(whole))
 
     def _batches(self, rows: Sequence[Row]) -> Iterator[list[int]]:
         sequences = [self.agent.sequence(row.step.prompt, row.step.token_ids) for row in rows]
@@ -165,7 +165,7 @@ class Trainer:
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        sum_gradients(parameters)
+        all_reduce_gradients(parameters)
         nn.utils.clip_grad_norm_(parameters, self._settings.max_grad_norm)
         optimizer.step()
 
@@ -198,7 +198,7 @@ class Trainer:
                     mine = [chosen[at] for at in own_rows(len(chosen))]
                     loss = value_loss(q_S[mine], critic.head(features_SH[mine])) / len(chosen)
                     loss.backward()  # type: ignore[no-untyped-call]
-                    losses += [float(summed(loss.detach().double()))] * len(chosen)
+                    losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
                 self._step(self.critic_optimizer, parameters)
         return sum(losses) / len(losses)
 

@@ -57,7 +57,7 @@ def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: Reflec
         from sweet_rl.algorithms.reflect.loop import Loop
         from sweet_rl.commands.reflect.progress import Bar
 
-        stack.enter_context(processes.joined())
+        stack.enter_context(processes.process_group())
         main = processes.is_main()
         say = Teller(speaks=main)
         for surprise in surprises:
@@ -101,7 +101,7 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
     """What learns, and what reflects."""
     import torch
 
-    from sweet_rl.algorithms.distributed.collectives import begin_alike
+    from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
     from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
     from sweet_rl.algorithms.reflect.trainer import Trainer
     from sweet_rl.algorithms.reflect.values import Critic, ValueHead
@@ -115,6 +115,6 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
             torch.manual_seed(derive_seed(settings.seed, "critic"))
             head = ValueHead(agent.config.hidden_size, settings.critic_layer_type)
         critic = Critic(agent, head, shared=settings.shared_critic, strict=settings.strict)
-        begin_alike([critic.head])
-    begin_alike([agent.model])
+        broadcast_parameters([critic.head])
+    broadcast_parameters([agent.model])
     return Trainer(agent, settings, critic), reflector

@@ -53,11 +53,11 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
 
     quieten()
     from sweet_rl.algorithms.distributed import processes
-    from sweet_rl.algorithms.distributed.collectives import begin_alike
+    from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
     from sweet_rl.algorithms.reflect.models import load_policy
     from sweet_rl.algorithms.reflect.sft import FineTuning
 
-    with processes.joined():
+    with processes.process_group():
         main = processes.is_main()
         say = Teller(speaks=main)
         folder = old or processes.from_main(
@@ -74,7 +74,7 @@ def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags
                 if main:
                     experiments.save_settings(folder, settings)
             agent = load_policy(settings, (), say)
-            begin_alike([agent.model])
+            broadcast_parameters([agent.model])
             run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
             done = run.load(folder)
         say(f"The run is in {folder}")

@@ -17,7 +17,6 @@ from sweet_rl.algorithms.archer.learners import make_learner
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.algorithms.distributed.processes import is_main
-from sweet_rl.algorithms.distributed.states import outline
 from tests.algorithms.archer.models import ROWS, Joined
 from tests.algorithms.archer.test_learners import drawing
 from tests.algorithms.archer.two_processes import forked
@@ -80,7 +79,7 @@ def work(rank, folder):
         after = learner.state_dict()
         learner.save_policy(Path(folder) / f"{case}-saved")
         again = make_learner(settings, chat_format=Joined())  # only the first process has read a file
-        again.load_state_dict(state if is_main() else outline(state))
+        again.load_state_dict(copy.deepcopy(state) if is_main() else {})
         has_its_part_only(again)
         assert goes_on(again) == infos[-1]
         if rank == 0:

@@ -6,11 +6,12 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model, GPT2Config, GPT2Model
 
-from sweet_rl.algorithms.archer.critic import DoubleCritic, TextEncoder, length_batches, load_critic
+from sweet_rl.algorithms.archer.critic import DoubleCritic, TextEncoder, load_critic
 from sweet_rl.algorithms.archer.critic_updates import HeldFeatures, best_places, critic_targets, row_batches
 from sweet_rl.algorithms.archer.learning import copied
 from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.errors import UsageError
+from sweet_rl.training.packing import padded_batches
 from tests.algorithms.archer.models import ROWS, critic_model, critic_tokenizer, policy_tokenizer
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
@@ -61,9 +62,9 @@ def test_the_oldest_of_a_long_text_is_dropped():
 
 
 def test_texts_of_similar_lengths_share_a_batch():
-    assert list(length_batches([3, 9, 4, 1, 9], 18)) == [[1, 4], [2, 0, 3]]
-    assert list(length_batches([50, 2], 18)) == [[0], [1]]
-    assert list(length_batches([10, 10, 9, 8, 1], 1000, worth_tokens=20)) == [[0, 1, 2], [3, 4]]
+    assert list(padded_batches([3, 9, 4, 1, 9], 18)) == [[1, 4], [2, 0, 3]]
+    assert list(padded_batches([50, 2], 18)) == [[0], [1]]
+    assert list(padded_batches([10, 10, 9, 8, 1], 1000, worth_tokens=20)) == [[0, 1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("max_tokens", [10, 10_000])

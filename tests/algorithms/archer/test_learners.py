@@ -1,6 +1,7 @@
 """The learners: what an update needs and changes, resume to the bit, and that nothing depends on how it is cut."""
 
 import asyncio
+import copy
 import io
 import json
 from dataclasses import replace
@@ -112,6 +113,34 @@ def _saved(state):
     torch.save(state, file)
     file.seek(0)
     return file
+
+
+def test_numbered_states_of_optimizers_that_older_checkpoints_hold_are_taken():
+    learner = make(use_baseline=True)
+    draw = drawing()
+    learner.update(draw, update_actor=True)
+    state = torch.load(_saved(learner.state_dict()), weights_only=True)
+    old = {
+        "lm_optimizer_state_dict": learner.lm_optimizer.state_dict(),
+        "critic_optimizer_state_dict": learner.critic_optimizer.state_dict(),
+    }
+    assert set(old["lm_optimizer_state_dict"]["state"]) == set(range(30))
+    one, other = make(use_baseline=True), make(use_baseline=True)
+    one.load_state_dict(copy.deepcopy(state) | old)
+    other.load_state_dict(state)
+    assert one.update(drawing(1), update_actor=True) == other.update(drawing(1), update_actor=True)
+    assert distance(weights(one), weights(other)) == 0
+
+
+def test_an_optimizer_that_made_no_step_is_saved_and_loaded_without_one():
+    learner = make()
+    learner.update(drawing(), update_actor=False)
+    state = torch.load(_saved(learner.state_dict()), weights_only=True)
+    assert state["lm_optimizer_state_dict"] == {}
+    again = make()
+    again.load_state_dict(state)
+    assert not learner.lm_optimizer.state
+    assert not again.lm_optimizer.state
 
 
 @pytest.mark.parametrize("kind", KINDS)

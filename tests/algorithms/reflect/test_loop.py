@@ -8,9 +8,9 @@ import torch
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.envs.taxi import TaxiGame
 from sweet_rl.errors import UsageError
-from sweet_rl.training.state_files import same_state
 from tests.algorithms.reflect import taxi
 from tests.algorithms.reflect.tiny import golden
+from tests.states import same_state
 
 CRITIC = {"use_critic": True, "shared_critic": True, "trainer": "ppo"}
 
