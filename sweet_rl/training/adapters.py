@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.training import models
@@ -17,8 +19,13 @@ from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.vision import Vision
 
 
-def add_adapter(model: Any, settings: ModelSettings) -> Any:
+def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None) -> Any:
     """The model with a fresh LoRA adapter, which changes nothing before the first update.
+
+    Args:
+        model: gets adapters in its layers.
+        settings: rank, scale, dropout and names of the layers.
+        seed: of the adapter's first weights; None draws them from torch's own state.
 
     Raises:
         UsageError: peft is missing, or no module of the model has one of the names.
@@ -38,12 +45,46 @@ def add_adapter(model: Any, settings: ModelSettings) -> Any:
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),  # GPT-2's layers
     )
     try:
-        with _older_names():
+        with _older_names(), torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
             return get_peft_model(model, config)
     except ValueError as error:
         raise UsageError(
             f"--target_modules {settings.target_modules!r} does not fit {settings.pretrain!r}: {error} "
             "all-linear fits every model."
+        ) from error
+
+
+def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, **changes: Any) -> Any:
+    """The model with the adapter that a folder holds.
+
+    Args:
+        model: what the adapter was trained on.
+        folder: with adapter_config.json and its weights.
+        flag: what named the model, for the message.
+        trains: the adapter gets gradients.
+        changes: entries of its configuration that are to be others.
+
+    Raises:
+        UsageError: peft is missing, or the adapter does not fit the model.
+    """
+    try:
+        from peft import PeftConfig, PeftModel  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise missing_package("peft", "lora", needed_for=f"the adapter {str(folder)!r}") from error
+    try:
+        with _older_names():
+            config = PeftConfig.from_pretrained(str(folder))
+            config.inference_mode = not trains
+            for name, value in changes.items():
+                setattr(config, name, value)
+            return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
+    except (ValueError, RuntimeError, OSError, KeyError) as error:
+        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(
+            f"The adapter {str(folder)!r} does not fit the model: {line} Name the model that it was trained "
+            f"on with {flag}."
         ) from error
 
 
@@ -62,21 +103,9 @@ def merge_adapter(adapter: Path, output: Path, settings: ModelSettings) -> None:
     base = settings.pretrain or config.get("base_model_name_or_path") or ""
     if not base:
         raise UsageError(f"{str(adapter)!r} does not name the model it belongs to; name it with --pretrain.")
-    try:
-        from peft import PeftModel  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_package("peft", "lora", needed_for="merge_adapters") from error
     load = models.load_critic if config.get("task_type") == "SEQ_CLS" else models.load_model
     model = load(base, replace(settings, pretrain=base))
-    try:
-        with _older_names():
-            merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
-    except (ValueError, RuntimeError, OSError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(
-            f"The adapter {str(adapter)!r} cannot be merged into {base!r}: {line} Name the model that it was "
-            "trained on with --pretrain."
-        ) from error
+    merged = load_adapter(model, adapter, flag="--pretrain").merge_and_unload(safe_merge=True)
     has_tokenizer = (adapter / "tokenizer_config.json").exists()
     output.mkdir(parents=True, exist_ok=True)
     tokenizer = load_tokenizer(str(adapter) if has_tokenizer else base)

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.records import replace_file, sync_path
@@ -89,6 +92,26 @@ def check_loss(checkpoint: Path, loss: LossSettings) -> None:
             f"The checkpoint {str(checkpoint)!r} was trained with another loss: {'; '.join(differs)}. Go on "
             "with the flags of then, or begin anew with another --ckpt_path."
         )
+
+
+@contextmanager
+def writing(folder: Path, step: int, state: Mapping[str, Any]) -> Iterator[Path]:
+    """An empty folder for the checkpoint of a step, which gets its place when the block has ended.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint.
+        state: what its `trainer_state.json` says.
+
+    Raises:
+        StorageError: the disk is full or read-only.
+    """
+    shutil.rmtree(folder / PARTIAL, ignore_errors=True)
+    made = folder / PARTIAL / f"checkpoint-{step}"
+    made.mkdir(parents=True)
+    yield made
+    (made / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+    publish(folder, made.name)
 
 
 def publish(folder: Path, name: str) -> Path:

@@ -5,6 +5,7 @@ Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -27,7 +28,7 @@ from transformers.utils.logging import (
 )
 
 from sweet_rl.chat import load_tokenizer, model_path, tokenizer_digest
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.training import checkpoints
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.vision import Vision
@@ -108,23 +109,68 @@ def _loaded(
     elif settings.attention != "auto":
         options["attn_implementation"] = settings.attention
     if settings.load_in_4bit:
-        options["quantization_config"] = _four_bits()
+        options["quantization_config"] = quantization(
+            "--load_in_4bit",
+            load_in_4bit=True,
+            bnb_4bit_compute_dtype=torch.bfloat16,
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_quant_type="nf4",
+        )
+    return pretrained(name, kind_of, **options, **more)
+
+
+def pretrained(
+    name: str,
+    kind_of: Callable[[Any], Any] = causal_kind,
+    *,
+    flag: str = "",
+    cache_dir: str | None = None,
+    **options: Any,
+) -> tuple[Any, Collection[str]]:
+    """A model in evaluation mode, and the names of weights that its checkpoint lacks.
+
+    Args:
+        name: folder, or name on the hub.
+        kind_of: the class that loads models with a configuration.
+        flag: what named the model, for the message.
+        cache_dir: where downloads are kept; None for the usual place.
+        options: of transformers' `from_pretrained`, such as `dtype` and `quantization_config`.
+
+    Raises:
+        UsageError: it cannot be loaded.
+    """
     disable_progress_bar()  # type: ignore[no-untyped-call]
     loud = get_verbosity()
     set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
+    path = model_path(name)
     try:
-        kind = kind_of(AutoConfig.from_pretrained(model_path(name)))
-        model, info = kind.from_pretrained(model_path(name), output_loading_info=True, **options, **more)
+        kind = kind_of(AutoConfig.from_pretrained(path, cache_dir=cache_dir))
+        model, info = kind.from_pretrained(path, cache_dir=cache_dir, output_loading_info=True, **options)
     except (OSError, ValueError) as error:
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UsageError(
-            f"No model could be loaded from {name!r}: {line} Name a folder with config.json and weights, "
-            "or a model that is in the local cache or on the hub."
+            f"{f'{flag}: no' if flag else 'No'} model could be loaded from {name!r}: {line} Name a folder "
+            "with config.json and weights, or a model that is in the local cache or on the hub."
         ) from error
     finally:
         set_verbosity(loud)
     model.train(mode=False)
     return model, info["missing_keys"]
+
+
+def device_of(name: str, flag: str = "--device") -> torch.device:
+    """The device that is meant; auto: this process's GPU if there is one.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name == "auto":
+        ours = os.environ.get("LOCAL_RANK", "0")
+        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"{flag} must be auto, cpu, cuda, cuda:1, ..., got {name!r}.") from error
 
 
 def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:
@@ -189,15 +235,15 @@ def _flash_attention() -> str:
     return "flash_attention_2"
 
 
-def _four_bits() -> Any:
+def quantization(flags: str, **options: Any) -> Any:
+    """How weights are stored in 8 or 4 bits: transformers' `BitsAndBytesConfig` of the options.
+
+    Raises:
+        UsageError: bitsandbytes is missing; names the flags.
+    """
     from transformers import BitsAndBytesConfig  # noqa: PLC0415
     from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415
 
     if not is_bitsandbytes_available():
-        raise UsageError("--load_in_4bit needs the package bitsandbytes (pip install bitsandbytes).")
-    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
-        load_in_4bit=True,
-        bnb_4bit_compute_dtype=torch.bfloat16,
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_quant_type="nf4",
-    )
+        raise missing_package("bitsandbytes", "quantization", needed_for=flags)
+    return BitsAndBytesConfig(**options)  # type: ignore[no-untyped-call]

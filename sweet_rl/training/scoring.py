@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
 from sweet_rl.training.head import ResponseHead
-from sweet_rl.training.models import causal_kind, critic_kind
+from sweet_rl.training.models import causal_kind, critic_kind, device_of, pretrained
 from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
@@ -178,26 +177,14 @@ def load_model(model: str | Path, *, device: str, dtype: str) -> Any:
     Raises:
         UsageError: it is not a checkpoint, or an unknown device or dtype.
     """
-    from transformers import AutoConfig  # noqa: PLC0415 - seconds, and only for those who load a model
-    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
-
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-
     if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UsageError(f"--dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def kind_of(config: Any) -> Any:
+        return critic_kind(config) if is_value_model(config) else causal_kind(config)
+
+    loaded, _ = pretrained(str(model), kind_of, dtype=dtype)
     try:
-        config = AutoConfig.from_pretrained(model_path(model))
-        kind = critic_kind(config) if is_value_model(config) else causal_kind(config)
-        loaded: Any = kind.from_pretrained(model_path(model), dtype=dtype)
-    except (OSError, ValueError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UsageError(
-            f"No model could be loaded from {str(model)!r}: {first} Name a folder with config.json and "
-            "model.safetensors, as training writes it, or a model on the hub."
-        ) from error
-    try:
-        return loaded.to(device).eval()
+        return loaded.to(device_of(device))
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"The model cannot be put on the device {device!r}: {error}") from error

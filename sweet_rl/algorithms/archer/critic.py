@@ -23,8 +23,8 @@ from torch import Tensor, nn
 
 from sweet_rl.algorithms.archer.losses import CriticValues
 from sweet_rl.algorithms.archer.recent import Recent
-from sweet_rl.chat import load_tokenizer, model_path
-from sweet_rl.errors import UsageError
+from sweet_rl.chat import load_tokenizer
+from sweet_rl.training.models import pretrained
 from sweet_rl.training.packing import padded_batches
 
 Pooling = Literal["pooler", "first", "mean"]
@@ -218,13 +218,9 @@ def load_critic(
     """
     from transformers import AutoModel  # noqa: PLC0415 - seconds
 
-    try:
-        base: Any = AutoModel.from_pretrained(model_path(name), cache_dir=cache_dir, dtype=torch.float32)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"critic_lm: no encoder could be loaded from {name!r}: {error} Name a folder with config.json "
-            "and weights, or a model that is in the local cache or on the hub."
-        ) from error
+    base, _ = pretrained(
+        name, lambda _: AutoModel, flag="critic_lm", cache_dir=cache_dir, dtype=torch.float32
+    )
     tokenizer = load_tokenizer(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -5,7 +5,6 @@ Published behaviour: docs/published/archer.md#policy, #configuration.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from sweet_rl.algorithms.archer.critic import DoubleCritic, load_critic
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.distributed.fsdp import shard
 from sweet_rl.algorithms.distributed.processes import from_main, is_main
-from sweet_rl.chat import load_tokenizer, model_path
+from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError
+from sweet_rl.training import models
 from sweet_rl.training.adapters import add_adapter
-from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.state_files import load_state
 from sweet_rl.types import derive_seed
@@ -32,13 +31,7 @@ def device_of(settings: ArcherSettings, accelerator: Any = None) -> torch.device
     """The accelerator's device, or the one of the settings."""
     if accelerator is not None:
         return torch.device(accelerator.device)
-    if settings.device == "auto":
-        ours = os.environ.get("LOCAL_RANK", "0")
-        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(settings.device)
-    except RuntimeError as error:
-        raise UsageError(f"device must be auto, cpu, cuda, cuda:1, ..., got {settings.device!r}.") from error
+    return models.device_of(settings.device, "device")
 
 
 def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
@@ -114,25 +107,13 @@ def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
     Raises:
         UsageError: as `load_actor`.
     """
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
-
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            model_path(settings.policy_lm),
-            cache_dir=settings.cache_dir,
-            dtype=weights,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"policy_lm: no causal language model could be loaded from {settings.policy_lm!r}: {error} Name "
-            "a folder with config.json and weights, or a model that is in the local cache or on the hub."
-        ) from error
-    model, told = loaded
-    if missing := sorted(told["missing_keys"]):
+    model, missing = models.pretrained(
+        settings.policy_lm, flag="policy_lm", cache_dir=settings.cache_dir, dtype=weights
+    )
+    if missing:
         raise UsageError(
             f"policy_lm: {settings.policy_lm!r} has no weights for {len(missing)} parts of a causal language "
-            f"model, such as {missing[0]!r}: it is an encoder, or not whole. Name another one."
+            f"model, such as {min(missing)!r}: it is an encoder, or not whole. Name another one."
         )
     if settings.checkpoint_path is not None:
         load_weights(model, settings.checkpoint_path)
@@ -141,11 +122,7 @@ def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
 
 def _adapted(model: Any, settings: ArcherSettings) -> Any:
     """The model with a fresh adapter if one is trained."""
-    if not settings.use_lora:
-        return model
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(settings.seed, "adapter"))
-        return with_adapter(model, settings)
+    return with_adapter(model, settings) if settings.use_lora else model
 
 
 def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
@@ -178,7 +155,7 @@ def _in_first(settings: ArcherSettings, weights: torch.dtype) -> Any:
 def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolicy:
     """A policy of a model that is at hand, with the settings of utterances."""
     if settings.gradient_checkpointing:
-        recompute_activations(model, ModelSettings(settings.policy_lm))
+        models.recompute_activations(model, ModelSettings(settings.policy_lm))
     return TokenPolicy(
         model,
         tokenizer,
@@ -210,7 +187,7 @@ def with_adapter(model: Any, settings: ArcherSettings) -> Any:
         lora_dropout=settings.lora_dropout,
         target_modules=names,
     )
-    wrapped = add_adapter(model, adapter)
+    wrapped = add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
     bare = wrapped.get_base_model()
     object.__setattr__(bare, "adapter_of_policy", wrapped)  # not a submodule: it contains this one
     return bare

@@ -96,12 +96,8 @@ class RunFolder:
 
     def save(self, done: int, state: Any, *, keep: int) -> None:
         """Write the checkpoint after `done` iterations, at once or not at all; keep the newest `keep`."""
-        shutil.rmtree(self.path / checkpoints.PARTIAL, ignore_errors=True)
-        made = self.path / checkpoints.PARTIAL / f"checkpoint-{done}"
-        made.mkdir(parents=True)
-        save_state(made, state)
-        (made / checkpoints.STATE).write_text(json.dumps({"iterations": done}), encoding="utf-8")
-        checkpoints.publish(self.path, made.name)
+        with checkpoints.writing(self.path, done, {"iterations": done}) as made:
+            save_state(made, state)
         checkpoints.rotate(self.path, keep=keep, max_gb=float("inf"))
 
     def begin_metrics(self, done: int) -> None:

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.algorithms.reflect.models import save_agent
-from sweet_rl.algorithms.reflect.trainer import Trainer
 from sweet_rl.training import checkpoints
 from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json
@@ -37,33 +38,48 @@ class Checkpoints:
 
     Args:
         folder: of the run.
+        keep: how many are kept; None: all.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, keep: int | None = None) -> None:
+        self.folder, self._keep = folder, keep
 
-    def save(self, done: int, trainer: Trainer, logs: Sequence[Json], state: Any) -> Path:
-        """Write the checkpoint after `done` iterations.
+    def save(
+        self,
+        done: int,
+        agent: Agent,
+        state: Any,
+        *,
+        summary: Mapping[str, Json],
+        logs: Sequence[Json] | None = None,
+        critic: nn.Module | None = None,
+    ) -> None:
+        """Write the checkpoint after `done` iterations or updates.
+
+        Args:
+            done: its number.
+            agent: whose adapter and tokenizer are saved.
+            state: what going on needs; that of older checkpoints goes.
+            summary: what `trainer_state.json` says.
+            logs: iterations for `logs.json`, if there is one.
+            critic: the critic's head, if there is one.
 
         Raises:
             StorageError: the disk is full or read-only.
         """
-        shutil.rmtree(self.folder / checkpoints.PARTIAL, ignore_errors=True)
-        made = self.folder / checkpoints.PARTIAL / f"checkpoint-{done}"
-        made.mkdir(parents=True)
-        save_agent(trainer.agent.model, trainer.agent.tokenizer, made)
-        if trainer.critic is not None:
-            (made / "critic").mkdir()
-            torch.save(trainer.critic.head.state_dict(), made / "critic" / "score.pt")
-        (made / "logs.json").write_text(json.dumps(list(logs)), encoding="utf-8")
-        (made / STATE_FOLDER).mkdir()
-        save_state(made / STATE_FOLDER, state)
-        (made / checkpoints.STATE).write_text(json.dumps({"iterations": done}), encoding="utf-8")
-        published = checkpoints.publish(self.folder, made.name)
-        for older in checkpoints.complete_checkpoints(self.folder):
-            if older != published:
-                shutil.rmtree(older / STATE_FOLDER, ignore_errors=True)
-        return published
+        with checkpoints.writing(self.folder, done, summary) as made:
+            save_agent(agent.model, agent.tokenizer, made)
+            if critic is not None:
+                (made / "critic").mkdir()
+                torch.save(critic.state_dict(), made / "critic" / "score.pt")
+            if logs is not None:
+                (made / "logs.json").write_text(json.dumps(list(logs)), encoding="utf-8")
+            (made / STATE_FOLDER).mkdir()
+            save_state(made / STATE_FOLDER, state)
+        if self._keep is not None:
+            checkpoints.rotate(self.folder, keep=self._keep, max_gb=float("inf"))
+        for older in checkpoints.complete_checkpoints(self.folder)[:-1]:
+            shutil.rmtree(older / STATE_FOLDER, ignore_errors=True)
 
     def newest(self) -> Any:
         """The state of the newest checkpoint; None where there is none.

@@ -146,7 +146,15 @@ class Loop:
         """Published: a checkpoint has the logs since the one before."""
         logs, self._logs = self._logs, []
         if self._checkpoints is not None:
-            self._checkpoints.save(done, self._trainer, logs, self.state(done))
+            critic = self._trainer.critic
+            self._checkpoints.save(
+                done,
+                self._trainer.agent,
+                self.state(done),
+                summary={"iterations": done},
+                logs=logs,
+                critic=critic.head if critic else None,
+            )
 
 
 def rules_of(settings: ReflectSettings) -> Rules:

@@ -5,7 +5,6 @@ Published behaviour: docs/published/reflect_rl.md#models, #deviations, #file-for
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,28 +19,14 @@ from sweet_rl.algorithms.reflect.experiments import checkpoint_folder
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.training.adapters import add_adapter
+from sweet_rl.training.adapters import add_adapter, load_adapter
+from sweet_rl.training.models import device_of, pretrained, quantization
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import derive_seed
 
 Say = Callable[[str], None]
 
 _MISTRAL = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head"
-
-
-def device_of(name: str) -> torch.device:
-    """The device that is meant.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    if name == "auto":
-        ours = os.environ.get("LOCAL_RANK", "0")
-        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"--device must be auto, cpu, cuda, cuda:1, ..., got {name!r}.") from error
 
 
 def load_policy(
@@ -119,9 +104,7 @@ def load_trained(
     if folder is not None:
         model = _with_trained_adapter(model, folder, settings, trains=trains)
     elif fresh:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(settings.seed, "adapter"))
-            model = _with_fresh_adapter(model, settings, name)
+        model = _with_fresh_adapter(model, settings, name)
     if not getattr(bare_model(model), "is_quantized", False):
         model.to(device)
     for parameter in model.parameters():
@@ -150,23 +133,12 @@ def without_dropout(model: nn.Module) -> None:
 
 
 def _base(settings: ReflectSettings, name: str, device: torch.device, say: Say) -> Any:
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
-
     options: dict[str, Any] = {"dtype": torch.float32}
     if (quantized := _quantization(settings, device, say)) is not None:
         options = {"quantization_config": quantized, "device_map": {"": device}}
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            model_path(name), cache_dir=settings.cache_dir, **options
-        )
-    except (OSError, ValueError) as error:
-        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UsageError(
-            f"No causal language model could be loaded from {name!r}: {line} Name a folder with config.json "
-            "and weights, a model that is in the local cache or on the hub, or tiny."
-        ) from error
+    model, _ = pretrained(name, cache_dir=settings.cache_dir, **options)
     _fuse_activations(model)
-    return model.eval()
+    return model
 
 
 def _fuse_activations(model: nn.Module) -> None:
@@ -188,14 +160,8 @@ def _quantization(settings: ReflectSettings, device: torch.device, say: Say) -> 
             raise UsageError("--use_4bit needs a CUDA device; leave it out to compute in float32.")
         say("Without a CUDA device models are loaded in float32, not in 8 bits (as with --no_use_8bit).")
         return None
-    from transformers import BitsAndBytesConfig  # noqa: PLC0415
-    from transformers.utils.import_utils import is_bitsandbytes_available  # noqa: PLC0415
-
-    if not is_bitsandbytes_available():
-        raise missing_package(
-            "bitsandbytes", "quantization", needed_for="--use_8bit (the default) or --use_4bit"
-        )
-    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+    return quantization(
+        "--use_8bit (the default) or --use_4bit",
         load_in_8bit=settings.use_8bit and not settings.use_4bit,
         load_in_4bit=settings.use_4bit,
         bnb_4bit_use_double_quant=settings.use_nested_quant,
@@ -214,7 +180,7 @@ def _with_fresh_adapter(model: Any, settings: ReflectSettings, name: str) -> Any
         if settings.target_modules == "auto"
         else settings.target_modules,
     )
-    return add_adapter(model, adapter)
+    return add_adapter(model, adapter, seed=derive_seed(settings.seed, "adapter"))
 
 
 def target_modules(model: Any, name: str) -> str:
@@ -233,25 +199,11 @@ def target_modules(model: Any, name: str) -> str:
 
 def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *, trains: bool) -> Any:
     """The adapter of a checkpoint, in its own rank and scale; published: in those of the flags."""
-    try:
-        from peft import LoraConfig, PeftModel  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise missing_package("peft", "lora", needed_for="reflect") from error
-    try:
-        config = LoraConfig.from_pretrained(str(folder))
-        config.inference_mode = not trains
-        config.lora_dropout = 0.0 if settings.disable_dropout else settings.lora_dropout
-        if settings.strict:
-            config.lora_alpha, config.r = settings.lora_alpha, settings.lora_r
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
-    except (ValueError, RuntimeError, OSError, KeyError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(
-            f"The adapter {str(folder)!r} does not fit the model: {line} Name what it was trained on "
-            "with --model_name (or --reflect_model_name)."
-        ) from error
+    changes: dict[str, Any] = {"lora_dropout": 0.0 if settings.disable_dropout else settings.lora_dropout}
+    if settings.strict:
+        changes |= {"lora_alpha": settings.lora_alpha, "r": settings.lora_r}
+    flag = "--model_name (or --reflect_model_name)"
+    return load_adapter(model, folder, flag=flag, trains=trains, **changes)
 
 
 def save_agent(model: Any, tokenizer: Any, folder: Path) -> None:

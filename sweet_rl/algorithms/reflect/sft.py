@@ -10,8 +10,6 @@ Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -23,16 +21,13 @@ from torch import nn
 from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
 from sweet_rl.algorithms.distributed.processes import is_main
 from sweet_rl.algorithms.reflect.agent import Agent, bare_model
-from sweet_rl.algorithms.reflect.checkpoints import STATE_FOLDER
-from sweet_rl.algorithms.reflect.models import save_agent
+from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.texts import Example, Order
 from sweet_rl.errors import ServiceError, UsageError, missing_package
-from sweet_rl.training import checkpoints
 from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import ModelSettings
-from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import derive_seed
 
 _OPTIMIZERS = ("adamw_torch", "adamw_hf", "paged_adamw_32bit", "paged_adamw_8bit", "adamw_bnb_8bit")
@@ -60,7 +55,8 @@ class FineTuning:
         say: Callable[[str], object] = print,
     ) -> None:
         self._agent, self._examples, self._settings = agent, examples, settings
-        self._folder, self._tell = folder, tell
+        self._tell = tell
+        self._checkpoints = None if folder is None else Checkpoints(folder, settings.save_total_limit)
         self._parameters = agent.trainable()
         self._optimizer = optimizer_of(self._parameters, settings, agent.device, say)
         self._factor = _rates(settings)
@@ -135,28 +131,16 @@ class FineTuning:
     # -- disk ---------------------------------------------------------------------------------------------
 
     def _save(self, done: int) -> None:
-        if not is_main() or self._folder is None:
+        if not is_main() or self._checkpoints is None:
             return
-        folder = self._folder
-        shutil.rmtree(folder / checkpoints.PARTIAL, ignore_errors=True)
-        made = folder / checkpoints.PARTIAL / f"checkpoint-{done}"
-        (made / STATE_FOLDER).mkdir(parents=True)
-        save_agent(self._agent.model, self._agent.tokenizer, made)
-        parameters = [parameter.detach() for parameter in self._parameters]
         state = {
             "done": done,
-            "parameters": parameters,
+            "parameters": [parameter.detach() for parameter in self._parameters],
             "optimizer": self._optimizer.state_dict(),
             "log": self._log,
         }
-        save_state(made / STATE_FOLDER, state)
-        text = json.dumps({"global_step": done, "log_history": self._log}, indent=1)
-        (made / checkpoints.STATE).write_text(text, encoding="utf-8")
-        published = checkpoints.publish(folder, made.name)
-        checkpoints.rotate(folder, keep=self._settings.save_total_limit, max_gb=float("inf"))
-        for older in checkpoints.complete_checkpoints(folder):
-            if older != published:
-                shutil.rmtree(older / STATE_FOLDER, ignore_errors=True)
+        summary = {"global_step": done, "log_history": self._log}
+        self._checkpoints.save(done, self._agent, state, summary=summary)
 
     def load(self, folder: Path) -> int:
         """Go on from the newest checkpoint in a folder; returns the updates that are done, 0 without one.
@@ -164,10 +148,9 @@ class FineTuning:
         Raises:
             UsageError: it is broken.
         """
-        found = checkpoints.complete_checkpoints(folder)
-        if not found:
+        state = Checkpoints(folder).newest()
+        if state is None:
             return 0
-        state = load_state(found[-1] / STATE_FOLDER)
         with torch.no_grad():
             for parameter, saved in zip(self._parameters, state["parameters"], strict=True):
                 parameter.copy_(saved)
