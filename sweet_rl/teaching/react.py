@@ -29,7 +29,7 @@ _WORD: Final = re.compile(r"\w+")
 Words = Callable[[random.Random], str]
 
 
-class Knower(Protocol):
+class Expert(Protocol):
     """What the embedded player knows of a game's current state."""
 
     def thought(self) -> Words:
@@ -79,7 +79,7 @@ def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -
 
 async def play(
     game: TextGame,
-    knower: Knower,
+    expert: Expert,
     teacher: Teacher,
     *,
     seed: int,
@@ -90,7 +90,7 @@ async def play(
 
     Args:
         game: begun.
-        knower: what the embedded player knows.
+        expert: what the embedded player knows.
         teacher: the model.
         seed: of the episode.
         react: ask for thoughts first.
@@ -111,9 +111,9 @@ async def play(
         thoughts = ""
         if react:
             text = f"{before}\n\n{_prompt('react_think')}"
-            thoughts = await _ask(teacher, text, await asyncio.to_thread(knower.thought), step_seed, played)
+            thoughts = await _ask(teacher, text, await asyncio.to_thread(expert.thought), step_seed, played)
         text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{_prompt('react_act')}"
-        label = await asyncio.to_thread(knower.label)
+        label = await asyncio.to_thread(expert.label)
         reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
         found = extract_action(reply, game.labels, strict=strict)
         if found is None and not strict:  # a model may write the command itself

@@ -1,8 +1,8 @@
 """Engines: how several processes train one model that each of them has a piece of.
 
 They are DeepSpeed's ZeRO and torch's FSDP2, driven by transformers' Trainer through accelerate. Here is what
-these leave to us: which one a run uses, how processes meet where there is no accelerator, a model in pieces
-that is only asked, a whole model out of its pieces, and words for a process that is gone.
+these leave to us: which one a run uses, how processes meet where there is no accelerator, a sharded
+model that is only asked, a whole model out of its shards, and words for a process that is gone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def half_weights(settings: TrainSettings) -> bool:
     return uses_deepspeed(settings) and settings.model.bf16
 
 
-def in_pieces(settings: TrainSettings) -> bool:
+def shards_weights(settings: TrainSettings) -> bool:
     """Whether weights are divided, so that no process has all of them."""
     engine = engine_of(settings)
     return engine == "fsdp2" or (engine == "deepspeed" and settings.shards.zero_stage == 3)
@@ -99,9 +99,9 @@ def check_engine(settings: TrainSettings, *, cuda: bool) -> None:
         raise UsageError("--bf16: on CPUs DeepSpeed computes in float32 only; use --shard_with fsdp2.")
     if engine is None and settings.shards.adam_offload:
         raise UsageError("--adam_offload: with one process only --shard_with deepspeed can do that.")
-    if settings.model.load_in_4bit and in_pieces(settings):
+    if settings.model.load_in_4bit and shards_weights(settings):
         raise UsageError(
-            "--load_in_4bit: quantised weights are not cut into pieces here. Use --zero_stage 2, which "
+            "--load_in_4bit: quantised weights are not sharded here. Use --zero_stage 2, which "
             "leaves them whole on every process."
         )
 
@@ -182,7 +182,7 @@ def mixed_precision() -> Any:
     return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
 
-def in_pieces_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> Any:
+def sharded_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -> Any:
     """A model that is only asked, sharded as the one that is trained will be.
 
     Args:
@@ -203,7 +203,7 @@ def in_pieces_for_scoring(model: Any, arguments: Any, settings: TrainSettings) -
     return fsdp2_prepare_model(accelerator, model)
 
 
-def put_away(model: Any) -> None:
+def reshard(model: Any) -> None:
     """Drop the weights that FSDP2 holds ready for a backward pass, when none will come."""
     for module in model.modules():
         if hasattr(module, "reshard"):
@@ -211,15 +211,15 @@ def put_away(model: Any) -> None:
 
 
 def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: TrainSettings) -> Any:
-    """A model that has all of `weights`, with its adapter if there is one; the trained one has pieces.
+    """A model that has all of `weights`, with its adapter if there is one; the trained one has shards.
 
     Args:
         kind: the model's class, without adapter.
-        trained: the model in pieces.
+        trained: the sharded model.
         weights: all of them, by their names in the trained model.
         settings: from the flags.
     """
-    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be in pieces
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be sharded
     bare = trained.get_base_model() if settings.model.lora_rank else trained
     with torch.device("meta"):
         model = kind(bare.config)

@@ -295,7 +295,7 @@ def save(trainer: Any, run: Run, kind: type) -> None:
     """
     settings, first = run.settings, run.processes.rank == 0
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if engines.in_pieces(settings):  # all give theirs to the first
+    if engines.shards_weights(settings):  # all give theirs to the first
         weights = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         model = engines.whole_model(kind, model, weights, settings) if first else None
     if first:

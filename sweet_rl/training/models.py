@@ -174,7 +174,7 @@ def device_of(name: str, flag: str = "--device") -> torch.device:
 
 
 def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:
-    """ZeRO-3 has the weight in pieces from the beginning; here it is in one."""
+    """ZeRO-3 shards the weight from the beginning; here it is gathered."""
     if not hasattr(weight, "ds_id"):
         return nullcontext()
     import deepspeed  # noqa: PLC0415 - an extra
@@ -209,7 +209,7 @@ def save_whole(model: Any, tokenizer: Any, folder: Path, vision: Vision | None =
     for pattern in ("*.safetensors", "*.bin", "*.index.json"):
         for old in folder.glob(
             pattern
-        ):  # of another model: in other pieces, it would be loaded in place of ours
+        ):  # of another model: with other shards, it would be loaded in place of ours
             if old.name not in new:
                 old.unlink()
     for name in sorted(new):

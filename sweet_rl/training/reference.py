@@ -16,7 +16,7 @@ from torch import Tensor
 from sweet_rl.chat import tokenizer_digest
 from sweet_rl.training import models
 from sweet_rl.training.batches import Collator, Reader, to_device
-from sweet_rl.training.engines import Processes, half_weights, in_pieces, in_pieces_for_scoring
+from sweet_rl.training.engines import Processes, half_weights, sharded_for_scoring, shards_weights
 from sweet_rl.training.fitting import Rows, Run, check_sizes, packs_of, reader, show_pictures, trainable
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.reference_cache import ReferenceCache, pairs_digest, weights_digest
@@ -97,11 +97,11 @@ def _ask(name: str, run: Run, rows: Rows) -> tuple[Tensor, Any | None]:
     settings = run.settings
     reference = models.load_model(name, settings.model, half=half_weights(settings))
     check_sizes(reference, rows.all, settings)
-    device, pieces = run.arguments.device, in_pieces(settings)
-    asked = in_pieces_for_scoring(reference, run.arguments, settings) if pieces else reference.to(device)
+    device, sharded = run.arguments.device, shards_weights(settings)
+    asked = sharded_for_scoring(reference, run.arguments, settings) if sharded else reference.to(device)
     read = reader(reference, rows.pad_id, settings, rows.vision)
     scores = _scores(asked, reference, settings, rows.all, read, run.processes, device)
-    return scores, reference if name == settings.model.pretrain and not pieces else None
+    return scores, reference if name == settings.model.pretrain and not sharded else None
 
 
 def _scores(

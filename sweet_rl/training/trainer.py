@@ -201,7 +201,7 @@ class StepTrainer(Trainer):
                 losses = self._objective(model, batch)
             used_B = torch.full_like(losses.total_B, start + rank < len(batches), dtype=torch.bool)
             sums = self._summed(losses, used_B) + sums
-        engines.put_away(model)
+        engines.reshard(model)
         model.train(training)
         means = self._means(torch.as_tensor(sums, device=self.args.device))
         metrics = {f"eval_{name}": value for name, value in means.items()}

@@ -8,7 +8,7 @@ import pytest
 from sweet_rl.envs.taxi.game import TaxiGame
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.taxi import START_STATES, plan
-from sweet_rl.teaching.knowers import Ignorant, TaxiKnower
+from sweet_rl.teaching.experts import NoExpert, TaxiExpert
 from sweet_rl.teaching.react import extract_action, play
 from sweet_rl.teaching.teachers import EmbeddedTeacher
 from sweet_rl.types import Failure
@@ -51,11 +51,11 @@ class Listening(EmbeddedTeacher):
         return reply
 
 
-def run(teacher, knower=None, **flags):
+def run(teacher, expert=None, **flags):
     game = TaxiGame(horizon=15)
     game.begin(START_STATES[7], "full")
-    knower = TaxiKnower(game) if knower is None else knower
-    return game, asyncio.run(play(game, knower, teacher, seed=0, **flags))
+    expert = TaxiExpert(game) if expert is None else expert
+    return game, asyncio.run(play(game, expert, teacher, seed=0, **flags))
 
 
 def test_the_embedded_player_delivers():
@@ -67,35 +67,35 @@ def test_the_embedded_player_delivers():
 
 def test_it_thinks_first_and_forgets_what_was_before():
     teacher = Listening("I see a taxi.", "Action: 0", "Still a taxi.")
-    run(teacher, Ignorant())
+    run(teacher, NoExpert())
     think, act, again, _ = (call[-1].content for call in teacher.asked[:4])
     assert [len(call) for call in teacher.asked] == [2] * len(teacher.asked)
     assert "Action 0: move south" not in think
     assert "I see a taxi." in act
     assert "Action 0: move south" in act
     assert "I see a taxi." not in again
-    _, one = run(Listening(), Ignorant(), react=False)
+    _, one = run(Listening(), NoExpert(), react=False)
     assert one.steps == 1
 
 
 def test_a_reply_without_an_action_costs_a_step_and_is_kept():
-    _, played = run(Listening("thought", "I would rather not"), Ignorant())
+    _, played = run(Listening("thought", "I would rather not"), NoExpert())
     assert played.failures == [Failure("malformed_reply", "I would rather not", turn=0)]
     assert played.steps == 2
     assert played.cost == pytest.approx(0.05 + 0.5)
-    _, published = run(Listening("thought", "I would rather not"), Ignorant(), strict=True)
+    _, published = run(Listening("thought", "I would rather not"), NoExpert(), strict=True)
     assert published.failures == played.failures
 
 
 def test_the_command_itself_is_an_action():
-    _, played = run(Listening("thought", "pickup passenger"), Ignorant())
+    _, played = run(Listening("thought", "pickup passenger"), NoExpert())
     assert not played.failures
     assert played.steps == 1
 
 
 def test_a_silent_model_is_sent_the_state_again():
     teacher = Listening("", "", "thought", "Action: 4")
-    _, played = run(teacher, Ignorant())
+    _, played = run(teacher, NoExpert())
     assert teacher.asked[0] == teacher.asked[1] == teacher.asked[2]
     assert [failure.kind for failure in played.failures] == ["empty_reply"] * 2
     assert played.steps == 1
@@ -110,8 +110,8 @@ class Unserved(EmbeddedTeacher):
 
 def test_without_a_service_nothing_is_said_about_the_model():
     with pytest.raises(RequestFailed, match="overloaded"):
-        run(Unserved(), Ignorant())
-    _, published = run(Unserved(), Ignorant(), strict=True)
+        run(Unserved(), NoExpert())
+    _, published = run(Unserved(), NoExpert(), strict=True)
     assert published.moved.over
-    _, silent = run(Listening(*[""] * 6), Ignorant())  # that is the model's own
+    _, silent = run(Listening(*[""] * 6), NoExpert())  # that is the model's own
     assert silent.moved.over

@@ -120,7 +120,7 @@ def test_engines_by_processes_and_flags(monkeypatch):
     from sweet_rl.training import engines
 
     def engine(**flags):
-        return engines.engine_of(settings(**flags)), engines.in_pieces(settings(**flags))
+        return engines.engine_of(settings(**flags)), engines.shards_weights(settings(**flags))
 
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert engine() == engine(shard_with="fsdp2") == (None, False)

@@ -84,14 +84,14 @@ def critic_targets(
     q1, q2 = target.q(states[torch.tensor(owners, device=device)], actions)
     picked = torch.tensor(best_places(torch.minimum(q1, q2), owners), device=device)
     rewards_S = torch.tensor([row.reward for row in rows], device=device, dtype=dtype)
-    goes_on_S, v1_S, v2_S = torch.zeros(3, len(rows), device=device, dtype=dtype)
+    bootstrap_mask_S, v1_S, v2_S = torch.zeros(3, len(rows), device=device, dtype=dtype)
     if following:
         where = torch.tensor(following, device=device)
-        goes_on_S[where] = 1
+        bootstrap_mask_S[where] = 1
         v1_S[where], v2_S[where] = target.v(nexts)
     return CriticTargets(
-        losses.bootstrapped(rewards_S, goes_on_S, v1_S, settings.gamma),
-        losses.bootstrapped(rewards_S, goes_on_S, v2_S, settings.gamma),
+        losses.td_targets(rewards_S, bootstrap_mask_S, v1_S, settings.gamma),
+        losses.td_targets(rewards_S, bootstrap_mask_S, v2_S, settings.gamma),
         q1[picked],
         q2[picked],
     )

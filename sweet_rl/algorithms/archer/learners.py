@@ -179,7 +179,7 @@ def make_learner(
 
     Raises:
         UsageError: a model cannot be loaded, published arithmetic is asked of several processes, or a
-            divided policy of one.
+            sharded policy of one.
     """
     if settings.shard_with is not None:
         check_sharding()

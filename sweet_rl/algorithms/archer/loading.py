@@ -81,7 +81,7 @@ def load_actor(settings: ArcherSettings, device: torch.device) -> TokenPolicy:
 
 
 def load_bare(settings: ArcherSettings, device: torch.device) -> tuple[Any, Any]:
-    """The policy's model, adapter in place, and its tokenizer; divided over processes if the settings say so.
+    """The policy's model, adapter in place, and its tokenizer; sharded over processes if the settings say so.
 
     Raises:
         UsageError: as `load_actor`.

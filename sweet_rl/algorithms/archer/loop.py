@@ -300,7 +300,7 @@ class OnlineRun:
             runner.run(collect())
 
     def _save(self, done: int) -> None:
-        state = self._learner.state_dict()  # in every process: divided policies are put together
+        state = self._learner.state_dict()  # in every process: sharded policies are gathered
         if self._folder is not None:
             self._folder.save(done, state, keep=self._settings.keep_checkpoints)
 

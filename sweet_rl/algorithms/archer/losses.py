@@ -53,17 +53,17 @@ class CriticLosses(NamedTuple):
         return self.q1_B + self.q2_B + self.v1_B + self.v2_B
 
 
-def bootstrapped(rewards_B: Tensor, goes_on_B: Tensor, next_values_B: Tensor, gamma: float) -> Tensor:
+def td_targets(rewards_B: Tensor, bootstrap_mask_B: Tensor, next_values_B: Tensor, gamma: float) -> Tensor:
     """Targets of Q: the reward, plus the discounted value of what comes next where something does.
 
     Args:
         rewards_B: of the transitions.
-        goes_on_B: 1 where the target bootstraps, 0 where it does not. Repaired: unless the world itself came
-            to its end; published: unless the episode ended, time limits included.
+        bootstrap_mask_B: 1 where the target bootstraps, 0 where it does not. Repaired: unless the world
+            itself came to its end; published: unless the episode ended, time limits included.
         next_values_B: the target critic's V_i of the next observation; member i bootstraps from member i.
         gamma: discount.
     """
-    return rewards_B + goes_on_B * gamma * next_values_B
+    return rewards_B + bootstrap_mask_B * gamma * next_values_B
 
 
 def critic_losses(values: CriticValues, targets: CriticTargets) -> CriticLosses:

@@ -161,7 +161,7 @@ def shared_passes(
 ) -> Iterator[list[int]]:
     """Numbers of this process's utterances to score together, with a backward pass after each batch.
 
-    Layers in pieces need every process at every pass. So a process that has fewer batches than another makes
+    Sharded layers need every process at every pass. So a process that has fewer batches than another makes
     passes afterwards that weigh nothing.
     """
     batches = list(policy.batches(observations, utterances)) if utterances else []

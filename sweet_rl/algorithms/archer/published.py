@@ -195,8 +195,8 @@ class PublishedLearner:
 
     def _rows_of(self, family: str, rows: int) -> int:
         kind = str(getattr(self.policy.model.config, "model_type", ""))  # a folder's name may not show it
-        told = f"{self.settings.policy_lm} {kind}".lower()
-        return rows if family in told else self.settings.batch_size
+        names = f"{self.settings.policy_lm} {kind}".lower()
+        return rows if family in names else self.settings.batch_size
 
     def _epoch(self, draw: Draw, optimizer: Any, loss_of: Any, rows: int) -> list[dict[str, float]]:
         """One optimizer step on G x B draws; the other optimizer's gradients stay, and count in the norm."""
@@ -231,11 +231,11 @@ class PublishedLearner:
             spoken = self.target.read(observations, self.choose(observations))
             nexts = self.target.read([row.next_observation for row in rows], observations)
             rewards_B = torch.tensor([row.reward for row in rows]).to(weight)
-            goes_on_B = torch.tensor([not row.done for row in rows]).to(weight)
+            bootstrap_mask_B = torch.tensor([not row.done for row in rows]).to(weight)
             gamma = self.settings.gamma
             targets = CriticTargets(
-                losses.bootstrapped(rewards_B, goes_on_B, nexts.v1_B, gamma),
-                losses.bootstrapped(rewards_B, goes_on_B, nexts.v2_B, gamma),
+                losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v1_B, gamma),
+                losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v2_B, gamma),
                 spoken.q1_B,
                 spoken.q2_B,
             )

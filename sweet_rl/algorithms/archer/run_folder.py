@@ -137,9 +137,9 @@ class RunFolder:
             if theirs.get(key) != json.loads(json.dumps(config.get(key)))
         ]
         if changed:
-            told = ", ".join(f"{key} was {theirs.get(key)!r}, is {config.get(key)!r}" for key in changed)
+            changes = ", ".join(f"{key} was {theirs.get(key)!r}, is {config.get(key)!r}" for key in changed)
             raise UsageError(
-                f"save_path={str(self.path)!r} holds a run of another configuration: {told}. Give it the "
+                f"save_path={str(self.path)!r} holds a run of another configuration: {changes}. Give it the "
                 "same values to go on with it, name another save_path, or pass overwrite=true to begin again."
             )
 

@@ -48,7 +48,7 @@ def all_reduce_max(count: int, device: torch.device) -> int:
 def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
     """Add up gradients over all processes, in one message for each kind of number.
 
-    Those of parameters in pieces have been added up when they were made (`sharded.shard`).
+    Those of sharded parameters have been added up when they were made (`fsdp.shard`).
     """
     if world_size() == 1:
         return
@@ -63,7 +63,7 @@ def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
 
 
 def broadcast_parameters(modules: Iterable[nn.Module]) -> None:
-    """Give every process the weights and buffers of the first; parameters in pieces are alike already."""
+    """Give every process the weights and buffers of the first; sharded parameters are alike already."""
     if world_size() == 1:
         return
     for module in modules:

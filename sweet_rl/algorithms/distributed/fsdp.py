@@ -1,7 +1,7 @@
-"""A policy in pieces: FSDP2 divides its weights, gradients and optimizer states over the processes.
+"""A sharded policy: FSDP2 divides its weights, gradients and optimizer states over the processes.
 
-Layers in pieces need all processes at every pass, and processes sample different numbers of tokens. So
-whoever samples does it on weights that are put together before (`gathered`), and every process makes as many
+Sharded layers need all processes at every pass, and processes sample different numbers of tokens. So
+whoever samples does it on weights that are gathered before (`gathered`), and every process makes as many
 passes with gradients as the others. Importing this module imports torch, and FSDP2 only where it is used.
 """
 
@@ -20,11 +20,11 @@ from sweet_rl.algorithms.distributed.states import load_weights
 from sweet_rl.errors import UsageError
 
 _OPEN = "_gathered_by_sweet_rl"
-"""Set on a model while its weights are together."""
+"""Set on a model while its weights are gathered."""
 
 
 def check_sharding() -> None:
-    """Whether this process can have a piece of a policy.
+    """Whether this process can have a shard of a policy.
 
     Raises:
         UsageError: it is the only process, or torch has no FSDP2 that this code knows.
@@ -55,13 +55,13 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) -> None:
-    """Divide a model over the processes; all of them begin with the weights of the first.
+    """Shard a model over the processes; all of them begin with the weights of the first.
 
     Each layer is a unit, everything else one more. Gradients are added up over processes, not averaged.
 
     Args:
         model: the same in every process, on the CPU; only the first one's numbers count.
-        device: of this process's part.
+        device: of this process's shard.
         compute: passes compute in it, while weights and sums of gradients stay as they are (float32); None:
             in what the weights have.
 
@@ -91,12 +91,12 @@ def shard(model: Any, device: torch.device, compute: torch.dtype | None = None) 
 
 
 def is_fsdp(model: nn.Module) -> bool:
-    """Whether `shard` has divided the model."""
+    """Whether `shard` has sharded the model."""
     return bool(_units(model))
 
 
 def _units(model: nn.Module) -> list[Any]:
-    """What is put together at once: the model, then its layers; none of an ordinary model."""
+    """What is gathered at once: the model, then its layers; none of an ordinary model."""
     if not hasattr(model, "reset_iter_state"):
         return []
     return [module for module in model.modules() if hasattr(module, "reset_iter_state")]
@@ -125,7 +125,7 @@ def gathered(model: nn.Module) -> Iterator[None]:
 
 
 def _let_go(units: Sequence[Any]) -> None:
-    """Keep the own part only, and forget passes that no backward pass followed.
+    """Keep the own shard only, and forget passes that no backward pass followed.
 
     Left in the records, they would have layers fetched in the next backward pass, by some processes only.
     """
@@ -136,10 +136,10 @@ def _let_go(units: Sequence[Any]) -> None:
 
 
 def first_pass(policy: Any) -> None:
-    """The first pass of a divided policy, the same in every process: what is found out once is found alike.
+    """The first pass of a sharded policy, the same in every process: what is found out once is found alike.
 
     Args:
-        policy: a `TokenPolicy`. Nothing happens where its model is not divided.
+        policy: a `TokenPolicy`. Nothing happens where its model is not sharded.
     """
     units = _units(policy.model)
     if not units:
@@ -152,7 +152,7 @@ def first_pass(policy: Any) -> None:
 def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tensor:
     """Clip gradients to the norm of the whole model's, and return that; the same in every process.
 
-    Gradients of parameters that are not in pieces must be equal everywhere.
+    Gradients of parameters that are not sharded must be equal everywhere.
     """
     if not any(map(is_sharded, parameters)):
         return nn.utils.clip_grad_norm_(parameters, max_norm)

@@ -19,9 +19,9 @@ from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
 from sweet_rl.tasks.household import published_household_tasks
+from sweet_rl.teaching.experts import HouseholdExpert, NoExpert, TaxiExpert
 from sweet_rl.teaching.jobs import Done, Job, JobFile
-from sweet_rl.teaching.knowers import HouseholdKnower, Ignorant, TaxiKnower
-from sweet_rl.teaching.react import Knower, play
+from sweet_rl.teaching.react import Expert, play
 from sweet_rl.teaching.teachers import EmbeddedTeacher, Teacher
 from sweet_rl.types import Task, derive_seed
 from sweet_rl.worlds import load_tasks
@@ -120,15 +120,15 @@ async def _episode(
         game = TaxiGame(horizon=games.horizon, with_prompt=True)
     else:
         game = HouseholdGame(engine, horizon=games.horizon, shuffle_action=games.shuffle_action)
-    knower: Knower = Ignorant()
+    expert: Expert = NoExpert()
     if games.random:
-        knower = Chance(game, derive_seed(job.item, "chance"))
+        expert = Chance(game, derive_seed(job.item, "chance"))
     elif player.teacher == "embedded":
-        knower = TaxiKnower(game) if engine is None else HouseholdKnower(game)
+        expert = TaxiExpert(game) if engine is None else HouseholdExpert(game)
     try:
         game.reset(task, seed=job.item)
         seed = derive_seed(job.item, job.attempt)
-        played = await play(game, knower, teacher, seed=seed, react=games.react, strict=games.strict)
+        played = await play(game, expert, teacher, seed=seed, react=games.react, strict=games.strict)
     except (EpisodeError, RequestFailed) as error:
         return Done(None, (error.failure,))
     finally:

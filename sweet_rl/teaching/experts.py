@@ -11,7 +11,7 @@ from sweet_rl.teaching.react import Words
 from sweet_rl.teaching.taxi_words import thought as taxi_thought
 
 
-class TaxiKnower:
+class TaxiExpert:
     """Knows the shortest way of a taxi game."""
 
     def __init__(self, game: TaxiGame) -> None:
@@ -26,7 +26,7 @@ class TaxiKnower:
         return next((str(action) for action in self._game.best_actions()), "0")
 
 
-class HouseholdKnower:
+class HouseholdExpert:
     """Asks the planner; once for each state."""
 
     def __init__(self, game: HouseholdGame) -> None:
@@ -42,7 +42,7 @@ class HouseholdKnower:
         return self._game.expert_label() or self._game.labels[0]
 
 
-class Ignorant:
+class NoExpert:
     """Knows nothing: for games that a model plays."""
 
     def thought(self) -> Words:
