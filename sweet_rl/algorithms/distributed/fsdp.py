@@ -154,25 +154,17 @@ def clip_gradients(parameters: Sequence[nn.Parameter], max_norm: float) -> Tenso
 
     Gradients of parameters that are not sharded must be equal everywhere.
     """
-    if not any(map(is_sharded, parameters)):
+    sharded = [parameter for parameter in parameters if is_sharded(parameter)]
+    if not sharded:
         return nn.utils.clip_grad_norm_(parameters, max_norm)
-    mine, common = [], []
-    for parameter in parameters:
-        gradient: Any = parameter.grad
-        if gradient is not None and is_sharded(gradient):
-            mine.append(gradient.to_local())
-        elif gradient is not None:
-            common.append(gradient)
-    square = _square(mine)
-    dist.all_reduce(square)
-    norm = (square + _square(common)).sqrt() if common else square.sqrt()
-    factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)  # as torch does it
-    for gradient in [*mine, *common]:
-        gradient.mul_(factor.to(gradient.dtype))
+    others = [parameter for parameter in parameters if not is_sharded(parameter)]
+    first: Any = _norm(sharded)
+    parts = torch.stack([first.full_tensor(), _norm(others).to(first.device, first.dtype)])
+    norm: Tensor = torch.linalg.vector_norm(parts)
+    for kind in (sharded, others):
+        nn.utils.clip_grads_with_norm_(kind, max_norm, norm)
     return norm
 
 
-def _square(gradients: Sequence[Tensor]) -> Tensor:
-    """The sum of all squares, in float32 at least."""
-    wide = torch.promote_types(gradients[0].dtype, torch.float32)
-    return torch.stack([g.to(wide).square().sum() for g in gradients]).sum()
+def _norm(parameters: Sequence[nn.Parameter]) -> Tensor:
+    return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
