@@ -148,8 +148,9 @@ def pretrained(
         model, info = kind.from_pretrained(path, cache_dir=cache_dir, output_loading_info=True, **options)
     except (OSError, ValueError) as error:
         line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        what = "causal language model" if kind_of is causal_kind else "model"
         raise UsageError(
-            f"{f'{flag}: no' if flag else 'No'} model could be loaded from {name!r}: {line} Name a folder "
+            f"{f'{flag}: no' if flag else 'No'} {what} could be loaded from {name!r}: {line} Name a folder "
             "with config.json and weights, or a model that is in the local cache or on the hub."
         ) from error
     finally:
