@@ -117,7 +117,7 @@ def test_wrong_input_is_named(folders, tmp_path):
         CandidateScorer(tmp_path)
     with pytest.raises(UsageError, match="dtype must be"):
         CandidateScorer(folders["llama"], dtype="float17")
-    with pytest.raises(UsageError, match="--device must be auto.*got 'gpu'"):
+    with pytest.raises(UsageError, match=r"--device must be auto.*got 'gpu'"):
         CandidateScorer(folders["llama"], device="gpu")
     with pytest.raises(UsageError, match="max_batch_tokens"):
         CandidateScorer(folders["llama"], max_batch_tokens=0)
