@@ -1,6 +1,6 @@
 """The one list of commands. `scripts/*.py` and the console entry `sweet-rl` both run what is named here.
 
-A stage is a function in `sweet_rl.commands`: its parameters are the flags, its docstring is the help. Nothing
+A stage is a function in `sweet_rl.commands`: its settings are the flags, its docstring is the help. Nothing
 heavy is imported before the flags are known to be good, so that `--help` is quick.
 """
 
@@ -9,17 +9,14 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-import inspect
 import io
 import os
-import re
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from sweet_rl import command_line
-from sweet_rl.command_line import takes_words
+from sweet_rl.command_line.help_pages import help_text
 from sweet_rl.commands import belonging
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
@@ -85,7 +82,7 @@ _STUDIES = {
 }
 """Studies, which are clients of the other stages, and their modules."""
 
-_INDENT: Any = {"initial_indent": "        ", "subsequent_indent": "        ", "break_on_hyphens": False}
+_HELP = frozenset({"-h", "--help", "--help-all", "--help_all"})
 
 
 def main() -> None:
@@ -98,6 +95,9 @@ def main() -> None:
         from sweet_rl import __version__
 
         print(__version__)
+        sys.exit(0)
+    if arguments[0] in {"--completion", "--complete"}:
+        _complete(*arguments)
         sys.exit(0)
     groups = {name.partition(" ")[0] for name in COMMANDS if " " in name}
     words = 2 if arguments[0] in groups else 1
@@ -136,8 +136,10 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
-    if not {"--help", "-h"}.isdisjoint(arguments):
-        print(help_text(name, function), flush=True)
+    if not _HELP.isdisjoint(arguments):
+        whole = not {"--help-all", "--help_all"}.isdisjoint(arguments)
+        beside = [word for word in arguments if word not in _HELP]
+        print(help_text(name, function, whole=whole, arguments=beside), flush=True)
         return
     rewrite = getattr(function, "rewrite_arguments", None)  # of a stage with the flags of another parser
     try:
@@ -172,30 +174,6 @@ def load(name: str) -> Callable[..., Any]:
     return function
 
 
-def help_text(name: str, function: Callable[..., Any]) -> str:
-    """What `--help` prints, made from the function's docstring and signature."""
-    text, _, flags = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
-    flags = re.sub(r"\n {5,}", " ", flags)  # a description may run over several lines
-    described = dict(line.strip().split(": ", 1) for line in flags.splitlines() if line.strip())
-    parameters = inspect.signature(function).parameters.values()
-    words = "".join(f" [{parameter.name} ...]" for parameter in parameters if takes_words(parameter))
-    lines = [f"usage: {name} [--flag value ...]{words}", "", text, "", "flags:"]
-    for parameter in parameters:
-        if takes_words(parameter):
-            lines.append(f"  {parameter.name} ...")
-            lines.append(textwrap.fill(described[parameter.name], 100, **_INDENT))
-            continue
-        default = parameter.default
-        note = "required" if default is parameter.empty else f"default {default}"
-        if default is None or default == "" or default is False:
-            note = ""
-        kind = str(parameter.annotation).removesuffix(" | None").upper()
-        value = "" if kind == "BOOL" else f" {kind}"
-        lines.append(f"  --{parameter.name}{value}" + (f"   ({note})" if note else ""))
-        lines.append(textwrap.fill(described[parameter.name], 100, **_INDENT))
-    return "\n".join(lines)
-
-
 def _overview(group: str = "") -> str:
     shown = {name: summary for name, summary in COMMANDS.items() if name.startswith(group)}
     width = max(map(len, shown))
@@ -206,9 +184,23 @@ def _overview(group: str = "") -> str:
             "",
             *lines,
             "",
-            "sweet-rl STAGE --help explains a stage's flags.",
+            "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them.",
+            "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
         ]
     )
+
+
+def _complete(what: str, *words: str) -> None:
+    """What a shell asks for: its script, or what the last of the words may become."""
+    from sweet_rl.command_line import completion
+
+    try:
+        if what == "--completion":
+            print(completion.script_for(words[0] if words else ""), end="")
+        else:
+            print("\n".join(completion.candidates(words, COMMANDS, load)))
+    except UsageError as error:
+        _die(str(error), 2)
 
 
 def _die(message: str, status: int) -> NoReturn:

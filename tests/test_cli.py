@@ -1,6 +1,5 @@
 """The list of commands: every stage explains itself, quickly, and refuses what it does not know."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -31,9 +30,9 @@ def test_every_command_has_a_script_and_every_script_a_command():
 def test_help_explains_every_flag(name):
     function = load(name)
     text = help_text(name, function)
-    for flag, parameter in inspect.signature(function).parameters.items():
-        dashes = "" if parameter.kind is inspect.Parameter.VAR_POSITIONAL else "--"
-        assert re.search(rf"  {dashes}{flag}\b.*\n {{8}}\S", text), flag
+    for flag in command_line.stage_flags(function):
+        found = re.search(rf"  {'' if flag.many else '--'}{flag.name}\b.*\n {{8}}\S", text)
+        assert (found is None) == (flag.shown == "never"), flag.name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -54,6 +53,31 @@ def test_script_and_console_entry_are_the_same():
     assert from_script.returncode == from_entry.returncode == 0
     assert from_script.stdout == from_entry.stdout == from_dashes.stdout
     assert all(name in cli("--help").stdout for name in COMMANDS)
+
+
+def test_help_is_short_and_help_all_is_whole():
+    short, whole = cli("train_dpo", "--help").stdout, cli("train_dpo", "--help-all").stdout
+    assert "--beta" in short
+    assert "--zpg" not in short
+    assert set(short.splitlines()[:-1]) < set(whole.splitlines())
+    assert "--zpg" in whole
+    assert "--ring_head_stride" not in whole
+
+
+def test_bash_completes_stages_flags_and_choices():
+    script = cli("--completion", "bash").stdout
+    runs = f'sweet-rl() {{ {sys.executable} -m sweet_rl "$@"; }}\n'
+
+    def completed(*words):
+        line = " ".join(["sweet-rl", *words])
+        ask = f"COMP_WORDS=({line}) COMP_CWORD={len(words)}"
+        code = f'{runs}{script}{ask}\n_sweet_rl; printf "%s " "${{COMPREPLY[@]}}"'
+        return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert completed("train_d") == ["train_dpo"]
+    assert completed("train_dpo", "--zero") == ["--zero_stage"]
+    assert completed("train_dpo", "--attention", "fl") == ["flex_attention", "flash_attention_2"]
+    assert cli("--completion", "tcsh").returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -111,8 +135,8 @@ def test_values_are_read_by_the_flags_type_not_by_their_looks(tmp_path):
         (["a", "--best", "--sure", "no"], {"source": "a", "best": True, "sure": False}),
         (["--source=--x=y", "--nosure", "--count", "-3"], {"source": "--x=y", "sure": False, "count": -3}),
         (
-            ["a", "--mean-log-prob", "--share", "1e-3"],
-            {"source": "a", "mean_log_prob": "True", "share": 1e-3},
+            ["a", "--share", "1e-3"],
+            {"source": "a", "share": 1e-3},
         ),
         (["a", "--count", "1", "--count=2", "--target", "None"], {"source": "a", "count": 2, "target": None}),
     ],
@@ -120,7 +144,7 @@ def test_values_are_read_by_the_flags_type_not_by_their_looks(tmp_path):
 def test_flags_and_words_become_the_values_of_a_function(arguments, expected):
     def stage(
         source: "str", target: "str | None" = None, *, best: "bool" = False, sure: "bool" = True,
-        count: "int | None" = 1, share: "float" = 0.5, mean_log_prob: "str" = "none",
+        count: "int | None" = 1, share: "float" = 0.5,
     ): ...  # fmt: skip
 
     typed = command_line.read(stage, arguments)

@@ -121,6 +121,8 @@ def _read_flags(chain: Chain) -> dict[str, Flags]:
     given = {
         "simulate": ["--agent_model", chain.model, "--input_path", chain.test_tasks],
         "evaluate": ["rows.jsonl"],
+        "critic": [chain.model, "pairs.jsonl"],
+        "policy": [chain.model, "pairs.jsonl"],
     }
     found = {}
     for name, function in stages.items():

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
+from sweet_rl.command_line import bound
 from sweet_rl.errors import SweetRLError
+from sweet_rl.flags import Flag
 from sweet_rl.types import Json
 
 Stage = Callable[..., None]
@@ -25,9 +27,13 @@ typed_here: ContextVar[bool] = ContextVar("typed_here", default=False)
 PARENT = "SWEET_RL_PARENT_RUN"
 """Environment variable with the id of the run that a process works for."""
 
-_PRICES = (
-    "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then says "
-    "what it has cost."
+_PRICES = Flag(
+    name="prices",
+    help="TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then "
+    "says what it has cost.",
+    optional=True,
+    default=None,
+    shown="all",
 )
 _HAS = "__recorded__"
 
@@ -44,7 +50,7 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
     def decorate(function: Stage) -> Stage:
         plain = inspect.signature(function)
         missing = sorted(set(reads) - set(plain.parameters))
-        if missing:
+        if missing and getattr(function, "options", None) is None:
             raise TypeError(f"{name} has no flag {missing[0]!r}")
         signature = _with_prices(plain) if prices else plain
 
@@ -52,23 +58,24 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
         def stage(*positional: Any, **named: Any) -> None:
             was_typed = typed_here.get()
             typed_here.set(False)
-            given = signature.bind(*positional, **named)
+            given = bound(function, signature, positional, named)
             explicit = dict(given.arguments)
             given.apply_defaults()
             values: dict[str, Any] = dict(given.arguments)
             table = values.pop("prices", None) if prices else None
             call = inspect.BoundArguments(plain, values)
+            flat = _flat(plain, values)
             with _record(name, signature, explicit, dict(given.arguments), table, was_typed=was_typed):
                 tracking.reads("prices", table)
                 for flag in reads:
-                    told = values[flag]
+                    told = flat.get(flag)
                     for source in told if isinstance(told, tuple) else (told,):
                         tracking.reads(flag, source)
                 function(*call.args, **call.kwargs)
 
         stage.__signature__ = signature  # type: ignore[attr-defined]
         if prices:
-            stage.__doc__ = f"{inspect.cleandoc(function.__doc__ or '').rstrip()}\n    prices: {_PRICES}"
+            stage.flags = (*getattr(function, "flags", ()), _PRICES)  # type: ignore[attr-defined]
         setattr(stage, _HAS, name)
         return stage
 
@@ -92,7 +99,7 @@ def _record(
     parent = tracking.current()
     record = Record(
         name,
-        {flag: _plain(value) for flag, value in values.items()},
+        {flag: _plain(value) for flag, value in _flat(signature, values).items()},
         command=_command(name, signature, explicit),
         argv=list(sys.argv) if was_typed else None,
         prices=load_prices(table) if table is not None else None,
@@ -119,8 +126,21 @@ def _end(error: BaseException) -> tuple[str, str | None]:
 
 
 def _with_prices(signature: inspect.Signature) -> inspect.Signature:
-    flag = inspect.Parameter("prices", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
-    return signature.replace(parameters=[*signature.parameters.values(), flag])
+    flag = inspect.Parameter(
+        _PRICES.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_PRICES.annotation
+    )
+    before = [*signature.parameters.values()]
+    options = [before.pop()] if before and before[-1].kind is inspect.Parameter.VAR_KEYWORD else []
+    return signature.replace(parameters=[*before, flag, *options])
+
+
+def _flat(signature: inspect.Signature, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by flag, with those that depend on another flag beside the rest."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        joined = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        flat |= value if joined else {name: value}
+    return flat
 
 
 def _plain(value: Any) -> Json:
@@ -132,9 +152,10 @@ def _plain(value: Any) -> Json:
 def _command(name: str, signature: inspect.Signature, explicit: Mapping[str, Any]) -> str:
     """A command line that calls the stage with these values."""
     words = ["sweet-rl", *name.split()]
-    for flag, value in explicit.items():
-        if signature.parameters[flag].kind is inspect.Parameter.VAR_POSITIONAL:
+    for flag, value in _flat(signature, explicit).items():
+        known = signature.parameters.get(flag)  # none: a flag that depends on another one
+        if known is not None and known.kind is inspect.Parameter.VAR_POSITIONAL:
             words += map(str, value)
-        elif value != signature.parameters[flag].default:
+        elif known is None or value != known.default:
             words += [f"--{flag}", str(value)]
     return shlex.join(words)

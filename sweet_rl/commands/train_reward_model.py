@@ -5,9 +5,24 @@ Published behaviour: docs/published/sweet_rl.md#reward-models.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sweet_rl.commands.common_flags import Compat
 from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.training_flags import PairFlags, TrainingFlags, model_and_data, one_of, training_stage
+from sweet_rl.commands.training_flags import PairFlags, TrainedOn, TrainingFlags, training_stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticFlags(TrainedOn, Compat):
+    """The critic."""
+
+    loss: str = flag(
+        "sigmoid",
+        "of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.",
+        shown="all",
+    )
 
 
 @recorded("train_reward_model", reads=("pretrain", "dataset", "deepspeed_config"))
@@ -16,16 +31,12 @@ from sweet_rl.errors import UsageError
     micro_train_batch_size=1,
     ckpt_path="./ckpt/checkpoints_rm",
     wandb_project="openrlhf_train_rm",
+    helps={
+        "pretrain": "the model to begin from: a folder or a hub name; its head is new unless it is such a critic.",
+        "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
+    },
 )
-def train_reward_model(
-    pretrain: str | None = None,
-    dataset: str | None = None,
-    *,
-    loss: str = "sigmoid",
-    compat: str = "fixed",
-    pairs: PairFlags,
-    flags: TrainingFlags,
-) -> None:
+def train_reward_model(told: CriticFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
     """Train a critic with a regression head on preference pairs.
 
     The logits of the model give way to one number, its value at the last token of a text; the chosen side is to
@@ -35,29 +46,21 @@ def train_reward_model(
 
     train_reward_model.py --pretrain MODEL --dataset gt_pairs.jsonl --max_len 8192 --save_path critic
     rank_best_of_n.py sampled.jsonl ranked.jsonl critic
-
-    Args:
-        pretrain: the model to begin from: a folder or a hub name; its head is new unless it is such a critic.
-        dataset: pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.
-        loss: of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.
-        compat: fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).
-        pairs: how pairs are read.
-        flags: what every training stage has.
     """
-    pretrain, dataset = model_and_data(pretrain, dataset, "a .jsonl file with pairs")
-    one_of("compat", compat, ("fixed", "published"))
     from sweet_rl.training.losses import check_loss, reduction_of
     from sweet_rl.training.settings import LossSettings
 
-    if reduction_of(loss) is not None:
-        raise UsageError(f"--loss {loss} is of means over tokens, and this critic has one value for a text.")
-    own = LossSettings(name=loss, beta=1.0)
-    check_loss(own)
-    published = compat == "published"
-    settings = flags.settings(
-        flags.pair_data(dataset, pairs, published=published),
-        flags.model(pretrain),
-        loss=own,
+    if reduction_of(told.loss) is not None:
+        raise UsageError(
+            f"--loss {told.loss} is of means over tokens, and this critic has one value for a text."
+        )
+    loss = LossSettings(name=told.loss, beta=1.0)
+    check_loss(loss)
+    published = told.compat == "published"
+    settings = training.settings(
+        pairs.data(training, told.dataset, published=published),
+        training.model(told.pretrain),
+        loss=loss,
         published=published,
     )
     from sweet_rl.training import critic

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.training_flags import TrainingFlags, at_least, model_and_data, training_stage
+from sweet_rl.commands.training_flags import (
+    ExpertsFlags,
+    FieldFlags,
+    TrainedOn,
+    TrainingFlags,
+    training_stage,
+)
+from sweet_rl.flags import flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImitationFlags(TrainedOn, FieldFlags, ExpertsFlags):
+    """Which dialogues are imitated."""
+
+    min_reward: float | None = flag(
+        None, "of trajectories only those with at least this reward; default all."
+    )
+    best_of_task: bool = flag(
+        False, "of the trajectories of a task only the one with the largest reward, the first of equals."
+    )
 
 
 @recorded("train_sft", reads=("pretrain", "dataset", "deepspeed_config"))
-@training_stage(ckpt_path="./ckpt/checkpoints_sft", wandb_project="openrlhf_train_sft")
-def train_sft(
-    pretrain: str | None = None,
-    dataset: str | None = None,
-    *,
-    min_reward: float | None = None,
-    best_of_task: bool = False,
-    prompt_key: str | None = None,
-    chosen_key: str = "chosen",
-    input_template: str | None = None,
-    aux_loss_coef: float = 0.0,
-    flags: TrainingFlags,
-) -> None:
+@training_stage(
+    ckpt_path="./ckpt/checkpoints_sft",
+    wandb_project="openrlhf_train_sft",
+    helps={
+        "dataset": ".jsonl files, several with commas between them: trajectories (of simulate_interactions.py, or published), or pairs, whose chosen side is imitated (generate_random_pairs_from_ranks.py --get_sft).",
+        "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
+        "chosen_key": "of pairs, the field that is imitated.",
+    },
+)
+def train_sft(told: ImitationFlags, training: TrainingFlags, /) -> None:
     """Fine-tune a model on what the agent said, in dialogues or in single turns.
 
     All assistant turns are imitated, each with its end token; headers, the user and the system never are. An
@@ -28,33 +46,20 @@ def train_sft(
 
     Rejection fine-tuning keeps the dialogues that solve their task, here the first best one of each:
     train_sft.py --pretrain MODEL --dataset graded.jsonl --min_reward 1 --best_of_task --max_len 8192 --save_path rft
-
-    Args:
-        pretrain: the model to train: a folder or a hub name.
-        dataset: .jsonl files, several with commas between them: trajectories (of simulate_interactions.py, or published), or pairs, whose chosen side is imitated (generate_random_pairs_from_ranks.py --get_sft).
-        min_reward: of trajectories only those with at least this reward; default all.
-        best_of_task: of the trajectories of a task only the one with the largest reward, the first of equals.
-        prompt_key: of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.
-        chosen_key: of pairs, the field that is imitated.
-        input_template: text around the prompt, which takes the place of {}.
-        aux_loss_coef: weight of the balance loss of a mixture of experts.
-        flags: what every training stage has.
     """
-    pretrain, dataset = model_and_data(pretrain, dataset, "a .jsonl file of trajectories or pairs")
-    at_least(0, aux_loss_coef=aux_loss_coef)
     from sweet_rl.training.settings import LossSettings, SelectionSettings
 
-    settings = flags.settings(
-        flags.data(
-            dataset,
-            prompt_key=prompt_key,
+    settings = training.settings(
+        training.data(
+            told.dataset,
+            prompt_key=told.prompt_key,
             find_prompt=True,
-            chosen_key=chosen_key,
-            input_template=input_template,
+            chosen_key=told.chosen_key,
+            input_template=told.input_template,
         ),
-        flags.model(pretrain),
-        loss=LossSettings(name="imitation", aux_loss_coef=aux_loss_coef),
+        training.model(told.pretrain),
+        loss=LossSettings(name="imitation", aux_loss_coef=told.aux_loss_coef),
     )
     from sweet_rl.training import sft
 
-    sft.train(settings, SelectionSettings(min_reward, best_of_task), print)
+    sft.train(settings, SelectionSettings(told.min_reward, told.best_of_task), print)

@@ -5,40 +5,45 @@ Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfw
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sweet_rl.commands.common_flags import Overwriting, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Label, OutputOrUsual, TaskFile
+from sweet_rl.commands.stages import stage
+from sweet_rl.flags import flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlfworldGenSftFlags(TaskFile, OutputOrUsual, Label, Overwriting, Strict):
+    """What this stage is told."""
+
+    containing: str = flag(
+        "pick_and_place_simple-Tomato-None-Microwave", 'what a record\'s problem must contain; "" for all.'
+    )
 
 
 @recorded("reflect alfworld_gen_sft", reads=("task_file",))
-def alfworld_gen_sft(
-    *,
-    task_file: str = "data/alfworld/data_reflection.json",
-    output: str | None = None,
-    containing: str = "pick_and_place_simple-Tomato-None-Microwave",
-    label: str = "taken",
-    overwrite: bool = False,
-    strict: bool = False,
-) -> None:
-    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
-
-    Args:
-        task_file: records, as alfworld_reflection writes them.
-        output: folder of the texts; default that of task_file.
-        containing: what a record's problem must contain; "" for all.
-        label: what a policy is trained to do: taken, the action that the mostly random player took
-            (published), or best, the planner's.
-        overwrite: replace what is there.
-        strict: the published name of the second file, sft_reflectioner.jsonl.
-    """
+@stage(
+    defaults={"task_file": "data/alfworld/data_reflection.json"},
+    helps={
+        "task_file": "records, as alfworld_reflection writes them.",
+        "label": "what a policy is trained to do: taken, the action that the mostly random player took (published), or best, the planner's.",
+        "overwrite": "replace what is there.",
+        "strict": "the published name of the second file, sft_reflectioner.jsonl.",
+    },
+)
+def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
+    """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records."""
     from pathlib import Path
 
-    from sweet_rl.errors import UsageError
     from sweet_rl.teaching.household_lessons import household_texts
-    from sweet_rl.teaching.texts import LABELS, read_list
+    from sweet_rl.teaching.texts import read_list
 
-    if label not in LABELS:
-        raise UsageError(f"--label must be {' or '.join(LABELS)}, got {label!r}.")
-    source = Path(task_file)
-    texts = household_texts(read_list(source), containing=containing, label=label, strict=strict)
-    folder = Path(output) if output else source.parent
-    texts.write(folder, overwrite=overwrite)
+    source = Path(flags.task_file)
+    texts = household_texts(
+        read_list(source), containing=flags.containing, label=flags.label, strict=flags.strict
+    )
+    folder = Path(flags.output) if flags.output else source.parent
+    texts.write(folder, overwrite=flags.overwrite)
     print("\n".join(texts.summary(folder)))

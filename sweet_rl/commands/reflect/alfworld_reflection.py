@@ -5,49 +5,46 @@ Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfw
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Games, Output, Played
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlfworldReflectionFlags(Games, Played, Output, Seeded, Overwriting, Quiet):
+    """What this stage is told."""
+
+
 @recorded("reflect alfworld_reflection", reads=("tasks",), prices=True)
-@teacher_stage()
-def alfworld_reflection(
-    *,
-    num_records: int = 1000,
-    output: str = "data/alfworld/data_reflection.json",
-    tasks: str | None = None,
-    random_share: float = 0.7,
-    reflections: bool = True,
-    horizon: int = 15,
-    flags: TeacherFlags,
-    seed: int = 5,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@teacher_stage(
+    defaults={
+        "num_records": 1000,
+        "output": "data/alfworld/data_reflection.json",
+        "random_share": 0.7,
+        "seed": 5,
+    },
+    helps={
+        "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (of $ALFWORLD_DATA); default the published family, tomatoes into microwaves, of the one or else of the other.",
+        "random_share": "how often the player takes any action, 0 to 1; else the planner's next.",
+        "horizon": "steps of a game at most.",
+        "seed": "decides about the games and the wording.",
+        "overwrite": "begin again.",
+        "teacher": "embedded (knows the plan and has sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
+    },
+)
+def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -> None:
     """Play household games and let a teacher reflect on every state.
 
     The published stage runs until it is stopped; this one ends with so many records. The same command goes on
     where it was stopped, and the records depend on the seed alone.
-
-    Args:
-        num_records: states to record.
-        output: the file to write.
-        tasks: games: alfworld:train and the like (embedded), or alfworld-data:train (of $ALFWORLD_DATA);
-            default the published family, tomatoes into microwaves, of the one or else of the other.
-        random_share: how often the player takes any action, 0 to 1; else the planner's next.
-        reflections: ask the teacher at all.
-        horizon: steps of a game at most.
-        flags: who is asked.
-        teacher: embedded (knows the plan and has sentences of its own; needs no model), or openai: a model
-            behind any OpenAI-compatible server.
-        seed: decides about the games and the wording.
-        overwrite: begin again.
-        quiet: no progress bar.
     """
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.records import RecordFlags, check_games, record
+    from sweet_rl.commands.reflect.records import RecordFlags, record
     from sweet_rl.envs.alfworld import Household, HouseholdGame
     from sweet_rl.records import task_from_row
     from sweet_rl.tasks.household import published_household_tasks
@@ -55,28 +52,31 @@ def alfworld_reflection(
     from sweet_rl.teaching.reflections import RecordPlan
     from sweet_rl.worlds import load_tasks
 
-    check_games(num_records, random_share, horizon)
     games = (
-        load_tasks(tasks, limit=10**6, seed=0)
-        if tasks
+        load_tasks(told.tasks, limit=10**6, seed=0)
+        if told.tasks
         else [task_from_row(row) for row in published_household_tasks("train")]
     )
     settings = {
-        "seed": seed,
-        "random_share": random_share,
-        "horizon": horizon,
-        "tasks": tasks,
-        "reflections": reflections,
+        "seed": told.seed,
+        "random_share": told.random_share,
+        "horizon": told.horizon,
+        "tasks": told.tasks,
+        "reflections": told.reflections,
     }
     engine = Household()
     try:
         play = partial(
             play_household,
             tasks=games,
-            make_game=lambda: HouseholdGame(engine, horizon=horizon),
-            random_share=random_share,
+            make_game=lambda: HouseholdGame(engine, horizon=told.horizon),
+            random_share=told.random_share,
         )
-        plan = RecordPlan(play, household_request(), seed, reflections)
-        record(plan, flags, RecordFlags(Path(output), num_records, settings, overwrite, quiet))
+        plan = RecordPlan(play, household_request(), told.seed, told.reflections)
+        record(
+            plan,
+            flags,
+            RecordFlags(Path(told.output), told.num_records, settings, told.overwrite, told.quiet),
+        )
     finally:
         engine.close()

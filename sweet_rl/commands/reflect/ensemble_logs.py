@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl import tracking
+from sweet_rl.commands.common_flags import Overwriting, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.stages import stage
+from sweet_rl.flags import flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleLogsFlags(Overwriting, Strict):
+    """What this stage is told."""
+
+    output_dir: str = flag(".", "where the files go.")
 
 
 @recorded("reflect ensemble_logs")
-def ensemble_logs(*runs: str, output_dir: str = ".", overwrite: bool = False, strict: bool = False) -> None:
+@stage(helps={"strict": "offsets as published, where runs may overlap."})
+def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
 
     Iterations of a run that pools n trainer calls (--gradient_accumulation_steps) count 1/n each.
 
     Args:
+        flags: what it is told.
         runs: folders such as results/003_rl_finetune.
-        output_dir: where the files go.
-        overwrite: replace what is there.
-        strict: offsets as published, where runs may overlap.
     """
     import json
     from pathlib import Path
@@ -29,14 +40,14 @@ def ensemble_logs(*runs: str, output_dir: str = ".", overwrite: bool = False, st
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
     folders = [Path(name).expanduser() for name in runs]
-    targets = [Path(output_dir).expanduser() / f"{folder.resolve().name}.json" for folder in folders]
+    targets = [Path(flags.output_dir).expanduser() / f"{folder.resolve().name}.json" for folder in folders]
     if len(set(targets)) < len(targets):
         raise UsageError("Two of the runs have the same name, and their files would be the same; rename one.")
     for target in targets:
-        new_file(target, "output_dir", overwrite=overwrite)
+        new_file(target, "output_dir", overwrite=flags.overwrite)
     for folder, target in zip(folders, targets, strict=True):
         tracking.reads("runs", str(folder))
-        logs = merged(folder, strict=strict)
+        logs = merged(folder, strict=flags.strict)
         tracking.writes(target)
         replace_file(target, [json.dumps(logs).encode()])
         print(f"{len(logs)} iterations are in {target}")

@@ -18,11 +18,12 @@ from sweet_rl.commands.reflect.flags import reflect_stage
 )
 @reflect_stage(mode="test")
 def evaluate(
+    flags: ReflectSettings,
+    /,
     *checkpoints: str,
     report: str | None = None,
     overwrite: bool = False,
     quiet: bool = False,
-    flags: ReflectSettings,
 ) -> None:
     """Play eval_reps episodes of every task with each checkpoint; print success rates and costs by level.
 

@@ -5,27 +5,36 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sweet_rl.commands.common_flags import Overwriting, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Output
+from sweet_rl.commands.stages import stage
+from sweet_rl.flags import REQUIRED, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterRepoFlags(Output, Overwriting, Strict):
+    """What this stage is told."""
+
+    repo_dir: str = flag(REQUIRED, "a folder whose sub-folders are repositories.", positional=True)
 
 
 @recorded("reflect filter_repo", reads=("repo_dir",))
-def filter_repo(
-    repo_dir: str,
-    *,
-    output: str = "data/auto_explore/repos_filtered",
-    overwrite: bool = False,
-    strict: bool = False,
-) -> None:
+@stage(
+    defaults={"output": "data/auto_explore/repos_filtered"},
+    helps={
+        "output": "where the copies go.",
+        "overwrite": "replace copies of these repositories that are there.",
+        "strict": 'the published rules, by which "ci" anywhere in a name drops it (pricing.py, social/).',
+    },
+)
+def filter_repo(flags: FilterRepoFlags, /) -> None:
     """Copy what may be shown of every repository in a folder.
 
     Left out are hidden entries, licences, tests and examples, names that are not ASCII, and files that are no
     readable text with a known suffix. Links are never followed. Loose files in the folder stay behind.
-
-    Args:
-        repo_dir: a folder whose sub-folders are repositories.
-        output: where the copies go.
-        overwrite: replace copies of these repositories that are there.
-        strict: the published rules, by which "ci" anywhere in a name drops it (pricing.py, social/).
     """
     import shutil
     from pathlib import Path
@@ -33,17 +42,17 @@ def filter_repo(
     from sweet_rl.errors import UsageError
     from sweet_rl.teaching.repositories import Filtered, filter_repositories
 
-    names = [entry.name for entry in Path(repo_dir).glob("*") if entry.is_dir()]
-    copies = [Path(output) / name for name in names if (Path(output) / name).exists()]
-    if copies and not overwrite:
+    names = [entry.name for entry in Path(flags.repo_dir).glob("*") if entry.is_dir()]
+    copies = [Path(flags.output) / name for name in names if (Path(flags.output) / name).exists()]
+    if copies and not flags.overwrite:
         raise UsageError(f"{str(copies[0])!r} exists; pass --overwrite or choose another --output.")
-    if Path(output).resolve() != Path(repo_dir).resolve():
+    if Path(flags.output).resolve() != Path(flags.repo_dir).resolve():
         for copy in copies:  # what is left out now would stay from then
             shutil.rmtree(copy)
     totals = Filtered()
-    for totals in filter_repositories(Path(repo_dir), Path(output), strict=strict):  # noqa: B007
+    for totals in filter_repositories(Path(flags.repo_dir), Path(flags.output), strict=flags.strict):  # noqa: B007
         pass
-    print(f"{totals.repositories} repositories with {totals.files} files are in {output}")
+    print(f"{totals.repositories} repositories with {totals.files} files are in {flags.output}")
     if totals.left_out:
         reasons = ", ".join(f"{count} {reason}" for reason, count in totals.left_out.most_common())
         print(f"Left out: {reasons}")

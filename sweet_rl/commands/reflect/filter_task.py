@@ -5,27 +5,29 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sweet_rl.commands.common_flags import Overwriting, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Output, Repositories, TaskFile
+from sweet_rl.commands.stages import stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Strict):
+    """What this stage is told."""
 
 
 @recorded("reflect filter_task", reads=("task_file", "repo_dir"))
-def filter_task(
-    task_file: str,
-    *,
-    repo_dir: str = "data/auto_explore/repos_filtered",
-    output: str = "data/auto_explore/tasks_filtered/data.json",
-    overwrite: bool = False,
-    strict: bool = False,
-) -> None:
-    """Drop tasks that cannot be asked or played, and join duplicates.
-
-    Args:
-        task_file: a file of tasks, or a folder of them (where there are others, data.json is left aside).
-        repo_dir: the repositories that they are about.
-        output: the file to write.
-        overwrite: replace what is there.
-        strict: as published, a task with a blank in its file's name goes.
-    """
+@stage(
+    defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
+    helps={
+        "task_file": "a file of tasks, or a folder of them (where there are others, data.json is left aside).",
+        "strict": "as published, a task with a blank in its file's name goes.",
+    },
+)
+def filter_task(flags: FilterTaskFlags, /) -> None:
+    """Drop tasks that cannot be asked or played, and join duplicates."""
     from pathlib import Path
 
     from sweet_rl.errors import UsageError
@@ -34,20 +36,22 @@ def filter_task(
     from sweet_rl.teaching.texts import read_list, write_list
     from sweet_rl.tracking import is_record
 
-    new_file(output, "output", overwrite=overwrite)
-    source = Path(task_file)
+    new_file(flags.output, "output", overwrite=flags.overwrite)
+    source = Path(flags.task_file)
     files = [source]
     if source.is_dir():
         files = [file for file in sorted(source.glob("*.json")) if not is_record(file)]
         files = [file for file in files if file.name != "data.json"] or files
         if not files:
-            raise UsageError(f"There is no .json file in {task_file!r}; gen_task writes such files.")
+            raise UsageError(f"There is no .json file in {flags.task_file!r}; gen_task writes such files.")
     tasks = [task for file in files for task in read_list(file)]
-    if not Path(repo_dir).is_dir():
-        raise UsageError(f"There is no folder {repo_dir!r}. --repo_dir names the filtered repositories.")
-    cleaned = clean_tasks(tasks, Path(repo_dir), strict=strict)
-    write_list(Path(output), cleaned.tasks)
-    print(f"{len(cleaned.tasks)} of {len(tasks)} tasks are in {output}")
+    if not Path(flags.repo_dir).is_dir():
+        raise UsageError(
+            f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
+        )
+    cleaned = clean_tasks(tasks, Path(flags.repo_dir), strict=flags.strict)
+    write_list(Path(flags.output), cleaned.tasks)
+    print(f"{len(cleaned.tasks)} of {len(tasks)} tasks are in {flags.output}")
     if cleaned.dropped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in cleaned.dropped.most_common())
         print(f"Dropped: {reasons}")

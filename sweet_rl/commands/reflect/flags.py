@@ -13,9 +13,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.commands.belonging import Facets, belonging
-from sweet_rl.commands.flag_groups import Stage, needing, with_flags
+from sweet_rl.commands.stages import Stage, needing, stage
 from sweet_rl.errors import UsageError
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
@@ -23,7 +22,7 @@ _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "
 
 
 def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
-    """Give a stage's function the published flags, in signature and help, in place of `flags`.
+    """Give a stage's function the published flags, which become one `ReflectSettings`.
 
     Args:
         **defaults: flags whose default is another one in this stage.
@@ -31,10 +30,10 @@ def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
 
     def decorate(function: Stage) -> Stage:
         guarded = needing(_PACKAGES, "reflect", needed_for=function.__name__)(function)
-        stage = with_flags({"flags": ReflectSettings}, defaults)(guarded)
-        kinds = {one.name: str(one.annotation) for one in inspect.signature(stage).parameters.values()}
-        stage.rewrite_arguments = functools.partial(rewrite, kinds)  # type: ignore[attr-defined]
-        return belonging(_facets)(stage)  # type: ignore[no-any-return]
+        reading = stage(defaults=defaults)(guarded)
+        kinds = {one.name: str(one.annotation) for one in inspect.signature(reading).parameters.values()}
+        reading.rewrite_arguments = functools.partial(rewrite, kinds)  # type: ignore[attr-defined]
+        return belonging(_facets)(reading)  # type: ignore[no-any-return]
 
     return decorate
 

@@ -5,40 +5,38 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl import tracking
+from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Output, Repositories
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
 
 
+@dataclass(frozen=True, kw_only=True)
+class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Strict, Quiet):
+    """What this stage is told."""
+
+
 @recorded("reflect gen_task", reads=("repo_dir",), prices=True)
-@teacher_stage()
-def gen_task(
-    *,
-    repo_dir: str = "data/auto_explore/repos_filtered",
-    output: str = "data/auto_explore/tasks",
-    flags: TeacherFlags,
-    seed: int = 1,
-    overwrite: bool = False,
-    strict: bool = False,
-    quiet: bool = False,
-) -> None:
+@teacher_stage(
+    defaults={"output": "data/auto_explore/tasks", "seed": 1},
+    helps={
+        "repo_dir": "the filtered repositories.",
+        "output": "folder of the task files, one for each repository and data.json with all.",
+        "seed": "decides which files, which part of each, and the wording.",
+        "overwrite": "begin again.",
+        "strict": "the published draws and texts: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
+        "teacher": "embedded (plain patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
+        "concurrency": "files in work at once.",
+    },
+)
+def gen_task(told: GenTaskFlags, flags: TeacherFlags, /) -> None:
     """Let a teacher ask questions about files of every repository, with answers.
 
     Of each repository up to 100 files are drawn, none deeper than two folders. The same command goes on where
     it was stopped, and asks again where a reply could not be read.
-
-    Args:
-        repo_dir: the filtered repositories.
-        output: folder of the task files, one for each repository and data.json with all.
-        flags: who is asked.
-        teacher: embedded (plain patterns in the files; needs no model), or openai: a model behind any
-            OpenAI-compatible server.
-        concurrency: files in work at once.
-        seed: decides which files, which part of each, and the wording.
-        overwrite: begin again.
-        strict: the published draws and texts: files with replacement, patterns that see the whole path, every
-            second line of a file's text empty.
-        quiet: no progress bar.
     """
     from functools import partial
     from pathlib import Path
@@ -50,17 +48,19 @@ def gen_task(
     from sweet_rl.teaching.questions import SourceFile
     from sweet_rl.teaching.teachers import Teacher
 
-    source, data = Path(repo_dir), Path(output) / "data.json"
-    planned = plan_questions(source, seed=seed, strict=strict)
-    settings = flags.settings() | {"seed": seed, "strict": strict}
+    source, data = Path(told.repo_dir), Path(told.output) / "data.json"
+    planned = plan_questions(source, seed=told.seed, strict=told.strict)
+    settings = flags.settings() | {"seed": told.seed, "strict": told.strict}
 
     async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
-        return await ask_about(job, source, teacher, PIECES.count, seed=seed, strict=strict)
+        return await ask_about(job, source, teacher, PIECES.count, seed=told.seed, strict=told.strict)
 
-    with JobFile(beside(data, flags.name, "journal"), settings, overwrite=overwrite, output=data) as jobs:
-        tracking.writes(data.parent, folder=True, continues=not overwrite)
+    with JobFile(
+        beside(data, flags.name, "journal"), settings, overwrite=told.overwrite, output=data
+    ) as jobs:
+        tracking.writes(data.parent, folder=True, continues=not told.overwrite)
         make = partial(make_teacher, flags, data)
-        teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=quiet)
+        teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=told.quiet)
         number = write_questions(data.parent, planned, jobs.results)
         print(f"{number} questions about {len(planned)} files are in {data}")
         say_failures(jobs, len(jobs.missing(planned)), "files", total=len(planned))

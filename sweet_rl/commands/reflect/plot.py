@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sweet_rl import tracking
+from sweet_rl.commands.common_flags import Overwriting, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Output
+from sweet_rl.commands.stages import stage
+from sweet_rl.flags import flag
 
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlotFlags(Output, Overwriting, Strict):
+    """What this stage is told."""
+
+    window: int = flag(99, "iterations over which a point is a mean.", at_least=1)
+
+
 @recorded("reflect plot")
-def plot(
-    *runs: str, output: str = "visualization", window: int = 99, overwrite: bool = False, strict: bool = False
-) -> None:
+@stage(
+    defaults={"output": "visualization"},
+    helps={
+        "output": "the files' name; .pdf and .png are put behind it.",
+        "strict": "offsets and means as published, where a loss that there is not counts as 0.",
+    },
+)
+def plot(flags: PlotFlags, /, *runs: str) -> None:
     """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
 
     Args:
+        flags: what it is told.
         runs: folders such as results/003_rl_finetune.
-        output: the files' name; .pdf and .png are put behind it.
-        window: iterations over which a point is a mean.
-        overwrite: replace what is there.
-        strict: offsets and means as published, where a loss that there is not counts as 0.
     """
     from pathlib import Path
 
@@ -32,19 +46,20 @@ def plot(
 
     if not runs:
         raise UsageError("Name at least one run's folder, such as results/003_rl_finetune.")
-    if window < 1:
-        raise UsageError(f"--window must be at least 1, got {window}.")
     for name in runs:
         tracking.reads("runs", name)
-    targets = [Path(output).expanduser().with_name(Path(output).name + suffix) for suffix in (".pdf", ".png")]
+    targets = [
+        Path(flags.output).expanduser().with_name(Path(flags.output).name + suffix)
+        for suffix in (".pdf", ".png")
+    ]
     for target in targets:
-        new_file(target, "output", overwrite=overwrite)
+        new_file(target, "output", overwrite=flags.overwrite)
     logs = {
-        Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), strict=strict)
+        Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), strict=flags.strict)
         for name in runs
     }
     try:
-        figure = _figure(logs, window, strict=strict)
+        figure = _figure(logs, flags.window, strict=flags.strict)
     except ImportError as error:
         raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
     for target in targets:

@@ -10,7 +10,6 @@ from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, run_until_stopped, say_failures
 from sweet_rl.commands.running import progress
-from sweet_rl.errors import UsageError
 from sweet_rl.teaching.jobs import JobFile
 from sweet_rl.teaching.reflections import RecordPlan, collect
 from sweet_rl.teaching.texts import write_list
@@ -26,18 +25,6 @@ class RecordFlags:
     settings: Mapping[str, Json]
     overwrite: bool
     quiet: bool
-
-
-def check_games(num_records: int, random_share: float, horizon: int) -> None:
-    """Refuse numbers that make no sense.
-
-    Raises:
-        UsageError: names the flag.
-    """
-    if num_records < 1 or horizon < 1:
-        raise UsageError(f"--num_records and --horizon must be at least 1, got {num_records} and {horizon}.")
-    if not 0 <= random_share <= 1:
-        raise UsageError(f"--random_share must be from 0 to 1, got {random_share}.")
 
 
 def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:

@@ -5,47 +5,44 @@ Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl import tracking
+from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded, Strict
 from sweet_rl.commands.recording import recorded
+from sweet_rl.commands.reflect.data_flags import Markov, OutputOrUsual, Repositories, TaskFile
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.flags import flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectionNegativeFlags(
+    TaskFile, Repositories, OutputOrUsual, Markov, Seeded, Overwriting, Strict, Quiet
+):
+    """What this stage is told."""
+
+    negatives: bool = flag(True, "make the wrong ways as well.")
 
 
 @recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True)
-@teacher_stage()
-def reflection_negative(
-    *,
-    task_file: str = "data/auto_explore/tasks_filtered/data.json",
-    repo_dir: str = "data/auto_explore/repos_filtered",
-    output: str | None = None,
-    negatives: bool = True,
-    horizon: int = 15,
-    markov: bool = False,
-    flags: TeacherFlags,
-    seed: int = 0,
-    overwrite: bool = False,
-    strict: bool = False,
-    quiet: bool = False,
-) -> None:
+@teacher_stage(
+    defaults={"task_file": "data/auto_explore/tasks_filtered/data.json"},
+    helps={
+        "task_file": "the filtered tasks.",
+        "output": "the file to write; default data_reflection_negative.json beside task_file.",
+        "horizon": "steps of the right way at most.",
+        "seed": "decides about the wrong files and the wording.",
+        "overwrite": "begin again, without what the output has.",
+        "strict": "the published records: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
+        "concurrency": "trajectories in work at once.",
+    },
+)
+def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -> None:
     """Let a teacher do the tasks aloud, and find back from wrong files.
 
     Each task gets one trajectory of the right way and, for each file on its path, two that open another file
     there first. Where the output exists, what is missing in it is added (another teacher adds its own right
     ways). The same command goes on where it was stopped.
-
-    Args:
-        task_file: the filtered tasks.
-        repo_dir: the repositories that they are about.
-        output: the file to write; default data_reflection_negative.json beside task_file.
-        negatives: make the wrong ways as well.
-        horizon: steps of the right way at most.
-        markov: a model is shown nothing of earlier steps.
-        flags: who is asked.
-        concurrency: trajectories in work at once.
-        seed: decides about the wrong files and the wording.
-        overwrite: begin again, without what the output has.
-        strict: the published records: reflections and commands are paired by their place even where a reply
-            could not be read, quoted names stay quoted, and both wrong ways may open the same file.
-        quiet: no progress bar.
     """
     from functools import partial
     from pathlib import Path
@@ -58,20 +55,27 @@ def reflection_negative(
     from sweet_rl.teaching.teachers import Teacher
     from sweet_rl.teaching.texts import read_list, write_list
 
-    target = Path(output) if output else Path(task_file).with_name("data_reflection_negative.json")
-    tasks = read_list(target if target.exists() and not overwrite else Path(task_file))
-    planned = plan_lessons(tasks, flags.name, negatives=negatives)
-    settings = flags.settings() | {"seed": seed, "strict": strict, "horizon": horizon, "markov": markov}
-    new_game = partial(ExploreGame, Library(repo_dir), horizon=horizon, strict=strict)
+    target = (
+        Path(told.output) if told.output else Path(told.task_file).with_name("data_reflection_negative.json")
+    )
+    tasks = read_list(target if target.exists() and not told.overwrite else Path(told.task_file))
+    planned = plan_lessons(tasks, flags.name, negatives=told.negatives)
+    settings = flags.settings() | {
+        "seed": told.seed,
+        "strict": told.strict,
+        "horizon": told.horizon,
+        "markov": told.markov,
+    }
+    new_game = partial(ExploreGame, Library(told.repo_dir), horizon=told.horizon, strict=told.strict)
 
     async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
-        return await teach(job, new_game, teacher, seed=seed, markov=markov, strict=strict)
+        return await teach(job, new_game, teacher, seed=told.seed, markov=told.markov, strict=told.strict)
 
-    with JobFile(beside(target, flags.name, "journal"), settings, overwrite=overwrite) as jobs:
+    with JobFile(beside(target, flags.name, "journal"), settings, overwrite=told.overwrite) as jobs:
         for path in (jobs.path, target):
-            tracking.writes(path, continues=not overwrite)
+            tracking.writes(path, continues=not told.overwrite)
         make = partial(make_teacher, flags, target)
-        teach_all(jobs, planned, learn, make=make, at_once=flags.concurrency, unit="way", quiet=quiet)
+        teach_all(jobs, planned, learn, make=make, at_once=flags.concurrency, unit="way", quiet=told.quiet)
         complete = add_lessons(tasks, planned, jobs.results)
         write_list(target, complete)
         ways = [one["info"] for task in complete for one in task.get("trajectories") or []]

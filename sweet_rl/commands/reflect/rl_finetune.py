@@ -16,7 +16,7 @@ from sweet_rl.commands.reflect.flags import reflect_stage
     reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
 )
 @reflect_stage(mode="train_RLFT")
-def rl_finetune(*, resume: str | None = None, quiet: bool = False, flags: ReflectSettings) -> None:
+def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: bool = False) -> None:
     """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
 
     An iteration plays per_device_eval_batch_size episodes, learns from them, then from successful ones that it

@@ -14,7 +14,7 @@ from sweet_rl.commands.reflect.flags import reflect_stage
 
 @recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
 @reflect_stage(mode="train_SPT")
-def supervised_pretrain(*, resume: str | None = None, quiet: bool = False, flags: ReflectSettings) -> None:
+def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None, quiet: bool = False) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
 
     Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is

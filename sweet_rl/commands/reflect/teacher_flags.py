@@ -4,52 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from sweet_rl.commands.belonging import Facets, belonging
-from sweet_rl.commands.flag_groups import Stage, with_flags
 from sweet_rl.commands.servers import key_in
+from sweet_rl.commands.stages import Stage, stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import Settings, flag
 from sweet_rl.types import Json
-
-TEACHERS = ("embedded", "openai")
 
 PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
 """The defaults of --model, each in its stages."""
 
 
-@dataclass(frozen=True, slots=True)
-class TeacherFlags:
-    """Who is asked, and how.
+@dataclass(frozen=True, kw_only=True)
+class TeacherFlags(Settings):
+    """Who is asked, and how."""
 
-    Args:
-        teacher: embedded (knows the way and has sentences of its own; needs no model), or openai: a model
-            behind any OpenAI-compatible server.
-        base_url: for openai: the server, like https://host/v1; several, separated by commas, share the load.
-        model: for openai: the server's name for the model.
-        api_key_var: for openai: environment variable that holds the key, which must be set; default
-            OPENAI_API_KEY, if that is set.
-        request_timeout_s: for openai: seconds that one request may take.
-        request_attempts: for openai: how often a request is tried when it fails in a way that can pass.
-        concurrency: for openai: requests in flight.
+    teacher: Literal["embedded", "openai"] = flag(
+        "embedded",
+        "embedded (knows the way and has sentences of its own; needs no model), or openai: a model behind any "
+        "OpenAI-compatible server.",
+    )
+    base_url: str | None = flag(
+        None,
+        "for openai: the server, like https://host/v1; several, separated by commas, share the load.",
+    )
+    model: str = flag("gpt-4", "for openai: the server's name for the model.")
+    api_key_var: str | None = flag(
+        None,
+        "for openai: environment variable that holds the key, which must be set; default OPENAI_API_KEY, if "
+        "that is set.",
+    )
+    request_timeout_s: float = flag(
+        120.0, "for openai: seconds that one request may take.", above=0, shown="all"
+    )
+    request_attempts: int = flag(
+        4,
+        "for openai: how often a request is tried when it fails in a way that can pass.",
+        at_least=1,
+        shown="all",
+    )
+    concurrency: int = flag(16, "for openai: requests in flight.", at_least=1)
 
-    Raises:
-        UsageError: a flag has a value that it cannot have, or needs another one.
-    """
+    def check_together(self) -> None:
+        """Whoever names a model or its server wants it asked, and it needs both.
 
-    teacher: str = "embedded"
-    base_url: str | None = None
-    model: str = "gpt-4"
-    api_key_var: str | None = None
-    request_timeout_s: float = 120.0
-    request_attempts: int = 4
-    concurrency: int = 16
-
-    def __post_init__(self) -> None:
-        if self.teacher not in TEACHERS:
-            raise UsageError(f"--teacher must be {' or '.join(TEACHERS)}, got {self.teacher!r}.")
-        if self.concurrency < 1:
-            raise UsageError(f"--concurrency must be at least 1, got {self.concurrency}.")
+        Raises:
+            UsageError: names the flag.
+        """
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
         key_in(self.api_key_var)
@@ -90,15 +93,18 @@ class TeacherFlags:
         return {"teacher": self.teacher, "model": self.name}
 
 
-def teacher_stage(**defaults: Any) -> Callable[[Stage], Stage]:
-    """Give a stage's function the teacher's flags, in signature and help, in place of `flags`.
+def teacher_stage(
+    *, helps: Mapping[str, str] | None = None, defaults: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., None]], Stage]:
+    """Make a stage of a function that asks a teacher, or measures one.
 
     Args:
-        **defaults: flags whose default is another one in this stage.
+        helps: flags that are explained otherwise in this stage.
+        defaults: flags whose default is another one in this stage.
     """
 
-    def decorate(function: Stage) -> Stage:
-        return belonging(_facets)(with_flags({"flags": TeacherFlags}, defaults)(function))  # type: ignore[no-any-return]
+    def decorate(function: Callable[..., None]) -> Stage:
+        return belonging(_facets)(stage(defaults=defaults, helps=helps)(function))  # type: ignore[no-any-return]
 
     return decorate
 

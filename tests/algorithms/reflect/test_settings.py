@@ -10,7 +10,7 @@ from tests.algorithms.reflect.tiny import golden
 
 
 @reflect_stage(mode="test")
-def stage(report: str | None = None, *, flags: ReflectSettings) -> None:
+def stage(flags: ReflectSettings, /, report: "str | None" = None) -> None:
     """A stage.
 
     Args:

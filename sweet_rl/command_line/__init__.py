@@ -1,0 +1,10 @@
+"""A command line to the arguments of a stage, refused before anything runs; its help, and its completion.
+
+`reading` takes a line apart, `help_pages` explains a stage, `completion` is for shells. All three work on
+`sweet_rl.flags.Flag`s, which `stage_flags` finds.
+"""
+
+from sweet_rl.command_line.reading import Typed, read, values, with_defaults
+from sweet_rl.command_line.stage_flags import Options, bound, stage_flags
+
+__all__ = ["Options", "Typed", "bound", "read", "stage_flags", "values", "with_defaults"]

@@ -1,0 +1,111 @@
+"""The flags of a stage: said by its settings, or by the signature and docstring of its function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, Flag, any_of, described, flags_of
+
+_KINDS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Flags that depend on what another flag names: those of a world, for one.
+
+    Args:
+        by: the flag that names it.
+        of: the dataclass whose fields are the flags of what has this name, or None if it has none; raises
+            UsageError for a name that stands for nothing.
+        names: of all that there are, to say to whom a flag belongs.
+    """
+
+    by: str
+    of: Callable[[str], type | None]
+    names: Callable[[], Iterable[str]]
+
+    def flags(self, name: str | None) -> tuple[Flag, ...]:
+        """Those of what is named; none as long as nothing is.
+
+        Raises:
+            UsageError: the name stands for nothing.
+        """
+        kind = None if name is None else self.of(name)
+        return () if kind is None else flags_of(kind)
+
+    def refuse_of_others(self, flag: str, name: str | None) -> None:
+        """Tell a flag of another world from one that nobody has.
+
+        Args:
+            flag: as typed, in full.
+            name: of what was chosen.
+
+        Raises:
+            UsageError: others have it; it says which.
+        """
+        owners = tuple(one for one in self.names() if flag in _every_name(self.flags(one)))
+        if owners:
+            raise UsageError(
+                f"--{flag} belongs to the {self.by} {any_of(owners)}, and this is {name}. Leave it out."
+            )
+
+
+def stage_flags(function: Callable[..., Any]) -> tuple[Flag, ...]:
+    """The flags of a stage that do not depend on others, in the order of its signature."""
+    known = {one.name: one for one in getattr(function, "flags", ())}
+    helps = described(function)
+    return tuple(
+        known.get(parameter.name) or flag_of(parameter, helps.get(parameter.name, ""))
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    )
+
+
+def flag_of(parameter: inspect.Parameter, words: str) -> Flag:
+    """A parameter of a function as a flag.
+
+    Args:
+        parameter: of a kind that a text is read as.
+        words: its help.
+    """
+    kind = str(parameter.annotation)
+    return Flag(
+        name=parameter.name,
+        help=words,
+        kind=_KINDS[kind.replace("| None", "").strip()],
+        optional="None" in kind,
+        default=REQUIRED if parameter.default is parameter.empty else parameter.default,
+        positional=parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        many=parameter.kind is inspect.Parameter.VAR_POSITIONAL,
+    )
+
+
+def bound(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    positional: Sequence[Any],
+    named: Mapping[str, Any],
+) -> inspect.BoundArguments:
+    """The arguments of a call from Python, every alias under the name that it stands for; no defaults yet.
+
+    Raises:
+        UsageError: a flag that is needed is missing.
+        TypeError: there is no such flag.
+    """
+    names = {alias: one.name for one in getattr(function, "flags", ()) for alias in one.aliases}
+    given = signature.bind_partial(
+        *positional, **{names.get(name, name): value for name, value in named.items()}
+    )
+    for name, one in signature.parameters.items():
+        some = one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
+        if one.default is one.empty and not some and name not in given.arguments:
+            raise UsageError(f"--{name} is needed (--help explains it).")
+    return given
+
+
+def _every_name(flags: Sequence[Flag]) -> set[str]:
+    return {name for one in flags for name in (one.name, *one.aliases)}

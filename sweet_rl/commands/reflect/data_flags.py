@@ -1,0 +1,95 @@
+"""Flags that the stages of Reflect-RL's data share, each said once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sweet_rl.flags import REQUIRED, Settings, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFile(Settings):
+    """Inputs and outputs."""
+
+    task_file: str = flag(REQUIRED, "the tasks.", positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repositories(Settings):
+    """Inputs and outputs."""
+
+    repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that they are about.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Settings):
+    """Inputs and outputs."""
+
+    output: str = flag(REQUIRED, "the file to write.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOrUsual(Settings):
+    """Inputs and outputs."""
+
+    output: str | None = flag(None, "folder of the texts; default that of task_file.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Games(Settings):
+    """The games."""
+
+    tasks: str | None = flag(None, "games.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Horizon(Settings):
+    """The games."""
+
+    horizon: int = flag(15, "steps of an episode at most.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markov(Horizon):
+    """The games."""
+
+    markov: bool = flag(False, "the model is shown nothing of earlier steps.", shown="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played(Horizon):
+    """The games."""
+
+    num_records: int = flag(REQUIRED, "states to record.", at_least=1)
+    random_share: float = flag(
+        0.9, "how often the player takes any action, 0 to 1; else the best one.", at_least=0, at_most=1
+    )
+    reflections: bool = flag(True, "ask the teacher at all.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label(Settings):
+    """The texts."""
+
+    label: Literal["taken", "best"] = flag("taken", "which action is the label.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules(Settings):
+    """The games."""
+
+    with_prompt: bool = flag(False, "put the rules into every state.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxFailed(Settings):
+    """How it ends."""
+
+    max_failed: float = flag(
+        0.02,
+        "share of the episodes that may fail for want of a service; with more, the exit is 1.",
+        at_least=0,
+        at_most=1,
+        shown="all",
+    )

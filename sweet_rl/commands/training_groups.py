@@ -1,0 +1,335 @@
+"""What every training is told, in groups; what each group becomes of `sweet_rl.training.settings`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sweet_rl.commands.common_flags import Overwriting, Quiet
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import Settings, flag
+
+if TYPE_CHECKING:
+    from sweet_rl.training.settings import (
+        DataSettings,
+        ModelSettings,
+        OptimizerSettings,
+        OutputSettings,
+        ShardSettings,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFlags(Overwriting, Quiet):
+    """What is written, and how a run goes on."""
+
+    save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
+    load_checkpoint: bool = flag(
+        False, "go on from the newest checkpoint in ckpt_path, if there is one.", aliases=("resume",)
+    )
+    metrics_path: str | None = flag(None, ".jsonl file for numbers; default metrics.jsonl in save_path.")
+    logging_steps: int = flag(1, "updates between two lines of it.", at_least=1, shown="all")
+    eval_steps: int = flag(
+        -1, "updates between two evaluations of the held-out rows; -1: at the end.", shown="all"
+    )
+    save_steps: int = flag(-1, "updates between two checkpoints; -1: none.")
+    ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for checkpoints.")
+    max_ckpt_num: int = flag(3, "checkpoints to keep at most.", at_least=1, shown="all")
+    max_ckpt_mem: float = flag(
+        1e8, "gigabytes that they may take; the newest stays in any case.", shown="all"
+    )
+    seed: int = flag(42, "of order, held-out rows, adapters and dropout.")
+    use_tensorboard: str | None = flag(None, "folder for TensorBoard's files.", shown="all")
+    use_wandb: str | None = flag(
+        None,
+        "log to Weights & Biases; the key comes from the environment (WANDB_API_KEY) or from `wandb login`.",
+        bare="True",
+    )
+    wandb_org: str | None = flag(None, "its entity.", shown="all")
+    wandb_group: str | None = flag(None, "its group.", shown="all")
+    wandb_project: str = flag("openrlhf_train_dpo", "its project.", shown="all")
+    wandb_run_name: str | None = flag(None, "its name for the run.", shown="all")
+
+    def output(self) -> OutputSettings:
+        """Where things go, and how often."""
+        from sweet_rl.training.settings import OutputSettings
+
+        own = {
+            "save_path": Path(self.save_path),
+            "ckpt_path": Path(self.ckpt_path),
+            "max_ckpt_mem_gb": self.max_ckpt_mem,
+            "metrics_path": self._metrics(),
+            "tensorboard": self.use_tensorboard,
+            "wandb": self._wandb(),
+        }
+        return OutputSettings(**same_fields(OutputSettings, self) | own)
+
+    def _metrics(self) -> Path:
+        return Path(self.metrics_path) if self.metrics_path else Path(self.save_path) / "metrics.jsonl"
+
+    def replaces_nothing(self) -> None:
+        """Make sure, before anything is loaded, that no model and no numbers are lost.
+
+        Raises:
+            UsageError: save_path holds a model, or the numbers of a run that this one does not go on with.
+        """
+        from sweet_rl.training.checkpoints import newest_checkpoint
+
+        if self.overwrite or os.environ.get("RANK", "0") != "0":
+            return
+        goes_on = self.load_checkpoint
+        if goes_on and newest_checkpoint(Path(self.ckpt_path)) is not None:
+            return
+        folder = Path(self.save_path)
+        there = [folder / "config.json", *([] if goes_on else [self._metrics()])]
+        for path in there:
+            if path.exists() and path.stat().st_size:
+                raise UsageError(
+                    f"{str(path)!r} is there already, of an earlier training. Pass --overwrite to replace it, "
+                    "--load_checkpoint to go on from a checkpoint, or choose another --save_path."
+                )
+
+    def _wandb(self) -> bool:
+        """Whether to log there; its client reads the rest from the environment."""
+        if self.use_wandb is None or self.use_wandb.lower() in {"false", "none", ""}:
+            return False
+        if self.use_wandb.lower() != "true":
+            raise UsageError(
+                "--use_wandb is a switch: a key on the command line is seen by every user of the machine. Put "
+                "it into the environment variable WANDB_API_KEY, or run `wandb login` once."
+            )
+        names = {"WANDB_ENTITY": self.wandb_org, "WANDB_RUN_GROUP": self.wandb_group}
+        for name, value in (names | {"WANDB_PROJECT": self.wandb_project}).items():
+            if value:
+                os.environ[name] = value
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFlags(Settings):
+    """The rows."""
+
+    max_len: int = flag(
+        512,
+        "tokens of one text at most; oldest turns go first, rows that cannot be cut at a turn are left out.",
+        at_least=1,
+    )
+    max_samples: float = flag(1e8, "take the first so many rows of each dataset.", at_least=1, shown="all")
+    eval_fraction: float = flag(
+        0.03, "share of the rows to hold out, drawn by seed; 0 for none.", at_least=0, below=1
+    )
+    response_template: str | None = flag(
+        None,
+        "text that opens an assistant turn, for models whose chat template does not say it.",
+        shown="all",
+    )
+    other_tokenizer: bool = flag(
+        False,
+        "train on turns that were sampled with another tokenizer all the same; their texts are tokenised anew.",
+        shown="all",
+    )
+
+    def data(self, dataset: str, **own: Any) -> DataSettings:
+        """The shared part of the data's settings, and a stage's own."""
+        from sweet_rl.training.settings import DataSettings
+
+        shared = same_fields(DataSettings, self) | {"max_samples": int(self.max_samples)}
+        return DataSettings(dataset=dataset, **shared | own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerFlags(Settings):
+    """The optimizer and its batches."""
+
+    learning_rate: float = flag(1e-5, "the highest.", at_least=0)
+    max_epochs: int = flag(1, "passes over the data.", at_least=1)
+    train_batch_size: int = flag(128, "rows of one update, over all processes.", at_least=1)
+    micro_train_batch_size: int = flag(
+        8, "rows in one forward pass at most; has no influence on the result.", at_least=1
+    )
+    max_tokens_per_batch: int | None = flag(
+        None,
+        "tokens in one forward pass at most, those that rows share counted once; instead of micro_train_batch_size.",
+        at_least=1,
+    )
+    lr_scheduler: Literal["cosine_with_floor", "linear", "constant"] = flag(
+        "cosine_with_floor",
+        "after the warm-up: cosine_with_floor (ends at a tenth), linear (ends at 0) or constant.",
+        shown="all",
+    )
+    lr_warmup_ratio: float = flag(
+        0.03, "share of the updates over which the rate rises.", at_least=0, shown="all"
+    )
+    l2: float = flag(0.0, "weight decay of AdamW; biases and norms have none.", at_least=0, shown="all")
+    adam_betas: str = flag("0.9,0.95", "both of them with a comma between.", shown="all")
+    max_norm: float = flag(1.0, "gradients are clipped to this norm.", at_least=0, shown="all")
+    shuffle: bool = flag(
+        True, "a new order for every epoch; --noshuffle keeps the order of the file.", shown="all"
+    )
+    group_by_history: bool | None = flag(
+        None,
+        "rows that begin with the same history come in the same update; default yes, with --compat published no.",
+        shown="all",
+    )
+    group_by_length: bool | None = flag(
+        None,
+        "updates of rows of like length, which saves padding; default yes, with --compat published no.",
+        shown="all",
+    )
+    prefix_tree: bool = flag(
+        True,
+        "compute what rows of a batch begin with in common only once; the result is the same.",
+        shown="all",
+    )
+
+    def optimizer(self, *, published: bool) -> OptimizerSettings:
+        """AdamW, its schedule and its batches.
+
+        Raises:
+            UsageError: Adam's betas are not two numbers.
+        """
+        from sweet_rl.training.settings import OptimizerSettings
+
+        usual = not published and self.shuffle
+        own = {
+            "adam_betas": self._betas(),
+            "group_by_length": usual if self.group_by_length is None else self.group_by_length,
+            "group_by_history": usual if self.group_by_history is None else self.group_by_history,
+        }
+        return OptimizerSettings(**same_fields(OptimizerSettings, self) | own)
+
+    def _betas(self) -> tuple[float, float]:
+        try:
+            first, second = (float(part) for part in self.adam_betas.replace(",", " ").split())
+        except ValueError:
+            raise UsageError(
+                "--adam_betas must be two numbers with a comma between them (0.9,0.95), got "
+                f"{self.adam_betas!r}."
+            ) from None
+        return first, second
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightFlags(Settings):
+    """The weights, and what they are computed with."""
+
+    device: Literal["auto", "cpu", "cuda"] = flag("auto", "auto, cpu or cuda.")
+    bf16: bool = flag(False, "compute in bfloat16, with weights in float32.")
+    dtype: Literal["auto", "float32", "bfloat16"] = flag(
+        "auto",
+        "precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).",
+        shown="all",
+    )
+    gradient_checkpointing: bool = flag(
+        False, "compute activations again instead of keeping them: less memory, more time."
+    )
+    gradient_checkpointing_use_reentrant: bool = flag(False, "torch's older way of doing so.", shown="all")
+    flash_attn: bool = flag(
+        False,
+        "the package flash-attn instead of torch's fused attention; it cannot share what rows begin with in common.",
+        shown="all",
+    )
+    attention: Literal["auto", "sdpa", "eager", "flex_attention", "flash_attention_2"] = flag(
+        "auto",
+        "auto (sdpa), sdpa, eager, flash_attention_2, or flex_attention, which skips what trees hide: for GPUs and long histories.",
+        shown="all",
+    )
+    lora_rank: int = flag(
+        0,
+        "train an adapter of this rank, merged into the model at the end; 0 trains all weights.",
+        at_least=0,
+    )
+    lora_alpha: int = flag(16, "scale of the adapter.", shown="all")
+    lora_dropout: float = flag(0.0, "dropout before the adapter.", shown="all")
+    target_modules: str = flag(
+        "q_proj,k_proj,v_proj,o_proj",
+        "modules that get an adapter, with commas between them, or all-linear.",
+        shown="all",
+    )
+    load_in_4bit: bool = flag(False, "quantised weights under an adapter (bitsandbytes).", shown="all")
+
+    def model(self, pretrain: str, ref_pretrain: str | None = None) -> ModelSettings:
+        """The weights to load, their precision and the adapter's shape."""
+        from sweet_rl.training.settings import ModelSettings
+
+        return ModelSettings(pretrain=pretrain, ref_pretrain=ref_pretrain, **same_fields(ModelSettings, self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardFlags(Settings):
+    """Several processes."""
+
+    zero_stage: Literal[0, 1, 2, 3] = flag(
+        2,
+        "what DeepSpeed shards over several processes: 1 optimizer states, 2 and gradients, 3 and weights; 0: plain data parallel.",
+    )
+    adam_offload: bool = flag(
+        False, "keep the optimizer's states in main memory (with fsdp2 the weights, too)."
+    )
+    shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
+        None,
+        "what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as `accelerate launch` was told, else deepspeed.",
+        shown="all",
+    )
+    timeout_s: int = flag(
+        1800,
+        "seconds that a process waits for the others before it ends with a message.",
+        at_least=1,
+        shown="all",
+    )
+    deepspeed_config: str | None = flag(
+        None,
+        ".json file for DeepSpeed in place of the flags below (configs/engines); default: as of `accelerate launch`, else none.",
+        shown="all",
+    )
+    zpg: int = flag(
+        1, "for zero_stage 3: GPUs that keep a second copy of the shards among them.", at_least=1, shown="all"
+    )
+    grad_accum_dtype: str | None = flag(
+        None, "in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.", shown="all"
+    )
+    overlap_comm: bool = flag(False, "DeepSpeed reduces gradients while computing others.", shown="all")
+    local_rank: int = flag(-1, "given by launchers; the environment says the same.", shown="never")
+
+    def shards(self) -> ShardSettings:
+        """Which engine, and what a file says about it; what is not given, `accelerate launch` may have set."""
+        from sweet_rl.training.settings import ShardSettings
+
+        return ShardSettings(**same_fields(ShardSettings, self) | self._engine())
+
+    def _engine(self) -> dict[str, Any]:
+        from sweet_rl.training.sharding import offloads, read_deepspeed_config
+
+        told = "fsdp2" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else "deepspeed"
+        engine = self.shard_with or told
+        path = self.deepspeed_config or os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
+        if engine == "fsdp2":
+            if self.deepspeed_config:
+                raise UsageError(
+                    "--deepspeed_config has no effect with --shard_with fsdp2; leave one of them out."
+                )
+            return {"shard_with": engine, "deepspeed_config": None}
+        if path.lower() == "none":
+            stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
+            if stage.isdigit() and int(stage) != self.zero_stage:
+                raise UsageError(
+                    f"`accelerate launch` says ZeRO stage {stage}, and --zero_stage {self.zero_stage}. Give the "
+                    "same to both, or a file to --deepspeed_config."
+                )
+            return {"shard_with": engine, "deepspeed_config": None}
+        config = read_deepspeed_config(path)
+        stage = config["zero_optimization"]["stage"]
+        return {
+            "shard_with": engine,
+            "deepspeed_config": config,
+            "zero_stage": stage,
+            "adam_offload": offloads(config),
+        }
+
+
+def same_fields(kind: Any, flags: Any) -> dict[str, Any]:
+    """The fields of a settings class that have a flag of the same name."""
+    names = {field.name for field in fields(kind)}
+    return {field.name: getattr(flags, field.name) for field in fields(flags) if field.name in names}

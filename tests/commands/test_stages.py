@@ -1,0 +1,249 @@
+"""A stage from its settings: flags in signature, help and checks, and values built where the function wants them."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pytest
+
+from sweet_rl.cli import COMMANDS, help_text, load
+from sweet_rl.command_line import Options, read, stage_flags, values
+from sweet_rl.command_line.completion import candidates, script_for
+from sweet_rl.commands.stages import needing, stage
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, Settings, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weather(Settings):
+    """How it is outside."""
+
+    warmth: float = flag(20.0, "degrees.", at_least=-50, below=60)
+    wind: int | None = flag(None, "knots.", at_least=0, aliases=("breeze",), shown="all")
+    sky: Literal["blue", "grey"] = flag("blue", "its colour.")
+    moon: bool = flag(False, "of no effect.", shown="never")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day(Weather):
+    """A day in a place."""
+
+    place: str = flag(REQUIRED, "where.", positional=True)
+    length: str = flag("24", "hours, or all of them where it stands alone.", bare="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lake(Settings):
+    """What a lake is told."""
+
+    depth: int = flag(3, "metres.", above=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forest(Settings):
+    """What a forest is told."""
+
+    trees: int = flag(9, "how many.", choices=(9, 99))
+    owls: bool = flag(False, "at night.")
+
+
+PLACES = {"lake": Lake, "forest": Forest, "desert": None}
+
+
+def place_of(name):
+    if name not in PLACES:
+        raise UsageError(f"there is no place {name}")
+    return PLACES[name]
+
+
+told = []
+
+
+@stage(defaults={"wind": 3}, helps={"warmth": "in the shade."})
+def day(settings: Day, /, *, quiet: bool = False) -> None:
+    """A day.
+
+    Args:
+        settings: of the day.
+        quiet: no birds.
+    """
+    told.append((settings, quiet))
+
+
+@stage(options=Options("place", place_of, lambda: PLACES))
+def visit(settings: Day, options: object, /) -> None:
+    """Go somewhere."""
+    told.append((settings, options))
+
+
+def run(function, line):
+    told.clear()
+    typed = read(function, line.split())
+    function(**values(function, typed))
+    return told[0]
+
+
+def test_fields_are_flags_in_signature_and_call():
+    flags = inspect.signature(day).parameters
+    assert list(flags) == ["place", "quiet", "length", "warmth", "wind", "sky", "moon"]
+    assert (flags["warmth"].default, flags["wind"].default, flags["place"].default) == (
+        20.0,
+        3,
+        inspect.Parameter.empty,
+    )
+    assert flags["wind"].annotation == "int | None"
+    assert run(day, "hill --quiet") == (Day(place="hill", wind=3), True)
+    assert run(day, "--place=hill --breeze 7 --length --moon") == (
+        Day(place="hill", wind=7, length="all", moon=True),
+        False,
+    )
+    day("hill", breeze=1)
+    assert told[-1][0].wind == 1
+    with pytest.raises(TypeError, match="rain"):
+        day("hill", rain=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"warmth": -51}, "--warmth must be at least -50 and below 60, got -51"),
+        ({"warmth": 60.0}, "below 60, got 60.0"),
+        ({"warmth": float("nan")}, "--warmth must be"),
+        ({"wind": -1}, "--wind must be at least 0, got -1"),
+        ({"sky": "red"}, "--sky must be blue or grey, got 'red'"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_whoever_builds_the_settings(given, says):
+    with pytest.raises(UsageError, match=says):
+        Day(place="hill", **given)
+    with pytest.raises(UsageError, match=says):
+        day("hill", **given)
+
+
+def test_help_is_grouped_short_or_whole_and_silent_about_what_does_nothing():
+    short, whole = help_text("day", day, whole=False), help_text("day", day)
+    assert "A day in a place:\n  --place STR   (required)\n        where." in short
+    assert (
+        "How it is outside:\n  --warmth FLOAT   (default 20.0; at least -50 and below 60)\n        in the shade."
+        in short
+    )
+    assert "--sky blue|grey   (default blue)" in short
+    assert "1 further flag, for which the defaults mostly do: --help-all." in short
+    assert "wind" not in short
+    assert "--wind INT   (default 3; at least 0; also --breeze)" in whole
+    assert "--moon" not in short + whole
+    with pytest.raises(UsageError, match="did you mean --warmth"):
+        read(day, ["hill", "--warmt", "3"])
+
+
+def test_options_of_what_is_named_join_the_flags():
+    assert run(visit, "lake --depth 5") == (Day(place="lake"), Lake(depth=5))
+    assert run(visit, "forest --owls --trees 99") == (Day(place="forest"), Forest(trees=99, owls=True))
+    assert run(visit, "desert") == (Day(place="desert"), None)
+    assert "--trees 9|99" in help_text("visit", visit, arguments=["forest"])
+    assert "--trees" not in help_text("visit", visit, arguments=["lake"])
+    visit("lake", depth=4)
+    assert told[-1][1] == Lake(depth=4)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("lake --trees 9", "--trees belongs to the place forest, and this is lake. Leave it out."),
+        ("desert --depth 9", "--depth belongs to the place lake, and this is desert"),
+        ("lake --depht 9", r"unknown flag --depht \(did you mean --depth"),
+        ("forest --trees 10", "--trees must be 9 or 99, got 10"),
+        ("moon", "there is no place moon"),
+    ],
+)
+def test_an_option_of_another_is_refused(line, says):
+    with pytest.raises(UsageError, match=says):
+        run(visit, line)
+    if "trees 9" in line:
+        with pytest.raises(UsageError, match="--trees belongs to the place forest"):
+            visit("lake", trees=9)
+
+
+def test_what_no_text_is_read_as_is_no_flag():
+    @dataclass(frozen=True, kw_only=True)
+    class Wrong(Settings):
+        """Wrong."""
+
+        many: list[str] = field(default_factory=list)
+
+    with pytest.raises(TypeError, match="a flag is text, a number, a switch"):
+        Wrong()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["d"], ["day"]),
+        (["re"], ["reflect"]),
+        (["reflect", "p"], ["plot"]),
+        (["day", "--w"], ["--warmth", "--wind"]),
+        (["day", "hill", "--warmth", "3", "--w"], ["--wind"]),
+        (["day", "--sky", ""], ["blue", "grey"]),
+        (["day", "--length", ""], []),
+        (["day", ""], []),
+        (["visit", "forest", "--t"], ["--trees"]),
+        (["visit", "nowhere", "--le"], ["--length"]),
+        ([""], ["day", "reflect", "visit"]),
+    ],
+)
+def test_what_a_shell_is_offered(words, found):
+    assert (
+        candidates(words, ("day", "visit", "reflect plot"), {"day": day, "visit": visit}.__getitem__) == found
+    )
+
+
+def test_every_stage_says_its_help_and_no_name_twice():
+    for name in COMMANDS:
+        flags = stage_flags(load(name))
+        names = [each for one in flags for each in (one.name, *one.aliases)]
+        assert len(set(names)) == len(names), name
+        assert all(one.help.strip() for one in flags), name
+
+
+def test_completion_of_an_unknown_shell_is_refused():
+    with pytest.raises(UsageError, match="Known: bash, zsh, fish"):
+        script_for("tcsh")
+
+
+def test_a_missing_package_is_named_and_other_failures_stay_as_they_are():
+    @needing(frozenset({"no_such_package"}), "training", needed_for="this")
+    def work(package):
+        __import__(package)
+
+    with pytest.raises(UsageError, match=r"this needs the package 'no_such_package'.*sweet_rl\[training\]"):
+        work("no_such_package")
+    with pytest.raises(ModuleNotFoundError, match="another"):
+        work("another_missing_package")
+
+
+@pytest.mark.parametrize(
+    ("name", "concurrency", "model"),
+    [
+        ("gen_task", "files in work at once.", "gpt-4"),
+        ("reflection_negative", "trajectories in work at once.", "gpt-4"),
+        ("taxi_reflection", "for openai: requests in flight.", "gpt-4"),
+        ("alfworld_reflection", "for openai: requests in flight.", "gpt-4"),
+        ("auto_explore_gpt", "episodes in flight.", "gpt-4"),
+        ("evaluate_gpt", "episodes in flight.", "gpt-3.5-turbo"),
+    ],
+)
+def test_stages_with_a_teacher_teach_its_seven_flags(name, concurrency, model):
+    text = help_text(name, load(f"reflect {name}"))
+    for name_of in (
+        "teacher embedded|openai   (default embedded)",
+        "base_url STR",
+        "api_key_var STR",
+        "request_timeout_s FLOAT",
+    ):
+        assert f"--{name_of}" in text
+    assert "--request_attempts INT   (default 4; at least 1)" in text
+    assert f"--concurrency INT   (default 16; at least 1)\n        {concurrency}" in text
+    assert f"--model STR   (default {model})" in text
+    assert "--flags" not in text
