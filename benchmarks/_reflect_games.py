@@ -59,9 +59,9 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
 
 def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
     """A game by somebody who looks around and ends nothing, with the embedded teacher's thoughts."""
-    from sweet_rl.teaching.explore_search import Explorer
-    from sweet_rl.teaching.explore_words import thought as explore_thought
-    from sweet_rl.teaching.taxi_words import thought as taxi_thought
+    from sweet_rl.worlds.auto_explore.teacher.search import Explorer
+    from sweet_rl.worlds.auto_explore.teacher.words import thought as explore_thought
+    from sweet_rl.worlds.dangerous_taxi.teacher.words import thought as taxi_thought
 
     rng = random.Random(seed)
     game.reset(task, seed=seed)
@@ -131,7 +131,7 @@ class Recorded:
         return self.text
 
     def step(self, label: str) -> Any:
-        from sweet_rl.envs.text_game import Moved
+        from sweet_rl.text_game import Moved
 
         del label
         self._at += 1

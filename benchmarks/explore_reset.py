@@ -22,9 +22,9 @@ from random import Random
 
 from _machine import machine_line
 
-from sweet_rl.envs.explore.game import ExploreGame
 from sweet_rl.records import task_from_row
-from sweet_rl.repositories.library import Library
+from sweet_rl.worlds.auto_explore.game import ExploreGame
+from sweet_rl.worlds.auto_explore.repositories.library import Library
 
 PER_FOLDER = 20
 

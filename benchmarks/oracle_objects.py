@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from sweet_rl.users.oracles.object_facts import facts
-from sweet_rl.users.oracles.object_grammar import understand
-from sweet_rl.users.oracles.objects import INVALID, answer
+from sweet_rl.worlds.twenty_questions.oracle.facts import facts
+from sweet_rl.worlds.twenty_questions.oracle.grammar import understand
+from sweet_rl.worlds.twenty_questions.oracle.objects import INVALID, answer
 
 LISTS = Path(__file__).parent.parent / "tests/users/oracles"
 FAIR = {"Yes": "Yes.", "No": "No.", "?": INVALID}

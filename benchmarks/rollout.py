@@ -33,13 +33,13 @@ from urllib.parse import urlsplit
 
 from _machine import machine_line
 
-from sweet_rl.envs.parsing import parse_published
 from sweet_rl.prompts import load_prompt
 from sweet_rl.prompts.simulator import simulator_prompt
 from sweet_rl.types import Message, Task, UserContext
 from sweet_rl.users.faults import Weather
 from sweet_rl.users.server_process import start_server
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.dialogue.parsing import parse_published
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_STEPS = 6

@@ -129,8 +129,8 @@ async def nothing(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.envs.question_games import TwentyQuestionsEnv
-    from sweet_rl.users.oracles.objects import ObjectOracle
+    from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
+    from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
     oracle = ObjectOracle()
     yield World(
@@ -142,9 +142,9 @@ async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.envs.question_games import GuessMyCityEnv
-    from sweet_rl.tasks.games import city_names
-    from sweet_rl.users.oracles.cities import CityOracle
+    from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
+    from sweet_rl.worlds.question_games.env import GuessMyCityEnv
+    from sweet_rl.worlds.question_games.tasks import city_names
 
     oracle, cities = CityOracle(), city_names()
     yield World(
@@ -156,14 +156,14 @@ async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def lantern(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.envs.adventure.lantern import LanternEnv
+    from sweet_rl.worlds.lantern.env import LanternEnv
 
     yield World(load_tasks("lantern"), LanternEnv, _any_listed())
 
 
 @asynccontextmanager
 async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.envs.adventure.detective import DetectiveEnv, open_detective
+    from sweet_rl.worlds.detective.env import DetectiveEnv, open_detective
 
     interpreters = open_detective(flags.detective)
     try:
@@ -175,9 +175,10 @@ async def detective(flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """On the shortest way, so that episodes last."""
-    from sweet_rl.envs.taxi import TaxiGame
-    from sweet_rl.envs.text_game_env import TextGameEnv
-    from sweet_rl.taxi import LABELS, plan
+    from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+    from sweet_rl.worlds.dangerous_taxi.planner import plan
+    from sweet_rl.worlds.dangerous_taxi.rules import LABELS
+    from sweet_rl.worlds.text_game_env import TextGameEnv
 
     tasks = load_tasks("taxi:full")
     ways = {task.task_id: [LABELS[action] for action in plan(task.row["start"])] for task in tasks}
@@ -187,8 +188,9 @@ async def dangerous_taxi(_flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """In this process."""
-    from sweet_rl.envs.webshop import LocalShop, WebShopEnv
-    from sweet_rl.shop import EmbeddedShop
+    from sweet_rl.worlds.webshop.env import WebShopEnv
+    from sweet_rl.worlds.webshop.shop import EmbeddedShop
+    from sweet_rl.worlds.webshop.shops import LocalShop
 
     shop = LocalShop(EmbeddedShop().get)
     yield World(load_tasks("webshop"), lambda: WebShopEnv(shop), _purchase())
@@ -197,8 +199,9 @@ async def webshop(_flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """The same shop behind a socket, in a process of its own."""
-    from sweet_rl.envs.webshop import HttpShop, WebShopEnv
-    from sweet_rl.shop.server import READY
+    from sweet_rl.worlds.webshop.env import WebShopEnv
+    from sweet_rl.worlds.webshop.shop.server import READY
+    from sweet_rl.worlds.webshop.shops import HttpShop
 
     command = [sys.executable, "-m", "sweet_rl", "serve_shop", "--port", "0"]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
@@ -216,9 +219,9 @@ async def webshop_http(_flags: argparse.Namespace) -> AsyncIterator[World]:
 @asynccontextmanager
 async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     """Embedded repositories; the agent takes any command but handing in, until the horizon."""
-    from sweet_rl.envs.explore.game import ExploreGame
-    from sweet_rl.envs.text_game_env import TextGameEnv
-    from sweet_rl.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.game import ExploreGame
+    from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.text_game_env import TextGameEnv
 
     library = Library()
 
@@ -236,8 +239,9 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
     Never the same ones: what an engine was asked before it knows, and that would be measured.
     """
-    from sweet_rl.envs.alfworld import Household, HouseholdGame
-    from sweet_rl.envs.text_game_env import TextGameEnv
+    from sweet_rl.worlds.alfworld.game import HouseholdGame
+    from sweet_rl.worlds.alfworld.household import Household
+    from sweet_rl.worlds.text_game_env import TextGameEnv
 
     def say(seen: Observation) -> str:
         return draw.choice(list(offered_commands(seen.messages[-1].content, ACTION_HEADS["alfworld"])))
@@ -270,7 +274,7 @@ def _purchase() -> Callable[[Observation], str]:
 
 def _any_listed() -> Callable[[Observation], str]:
     """Any of the actions that the world lists."""
-    from sweet_rl.chat.scenes import listed_actions
+    from sweet_rl.worlds.adventures.scenes import listed_actions
 
     def say(seen: Observation) -> str:
         actions = listed_actions(seen.messages[-1].content) or ("look",)

@@ -5,22 +5,27 @@ import asyncio
 import pytest
 
 from sweet_rl.chat import PlainChat
-from sweet_rl.envs.backend import BackendEnv
-from sweet_rl.envs.frontend import FrontendEnv
-from sweet_rl.envs.pictures import PictureFolder
 from sweet_rl.openai_client import ChatReply, OpenAIClient
 from sweet_rl.pages import PageContext
-from sweet_rl.policies.designers import BlankDesigner, GenericDesigner, ImproverDesigner, TargetDesigner
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
-from sweet_rl.users.eye import ScriptedEye
 from sweet_rl.users.openai import OpenAIUser
-from sweet_rl.users.scripted import ScriptedHuman
 from sweet_rl.users.server_process import start_server
 from sweet_rl.users.vision import VisionUser
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.backend_programming.env import BackendEnv
+from sweet_rl.worlds.backend_programming.human import ScriptedHuman
+from sweet_rl.worlds.frontend_design.agents import (
+    BlankDesigner,
+    GenericDesigner,
+    ImproverDesigner,
+    TargetDesigner,
+)
+from sweet_rl.worlds.frontend_design.env import FrontendEnv
+from sweet_rl.worlds.frontend_design.human import ScriptedEye
+from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 from tests.pages.fake_renderer import FakeRenderer, draw
 
 TASKS = load_tasks("mini:test", limit=4)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from sweet_rl.envs.backend import BackendEnv
 from sweet_rl.errors import EpisodeError, ServiceError
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import Episode, rollout, schedule
@@ -22,6 +21,7 @@ from sweet_rl.types import (
     Trajectory,
     UserReply,
 )
+from sweet_rl.worlds.backend_programming.env import BackendEnv
 
 
 def tasks(n):

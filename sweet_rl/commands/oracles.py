@@ -56,7 +56,7 @@ def make_oracle(world: World, flags: OracleFlags, *, concurrency: int) -> User:
     flags.check()
     if flags.kind == "embedded":
         return world.make_user()
-    from sweet_rl.users import oracles
+    from sweet_rl.worlds.question_games import oracles
 
     return oracles.open_oracle(
         world.name,

@@ -123,7 +123,7 @@ def _read(source: str, num_rows: int, *, quiet: bool) -> list[PageRow]:
     """
     from sweet_rl.commands import page_checks
     from sweet_rl.commands.running import progress
-    from sweet_rl.tasks.websight import FIELDS, HUB_VERSION, read_websight, task_row
+    from sweet_rl.worlds.frontend_design.websight import FIELDS, HUB_VERSION, read_websight, task_row
 
     rows = []
     with progress(num_rows, 0, unit="row", quiet=quiet) as bar:

@@ -28,7 +28,7 @@ def serve_shop(
     """
     import asyncio
 
-    from sweet_rl.shop import EmbeddedShop
-    from sweet_rl.shop.server import serve
+    from sweet_rl.worlds.webshop.shop import EmbeddedShop
+    from sweet_rl.worlds.webshop.shop.server import serve
 
     asyncio.run(serve(EmbeddedShop(seed, products, compat=compat), host, port, quiet=quiet))

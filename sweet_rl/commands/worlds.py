@@ -10,11 +10,11 @@ from typing import Any
 
 from sweet_rl.commands.rendering import RenderFlags, make_renderer
 from sweet_rl.contracts import Env, User
-from sweet_rl.envs.parsing import PARSERS
 from sweet_rl.errors import UsageError
 from sweet_rl.rollout import Episode
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds import Options, World, names, options_of, world_of
+from sweet_rl.worlds.dialogue.parsing import PARSERS
 from sweet_rl.worlds.frontend_design import DesignOptions
 
 MOST_PAGES = 100
@@ -135,7 +135,7 @@ async def open_world(
         async with flags.world.open(options, user) as make_env:
             yield make_env
         return
-    from sweet_rl.envs.pictures import PictureFolder
+    from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 
     output = Path(output_path)
     pictures = PictureFolder(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from sweet_rl.chat import ChatFormat, PlainChat, with_system
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.questions import MAX_QUESTIONS, plan_questions, stub
 from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
+from sweet_rl.worlds.backend_programming.questions import MAX_QUESTIONS, plan_questions, stub
 
 
 class ScriptedPolicy:

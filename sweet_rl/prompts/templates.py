@@ -18,7 +18,7 @@ from sweet_rl.errors import UsageError
 
 
 def load_prompt(name_or_path: str) -> str:
-    """The text of a packaged template (with or without `.txt`; "reflect/taxi_rules") or of a file.
+    """The text of a packaged template (with or without `.txt`; "taxi_rules") or of a file.
 
     Raises:
         UsageError: neither exists; lists the packaged ones.

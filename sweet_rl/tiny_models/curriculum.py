@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from sweet_rl.tasks.mini import expert, extras, row_of
-from sweet_rl.tasks.mini.problem import Problem
 from sweet_rl.types import ANSWER_MARKER, Message
-from sweet_rl.users.scripted import ScriptedHuman
+from sweet_rl.worlds.backend_programming.human import ScriptedHuman
+from sweet_rl.worlds.backend_programming.mini import expert, extras, row_of
+from sweet_rl.worlds.backend_programming.mini.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from sweet_rl import tracking
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.records.files import replace_file
-from sweet_rl.repositories.made import MadeRepository, make_repository, repository_names
+from sweet_rl.worlds.auto_explore.repositories.made import MadeRepository, make_repository, repository_names
 
 REPOSITORIES: Final = "repos"
 """The folder of repositories, in the folder that is written."""

@@ -16,12 +16,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnFormat, with_system
 from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.tasks.mini import extras
 from sweet_rl.tiny_models import curriculum, question_games
 from sweet_rl.tiny_models.curriculum import Text
 from sweet_rl.tiny_models.tokenizer import END_OF_TURN, train_tokenizer
 from sweet_rl.training.logprobs import next_logprobs
 from sweet_rl.types import derive_seed
+from sweet_rl.worlds.backend_programming.mini import extras
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
 CONTEXT = 1024

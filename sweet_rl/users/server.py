@@ -1,8 +1,8 @@
 """The scripted human, and an echo, behind real OpenAI endpoints.
 
 Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}, /health,
-and /stats of our own. What is said comes from `sweet_rl.users.scripted`, what it knows from
-`sweet_rl.users.reading`; what goes wrong on purpose from `sweet_rl.users.faults`; what requests and replies
+and /stats of our own. What is said comes from `sweet_rl.worlds.backend_programming.human`, what it knows from
+`sweet_rl.worlds.backend_programming.human.reading`; what goes wrong on purpose from `sweet_rl.users.faults`; what requests and replies
 look like from `sweet_rl.users.protocol`.
 """
 
@@ -31,8 +31,8 @@ from sweet_rl.users.protocol import (
     reply_body,
     stream_body,
 )
-from sweet_rl.users.reading import context_of
-from sweet_rl.users.scripted import ScriptedHuman
+from sweet_rl.worlds.backend_programming.human import ScriptedHuman
+from sweet_rl.worlds.backend_programming.human.reading import context_of
 
 _MAX_REPLY: Final = 16 * 2**20
 """Characters of all choices of a reply."""

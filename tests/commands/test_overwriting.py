@@ -9,7 +9,7 @@ from sweet_rl.cli import load
 from sweet_rl.commands.evaluation import check_outputs
 from sweet_rl.commands.training_flags import TrainingFlags
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.teaching.jobs import JobFile
+from sweet_rl.sft_data.jobs import JobFile
 
 STAGES = {
     "export_pairs": (["none.jsonl", "out"], {"tokenizer": "none"}, "out.jsonl"),

@@ -15,7 +15,7 @@ from sweet_rl.commands.page_checks import Checks, PageRow, check_rows, require_t
 from sweet_rl.commands.prepare_websight import prepare_websight
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.records import load_tasks_file
-from sweet_rl.tasks import mini_web
+from sweet_rl.worlds.frontend_design import mini as mini_web
 from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer
 

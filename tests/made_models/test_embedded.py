@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from sweet_rl.chat import TurnFormat, model_path
-from sweet_rl.tasks.mini import extras
 from sweet_rl.tiny_models import curriculum
 from sweet_rl.types import ANSWER_MARKER
+from sweet_rl.worlds.backend_programming.mini import extras
 
 
 @pytest.fixture(scope="module")

@@ -12,20 +12,20 @@ from sweet_rl.chat.reflect_format import (
     reflection_prompt,
 )
 from sweet_rl.contracts import Policy
-from sweet_rl.envs.backend import BackendEnv
-from sweet_rl.envs.question_games import TwentyQuestionsEnv
-from sweet_rl.envs.taxi import TaxiGame
-from sweet_rl.envs.text_game_env import TextGameEnv
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError
 from sweet_rl.policies.reflective import ReflectivePolicy, SampledPolicy
 from sweet_rl.policies.scripted import QuestionerPolicy, TeacherPolicy
-from sweet_rl.policies.taxi_driver import TaxiDriver
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import AgentTurn, Completion, Failure, Generation, StopReason
-from sweet_rl.users.oracles.objects import ObjectOracle
-from sweet_rl.users.scripted import ScriptedHuman
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.backend_programming.env import BackendEnv
+from sweet_rl.worlds.backend_programming.human import ScriptedHuman
+from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
+from sweet_rl.worlds.text_game_env import TextGameEnv
+from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
 TAXI = ACTION_HEADS["dangerous_taxi"]
 

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.questions import ABOUT_FUNCTION, MAX_QUESTIONS, plan_questions, read_signature, stub
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy, skill_of
 from sweet_rl.types import FinishReason
+from sweet_rl.worlds.backend_programming.questions import (
+    ABOUT_FUNCTION,
+    MAX_QUESTIONS,
+    plan_questions,
+    read_signature,
+    stub,
+)
 
 REQUEST = (
     "Price my cart.The signature of the function is: def price(items, discount=0.1, *, unit: str = 'a)')"

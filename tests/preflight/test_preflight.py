@@ -32,7 +32,7 @@ from sweet_rl.preflight.models import (
     size_of,
 )
 from sweet_rl.preflight.servers import Server, look_at_servers
-from tests.teaching.serving import talking
+from tests.sft_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 from tests.users.serving import serving

@@ -15,7 +15,7 @@ from sweet_rl.cli import load
 from sweet_rl.command_line import read
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
-from tests.teaching.serving import talking
+from tests.sft_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
 

@@ -16,8 +16,8 @@ from sweet_rl.studies.archer.results import TITLES, results
 from sweet_rl.studies.chains import Call
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.tasks.games import twenty_questions_tasks
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
+from sweet_rl.worlds.question_games.tasks import twenty_questions_tasks
 
 
 def calls_of(study):

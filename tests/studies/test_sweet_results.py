@@ -11,8 +11,8 @@ from sweet_rl.studies.results import Candidate, Ending, Estimate, Turn
 from sweet_rl.studies.sweet import results as study_results
 from sweet_rl.studies.sweet.recipe import SWEETS
 from sweet_rl.studies.sweet.results import METHODS, area_under_curve, results
-from sweet_rl.tasks.mini import extras
-from sweet_rl.tasks.mini.judge import Verdict
+from sweet_rl.worlds.backend_programming.mini import extras
+from sweet_rl.worlds.backend_programming.mini.judge import Verdict
 
 SOLUTION = extras.source({"delivery": 3, "tuning": 7})
 TOLD = {

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, cut_reflection, policy_prompt, reflection_prompt
-from sweet_rl.envs.text_game import TextGame
 from sweet_rl.errors import EpisodeError
+from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
 
 

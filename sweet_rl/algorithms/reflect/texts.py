@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import read_rows
-from sweet_rl.tasks.pipeline import written_by
+from sweet_rl.sft_data.pipeline import written_by
 from sweet_rl.types import derive_seed
 
 

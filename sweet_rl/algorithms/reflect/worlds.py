@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from sweet_rl.algorithms.reflect.curriculum import LevelFlags, levels_of, taxi_levels
 from sweet_rl.algorithms.reflect.schedule import starts_of, thirds
 from sweet_rl.algorithms.reflect.settings import ENVS, ReflectSettings
 from sweet_rl.chat.reflect_format import CHOICES
-from sweet_rl.envs.text_game import TextGame
 from sweet_rl.errors import EpisodeError, UsageError, no_such
 from sweet_rl.records import task_from_row
-from sweet_rl.repositories.library import Library
-from sweet_rl.tasks.curriculum import LevelFlags, levels_of, taxi_levels
+from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task
+from sweet_rl.worlds.auto_explore.repositories.library import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ def open_world(settings: ReflectSettings, *, evaluates: bool = False) -> Iterato
 
 
 def _taxi(settings: ReflectSettings) -> World:
-    from sweet_rl.envs.taxi import TaxiGame  # noqa: PLC0415 - of the worlds only this one's
-    from sweet_rl.tasks.games.taxi import taxi_row, taxi_tasks  # noqa: PLC0415
+    from sweet_rl.worlds.dangerous_taxi.game import TaxiGame  # noqa: PLC0415 - of the worlds only this one's
+    from sweet_rl.worlds.dangerous_taxi.tasks import taxi_row, taxi_tasks  # noqa: PLC0415
 
     # A published level has as many entries as a micro-batch has rows, so an iteration plays no more.
     batch = settings.per_device_train_batch_size if settings.strict else settings.per_device_eval_batch_size
@@ -98,8 +98,8 @@ def _taxi(settings: ReflectSettings) -> World:
 
 
 def _explore(settings: ReflectSettings, *, evaluates: bool) -> World:
-    from sweet_rl.envs.explore.game import ExploreGame  # noqa: PLC0415 - of the worlds only this one's
-    from sweet_rl.tasks.explore import explore_tasks, load_dataset, task_rows  # noqa: PLC0415
+    from sweet_rl.worlds.auto_explore.game import ExploreGame  # noqa: PLC0415 - of the worlds only this one's
+    from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, task_rows  # noqa: PLC0415
 
     name, _, where = settings.task_file.partition(":")
     if name == "auto-explore":
@@ -161,9 +161,10 @@ def _need_one(library: Library, roots: set[str]) -> None:
 
 
 def _household(settings: ReflectSettings, stack: ExitStack, *, evaluates: bool) -> World:
-    from sweet_rl.envs.alfworld import Household, HouseholdGame  # noqa: PLC0415 - of the worlds only this one's
-    from sweet_rl.household import TOMATO, data_folder  # noqa: PLC0415
-    from sweet_rl.tasks.household import alfworld_data_tasks, household_tasks  # noqa: PLC0415
+    from sweet_rl.worlds.alfworld.game import HouseholdGame  # noqa: PLC0415 - of the worlds only this one's
+    from sweet_rl.worlds.alfworld.homes import TOMATO, data_folder  # noqa: PLC0415
+    from sweet_rl.worlds.alfworld.household import Household  # noqa: PLC0415 - of the worlds only this one's
+    from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks  # noqa: PLC0415
 
     split = "test" if evaluates else "train"
     name, _, where = settings.task_file.partition(":")

@@ -37,8 +37,8 @@ def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
     """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records."""
     from pathlib import Path
 
-    from sweet_rl.teaching.household_lessons import household_texts
-    from sweet_rl.teaching.texts import read_list
+    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.alfworld.teacher.lessons import household_texts
 
     source = Path(flags.task_file)
     texts = household_texts(

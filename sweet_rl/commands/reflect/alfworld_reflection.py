@@ -45,12 +45,13 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from pathlib import Path
 
     from sweet_rl.commands.reflect.records import RecordFlags, record
-    from sweet_rl.envs.alfworld import Household, HouseholdGame
     from sweet_rl.records import task_from_row
-    from sweet_rl.tasks.household import published_household_tasks
-    from sweet_rl.teaching.household_lessons import household_request, play_household
-    from sweet_rl.teaching.reflections import RecordPlan
+    from sweet_rl.sft_data.reflections import RecordPlan
     from sweet_rl.worlds import load_tasks
+    from sweet_rl.worlds.alfworld.game import HouseholdGame
+    from sweet_rl.worlds.alfworld.household import Household
+    from sweet_rl.worlds.alfworld.tasks import published_household_tasks
+    from sweet_rl.worlds.alfworld.teacher.lessons import household_request, play_household
 
     games = (
         load_tasks(told.tasks, limit=10**6, seed=0)

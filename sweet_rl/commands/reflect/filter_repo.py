@@ -40,7 +40,7 @@ def filter_repo(flags: FilterRepoFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.errors import UsageError
-    from sweet_rl.teaching.repositories import Filtered, filter_repositories
+    from sweet_rl.worlds.auto_explore.teacher.repository_filter import Filtered, filter_repositories
 
     names = [entry.name for entry in Path(flags.repo_dir).glob("*") if entry.is_dir()]
     copies = [Path(flags.output) / name for name in names if (Path(flags.output) / name).exists()]

@@ -32,9 +32,9 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
 
     from sweet_rl.errors import UsageError
     from sweet_rl.runs import new_file
-    from sweet_rl.teaching.task_filter import clean_tasks
-    from sweet_rl.teaching.texts import read_list, write_list
+    from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.tracking import is_record
+    from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
 
     new_file(flags.output, "output", overwrite=flags.overwrite)
     source = Path(flags.task_file)

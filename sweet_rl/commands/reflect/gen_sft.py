@@ -34,10 +34,10 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.commands.running import progress
-    from sweet_rl.envs.explore.game import ExploreGame
-    from sweet_rl.repositories.library import Library
-    from sweet_rl.teaching.explore_sft import explore_texts
-    from sweet_rl.teaching.texts import read_list
+    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.auto_explore.game import ExploreGame
+    from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.teacher.sft import explore_texts
 
     source = Path(flags.task_file)
     tasks = read_list(source)

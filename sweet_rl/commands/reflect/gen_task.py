@@ -42,11 +42,11 @@ def gen_task(told: GenTaskFlags, flags: TeacherFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
-    from sweet_rl.envs.explore.truncation import PIECES
-    from sweet_rl.teaching.jobs import Done, Job, JobFile
-    from sweet_rl.teaching.question_jobs import ask_about, plan_questions, write_questions
-    from sweet_rl.teaching.questions import SourceFile
-    from sweet_rl.teaching.teachers import Teacher
+    from sweet_rl.sft_data.jobs import Done, Job, JobFile
+    from sweet_rl.sft_data.teachers import Teacher
+    from sweet_rl.worlds.auto_explore.teacher.question_jobs import ask_about, plan_questions, write_questions
+    from sweet_rl.worlds.auto_explore.teacher.questions import SourceFile
+    from sweet_rl.worlds.auto_explore.truncation import PIECES
 
     source, data = Path(told.repo_dir), Path(told.output) / "data.json"
     planned = plan_questions(source, seed=told.seed, strict=told.strict)

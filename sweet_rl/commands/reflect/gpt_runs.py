@@ -10,21 +10,22 @@ from random import Random
 from typing import Any
 
 from sweet_rl import tracking
+from sweet_rl.commands.reflect.experts import HouseholdExpert, NoExpert, TaxiExpert
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, judge_episodes, make_teacher, teach_all
-from sweet_rl.envs.alfworld import Household, HouseholdGame
-from sweet_rl.envs.taxi.game import TaxiGame
-from sweet_rl.envs.text_game import TextGame
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
-from sweet_rl.tasks.household import published_household_tasks
-from sweet_rl.teaching.experts import HouseholdExpert, NoExpert, TaxiExpert
-from sweet_rl.teaching.jobs import Done, Job, JobFile
-from sweet_rl.teaching.react import Expert, play
-from sweet_rl.teaching.teachers import EmbeddedTeacher, Teacher
+from sweet_rl.sft_data.jobs import Done, Job, JobFile
+from sweet_rl.sft_data.react import Expert, play
+from sweet_rl.sft_data.teachers import EmbeddedTeacher, Teacher
+from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.alfworld.game import HouseholdGame
+from sweet_rl.worlds.alfworld.household import Household
+from sweet_rl.worlds.alfworld.tasks import published_household_tasks
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
 _ALL = 10**6
 

@@ -10,9 +10,9 @@ from sweet_rl import tracking
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, make_teacher, run_until_stopped, say_failures
 from sweet_rl.commands.running import progress
-from sweet_rl.teaching.jobs import JobFile
-from sweet_rl.teaching.reflections import RecordPlan, collect
-from sweet_rl.teaching.texts import write_list
+from sweet_rl.sft_data.jobs import JobFile
+from sweet_rl.sft_data.reflections import RecordPlan, collect
+from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json
 
 

@@ -48,12 +48,12 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
     from pathlib import Path
 
     from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
-    from sweet_rl.envs.explore.game import ExploreGame
-    from sweet_rl.repositories.library import Library
-    from sweet_rl.teaching.explore_lessons import Lesson, add_lessons, plan_lessons, teach
-    from sweet_rl.teaching.jobs import Done, Job, JobFile
-    from sweet_rl.teaching.teachers import Teacher
-    from sweet_rl.teaching.texts import read_list, write_list
+    from sweet_rl.sft_data.jobs import Done, Job, JobFile
+    from sweet_rl.sft_data.teachers import Teacher
+    from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.worlds.auto_explore.game import ExploreGame
+    from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.teacher.lessons import Lesson, add_lessons, plan_lessons, teach
 
     target = (
         Path(told.output) if told.output else Path(told.task_file).with_name("data_reflection_negative.json")

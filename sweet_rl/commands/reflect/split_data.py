@@ -36,8 +36,8 @@ def split_data(flags: SplitDataFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.runs import new_file
-    from sweet_rl.teaching.splits import SHARES, split_tasks
-    from sweet_rl.teaching.texts import read_list, write_list
+    from sweet_rl.sft_data.splits import SHARES, split_tasks
+    from sweet_rl.sft_data.texts import read_list, write_list
 
     source = Path(flags.task_file)
     for name in SHARES:

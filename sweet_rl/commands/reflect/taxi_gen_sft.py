@@ -37,8 +37,8 @@ def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
     """
     from pathlib import Path
 
-    from sweet_rl.teaching.taxi_lessons import taxi_texts
-    from sweet_rl.teaching.texts import read_list
+    from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.dangerous_taxi.teacher.lessons import taxi_texts
 
     source = Path(flags.task_file)
     texts = taxi_texts(

@@ -49,9 +49,9 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.commands.reflect.records import RecordFlags, record
-    from sweet_rl.tasks.games.taxi import start_states
-    from sweet_rl.teaching.reflections import RecordPlan
-    from sweet_rl.teaching.taxi_lessons import play_taxi, taxi_request
+    from sweet_rl.sft_data.reflections import RecordPlan
+    from sweet_rl.worlds.dangerous_taxi.tasks import start_states
+    from sweet_rl.worlds.dangerous_taxi.teacher.lessons import play_taxi, taxi_request
 
     oracle = "_oracle" if told.random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if told.reflections else "data.json"

@@ -12,8 +12,8 @@ from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.running import judge_failed, progress, until_stopped
 from sweet_rl.commands.servers import client_of
 from sweet_rl.openai_client import base_url_from
-from sweet_rl.teaching.jobs import Done, Job, JobFile
-from sweet_rl.teaching.teachers import EmbeddedTeacher, ModelTeacher, Teacher
+from sweet_rl.sft_data.jobs import Done, Job, JobFile
+from sweet_rl.sft_data.teachers import EmbeddedTeacher, ModelTeacher, Teacher
 
 Item = TypeVar("Item")
 

@@ -200,12 +200,12 @@ def _learner(overrides: Sequence[str]) -> Any:
 
 
 async def _play(policy: Any, output: Path, games: int) -> None:
-    from sweet_rl.envs.question_games import TwentyQuestionsEnv
     from sweet_rl.records import Journal, trajectory_to_row
     from sweet_rl.rollout import rollout, schedule
     from sweet_rl.types import Trajectory
-    from sweet_rl.users.oracles.objects import ObjectOracle
     from sweet_rl.worlds import load_tasks
+    from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
+    from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
     oracle = ObjectOracle()
     with Journal(output, overwrite=True) as journal:

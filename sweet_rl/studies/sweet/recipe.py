@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.studies.chains import Call, Chain, Flags
-from sweet_rl.tasks.mini import extras
+from sweet_rl.worlds.backend_programming.mini import extras
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ from sweet_rl.studies.results import (
 )
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.recipe import CRITIC, DIALOGUE_DPO, POLICY, REJECTION, SWEETS, Study
-from sweet_rl.tasks.mini import extras
-from sweet_rl.tasks.mini.judge import Verdict, judge
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
+from sweet_rl.worlds.backend_programming.mini import extras
+from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 
 METHODS = {
     "warm_start": ("warm start", "The agent before any training on outcomes: it imitates a noisy teacher."),

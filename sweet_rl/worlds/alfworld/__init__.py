@@ -42,16 +42,17 @@ class Alfworld(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Games of a split; before it may stand what their names contain."""
-        from sweet_rl.tasks.household import alfworld_data_tasks, household_tasks
+        from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks
 
         return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Games in worker processes of one engine."""
-        from sweet_rl.envs.alfworld import Household, HouseholdGame
-        from sweet_rl.envs.text_game_env import TextGameEnv
-        from sweet_rl.household import BLACKLIST
+        from sweet_rl.worlds.alfworld.game import HouseholdGame
+        from sweet_rl.worlds.alfworld.homes import BLACKLIST
+        from sweet_rl.worlds.alfworld.household import Household
+        from sweet_rl.worlds.text_game_env import TextGameEnv
 
         shuffle = isinstance(options, AlfworldOptions) and options.shuffle_action
         with Household() as household:
@@ -69,8 +70,8 @@ class Alfworld(World):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """With a planner of its own: a worker process, started when it is first asked."""
-        from sweet_rl.envs.alfworld import Household
-        from sweet_rl.policies.householder import HouseholdPlayer
+        from sweet_rl.worlds.alfworld.agents import HouseholdPlayer
+        from sweet_rl.worlds.alfworld.household import Household
 
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)

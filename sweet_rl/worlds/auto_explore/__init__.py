@@ -45,16 +45,16 @@ class AutoExplore(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Questions of a split, or of a file of task records."""
-        from sweet_rl.tasks.explore import explore_tasks
+        from sweet_rl.worlds.auto_explore.tasks import explore_tasks
 
         return explore_tasks(where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Games over one library of repositories, each looked at once."""
-        from sweet_rl.envs.explore.game import ExploreGame
-        from sweet_rl.envs.text_game_env import TextGameEnv
-        from sweet_rl.repositories.library import Library
+        from sweet_rl.worlds.auto_explore.game import ExploreGame
+        from sweet_rl.worlds.auto_explore.repositories.library import Library
+        from sweet_rl.worlds.text_game_env import TextGameEnv
 
         explore = options if isinstance(options, ExploreOptions) else ExploreOptions()
         library = Library(explore.place)
@@ -72,7 +72,7 @@ class AutoExplore(World):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that goes straight to the file, and one that draws a command."""
-        from sweet_rl.policies.explorer import PlanningExplorer, Wanderer
+        from sweet_rl.worlds.auto_explore.agents import PlanningExplorer, Wanderer
 
         if wanted.name == "wanderer":
             return Wanderer(system_prompt=wanted.system_prompt)

@@ -11,7 +11,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Observation, Task, derive_seed
 from sweet_rl.worlds.base import AgentRequest, Options, Rows
-from sweet_rl.worlds.colbench import Dialogue, DialogueOptions
+from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
@@ -34,7 +34,7 @@ class BackendProgramming(Dialogue):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated functions: of a split, or of a variant and a split (`easy:test`)."""
-        from sweet_rl.tasks import mini
+        from sweet_rl.worlds.backend_programming import mini
 
         variant, _, split = where.rpartition(":")
         variant = variant or mini.DEFAULT_WORLD
@@ -48,8 +48,8 @@ class BackendProgramming(Dialogue):
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open dialogues with `user`, who knows the hidden function."""
-        from sweet_rl.envs.backend import BackendEnv
-        from sweet_rl.envs.parsing import PARSERS
+        from sweet_rl.worlds.backend_programming.env import BackendEnv
+        from sweet_rl.worlds.dialogue.parsing import PARSERS
 
         if user is None or not isinstance(options, DialogueOptions):
             raise UsageError(f"{self.name} needs a simulated human, and options of its own.")
@@ -93,7 +93,7 @@ class BackendProgramming(Dialogue):
 
     def make_user(self) -> User:
         """The scripted human of the mini benchmark."""
-        from sweet_rl.users.scripted import ScriptedHuman
+        from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 
         return ScriptedHuman()
 
@@ -111,7 +111,7 @@ class BackendProgramming(Dialogue):
 
 
 def _expert(seed: int, max_turns: int) -> Callable[[Observation], str]:
-    from sweet_rl.tasks.mini import expert
+    from sweet_rl.worlds.backend_programming.mini import expert
 
     def say(observation: Observation) -> str:
         rng = Random(derive_seed(seed, observation.seed, observation.turn))

@@ -44,15 +44,15 @@ class DangerousTaxi(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Starts of a level of the curriculum and a split: `pickup:train`."""
-        from sweet_rl.tasks.games.taxi import taxi_tasks
+        from sweet_rl.worlds.dangerous_taxi.tasks import taxi_tasks
 
         return taxi_tasks(where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open games; episodes share nothing."""
-        from sweet_rl.envs.taxi import TaxiGame
-        from sweet_rl.envs.text_game_env import TextGameEnv
+        from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+        from sweet_rl.worlds.text_game_env import TextGameEnv
 
         taxi = options if isinstance(options, TaxiOptions) else TaxiOptions()
 
@@ -68,7 +68,7 @@ class DangerousTaxi(World):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Drivers who plan, with slips or without, and one who draws."""
-        from sweet_rl.policies.taxi_driver import TaxiDriver
+        from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)

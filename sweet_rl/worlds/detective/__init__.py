@@ -38,14 +38,14 @@ class Detective(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The one task there is: the game from its beginning."""
-        from sweet_rl.tasks.games import adventure
+        from sweet_rl.worlds.adventures import tasks as adventure
 
         return adventure.adventure_tasks(self.name, where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Games in interpreters that are used again."""
-        from sweet_rl.envs.adventure.detective import DetectiveEnv, open_detective
+        from sweet_rl.worlds.detective.env import DetectiveEnv, open_detective
 
         interpreters = open_detective(_place(options))
         try:
@@ -55,8 +55,8 @@ class Detective(World):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that follows the game's own walkthrough, or one that draws a command."""
-        from sweet_rl.envs.adventure.detective import open_detective
-        from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
+        from sweet_rl.worlds.adventures.agents import RandomAdventurer, WalkthroughPolicy
+        from sweet_rl.worlds.detective.env import open_detective
 
         if wanted.name == "random":
             return RandomAdventurer(system_prompt=wanted.system_prompt)

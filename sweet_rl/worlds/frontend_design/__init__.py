@@ -11,12 +11,12 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.base import AgentRequest, Options, Rows
-from sweet_rl.worlds.colbench import Dialogue, DialogueOptions
+from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
 
 if TYPE_CHECKING:
-    from sweet_rl.envs.pictures import PictureFolder
     from sweet_rl.openai_client import OpenAIClient
     from sweet_rl.pages.service import RenderService
+    from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class FrontendDesign(Dialogue):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated pages of a split."""
-        from sweet_rl.tasks import mini_web
+        from sweet_rl.worlds.frontend_design import mini as mini_web
 
         if where not in SIZES:
             raise UsageError(
@@ -60,8 +60,8 @@ class FrontendDesign(Dialogue):
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Dialogues with `user`, who is shown pictures."""
-        from sweet_rl.envs.frontend import FrontendEnv
-        from sweet_rl.envs.parsing import PARSERS
+        from sweet_rl.worlds.dialogue.parsing import PARSERS
+        from sweet_rl.worlds.frontend_design.env import FrontendEnv
 
         design = options if isinstance(options, DesignOptions) else DesignOptions()
         renderer, pictures = design.renderer, design.pictures
@@ -79,7 +79,7 @@ class FrontendDesign(Dialogue):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Designers: one that follows the human's remarks, the ceiling and the floors."""
-        from sweet_rl.policies import designers
+        from sweet_rl.worlds.frontend_design import agents as designers
 
         prompt = wanted.system_prompt
         if wanted.name == "blank":
@@ -101,7 +101,7 @@ class FrontendDesign(Dialogue):
 
     def make_user(self) -> User:
         """The scripted eye, which compares pictures."""
-        from sweet_rl.users.eye import ScriptedEye
+        from sweet_rl.worlds.frontend_design.human import ScriptedEye
 
         return ScriptedEye()
 

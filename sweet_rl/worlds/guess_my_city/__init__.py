@@ -24,28 +24,28 @@ class GuessMyCity(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The cities of a split, one task each."""
-        from sweet_rl.tasks.games import guess_my_city_tasks
+        from sweet_rl.worlds.question_games.tasks import guess_my_city_tasks
 
         return guess_my_city_tasks(where)
 
     def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
         """What makes a fresh game."""
-        from sweet_rl.envs.question_games import GuessMyCityEnv
-        from sweet_rl.tasks.games import city_names
+        from sweet_rl.worlds.question_games.env import GuessMyCityEnv
+        from sweet_rl.worlds.question_games.tasks import city_names
 
         cities = city_names()
         return lambda: GuessMyCityEnv(oracle, cities=cities, **rules)
 
     def asker(self, answers: list[str], **how: Any) -> Policy:
         """Who asks what divides the cities that are still possible."""
-        from sweet_rl.policies.city_asker import CityAsker
-        from sweet_rl.users.oracles.cities import CityOracle
+        from sweet_rl.worlds.guess_my_city.asker import CityAsker
+        from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
 
         return CityAsker(CityOracle().answer, answers, **how)
 
     def make_user(self) -> User:
         """Answers from a table of facts."""
-        from sweet_rl.users.oracles.cities import CityOracle
+        from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
 
         return CityOracle()
 

@@ -24,21 +24,21 @@ class Lantern(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The variants of a split, one task each."""
-        from sweet_rl.tasks.games import adventure
+        from sweet_rl.worlds.adventures import tasks as adventure
 
         return adventure.adventure_tasks(self.name, where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open games; episodes share nothing."""
-        from sweet_rl.envs.adventure.lantern import LanternEnv
+        from sweet_rl.worlds.lantern.env import LanternEnv
 
         yield lambda: LanternEnv(max_steps=self.turns(options), compat=options.compat)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that knows the way, or one that draws a command."""
-        from sweet_rl.envs.adventure.lantern_solver import solve
-        from sweet_rl.policies.adventurer import RandomAdventurer, WalkthroughPolicy
+        from sweet_rl.worlds.adventures.agents import RandomAdventurer, WalkthroughPolicy
+        from sweet_rl.worlds.lantern.solver import solve
 
         if wanted.name == "random":
             return RandomAdventurer(system_prompt=wanted.system_prompt)

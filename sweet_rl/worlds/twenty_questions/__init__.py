@@ -24,26 +24,26 @@ class TwentyQuestions(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The objects of a split, one task each."""
-        from sweet_rl.tasks.games import twenty_questions_tasks
+        from sweet_rl.worlds.question_games.tasks import twenty_questions_tasks
 
         return twenty_questions_tasks(where)
 
     def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
         """What makes a fresh game."""
-        from sweet_rl.envs.question_games import TwentyQuestionsEnv
+        from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
 
         return lambda: TwentyQuestionsEnv(oracle, **rules)
 
     def asker(self, answers: list[str], **how: Any) -> Policy:
         """Who asks what divides the objects that are still possible."""
-        from sweet_rl.policies.object_asker import ObjectAsker
-        from sweet_rl.users.oracles.objects import answer
+        from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
+        from sweet_rl.worlds.twenty_questions.oracle.objects import answer
 
         return ObjectAsker(answer, answers, **how)
 
     def make_user(self) -> User:
         """Answers from a table of properties."""
-        from sweet_rl.users.oracles.objects import ObjectOracle
+        from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
         return ObjectOracle()
 

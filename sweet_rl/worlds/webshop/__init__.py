@@ -39,15 +39,17 @@ class WebShop(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""
-        from sweet_rl.tasks.webshop import webshop_split
+        from sweet_rl.worlds.webshop.tasks import webshop_split
 
         return webshop_split(where.removesuffix("@server"), server=where.endswith("@server"))
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Open visits to one shop, embedded or behind an address, and close it at the end."""
-        from sweet_rl.envs.webshop import HttpShop, LocalShop, WebShopEnv, quirks_of
-        from sweet_rl.shop import EmbeddedShop
+        from sweet_rl.worlds.webshop.env import WebShopEnv
+        from sweet_rl.worlds.webshop.quirks import quirks_of
+        from sweet_rl.worlds.webshop.shop import EmbeddedShop
+        from sweet_rl.worlds.webshop.shops import HttpShop, LocalShop
 
         place = options.place if isinstance(options, WebShopOptions) else None
         shop: HttpShop | LocalShop
@@ -60,7 +62,7 @@ class WebShop(World):
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that looks for what is wanted, one that buys the first thing, one that draws."""
-        from sweet_rl.policies.shopper import ShopperPolicy
+        from sweet_rl.worlds.webshop.agents import ShopperPolicy
 
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
-from sweet_rl.envs.taxi import TaxiGame
 from sweet_rl.errors import UsageError
+from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from tests.algorithms.reflect import taxi
 from tests.algorithms.reflect.tiny import golden
 from tests.states import same_state

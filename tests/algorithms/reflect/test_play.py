@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from sweet_rl.algorithms.reflect.play import Rules, play
-from sweet_rl.envs.text_game import Moved
 from sweet_rl.errors import EpisodeError
+from sweet_rl.text_game import Moved
 from sweet_rl.types import Failure, StopReason, Task
 
 HEAD = "\nThe actions you can take now is:"

@@ -23,9 +23,9 @@ from sweet_rl.commands.reflect.split_data import split_data
 from sweet_rl.commands.reflect.taxi_gen_sft import taxi_gen_sft
 from sweet_rl.commands.reflect.taxi_reflection import taxi_reflection
 from sweet_rl.errors import DataError, ServiceError, UsageError
-from sweet_rl.repositories.made import make_repository
 from sweet_rl.users.faults import Fault, Weather
-from tests.teaching.serving import talking
+from sweet_rl.worlds.auto_explore.repositories.made import make_repository
+from tests.sft_data.serving import talking
 
 TASKS = Path("data/auto_explore/tasks_filtered")
 

@@ -1,1 +1,0 @@
-"""Text games as worlds: the real Detective in an interpreter, and Lantern, which is our own."""

@@ -1,1 +1,0 @@
-"""AutoExplore: a repository to look through, a question whose answer is one of its files."""

@@ -1,0 +1,149 @@
+"""A model that plays without having been trained: it thinks, then acts, one request each (ReAct).
+
+Of earlier steps only what is in the state is sent. A reply that names no action is recorded with its
+raw text and handed to the game as it is, which costs a step; no other action replaces it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, resolve_label, split_prompt
+from sweet_rl.openai_client import RequestFailed
+from sweet_rl.prompts import packaged_text
+from sweet_rl.sft_data.teachers import Asked, Teacher, of_the_model
+from sweet_rl.text_game import Moved, TextGame
+from sweet_rl.types import Failure, Message, derive_seed
+
+ATTEMPTS: Final = 3
+"""How often a state is sent again to a model that says nothing."""
+
+_SAID: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
+_WORD: Final = re.compile(r"\w+")
+
+Words = Callable[[random.Random], str]
+
+
+class Expert(Protocol):
+    """What the embedded player knows of a game's current state."""
+
+    def thought(self) -> Words:
+        """A sentence on the current state, worded by what is drawn."""
+        ...
+
+    def label(self) -> str:
+        """The label of the action that is best in the current state."""
+        ...
+
+
+@dataclass(slots=True)
+class Played:
+    """One episode: the sum of its costs, its steps, what could not be read."""
+
+    cost: float = 0.0
+    steps: int = 0
+    moved: Moved | None = None
+    strict: bool = False
+    failures: list[Failure] = field(default_factory=list)
+
+
+def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -> str | None:
+    """The label that a reply names; None where it names none.
+
+    The first of `action: 3`, `action 3` and a bare number counts if it is on offer; else the first word that
+    is. As published, that is the first label that occurs anywhere, so that of labels 0 to 5 `take 57` is 5.
+
+    Args:
+        reply: what the model wrote.
+        labels: those on offer.
+        strict: as published.
+    """
+    text = reply.lower()
+    for pattern in _SAID:
+        found = pattern.search(text)
+        if found:
+            said = found[1] if pattern.groups else found[0]
+            if said in labels:
+                return said
+            break
+    if not strict:
+        return next((word for word in _WORD.findall(reply) if word in labels), None)
+    places = {label: reply.find(label) for label in labels if label in reply}
+    return min(places, key=places.__getitem__) if places else None
+
+
+async def play(
+    game: TextGame,
+    expert: Expert,
+    teacher: Teacher,
+    *,
+    seed: int,
+    react: bool = True,
+    strict: bool = False,
+) -> Played:
+    """Play a begun game to its end.
+
+    Args:
+        game: begun.
+        expert: what the embedded player knows.
+        teacher: the model.
+        seed: of the episode.
+        react: ask for thoughts first.
+        strict: as published, `extract_action` is generous, and where it finds nothing a random action is
+            taken (and recorded as a failure all the same).
+
+    Raises:
+        ServiceError: no server answers.
+        RequestFailed: the service did not answer a question, however often it was asked (not with `strict`).
+        EpisodeError: the game broke.
+    """
+    played = Played(strict=strict)
+    head = ACTION_HEADS[game.name]
+    draws = random.Random(seed)
+    while played.moved is None or not played.moved.over:
+        before, actions = split_prompt(game.text, head)
+        step_seed = derive_seed(seed, played.steps)
+        thoughts = ""
+        if react:
+            text = f"{before}\n\n{_prompt('react_think')}"
+            thoughts = await _ask(teacher, text, await asyncio.to_thread(expert.thought), step_seed, played)
+        text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{_prompt('react_act')}"
+        label = await asyncio.to_thread(expert.label)
+        reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
+        found = extract_action(reply, game.labels, strict=strict)
+        if found is None and not strict:  # a model may write the command itself
+            found = resolve_label(reply, offered_commands(actions, head))
+        if found is None:
+            if reply:
+                played.failures.append(Failure("malformed_reply", reply, turn=played.steps))
+            found = draws.choice(list(game.labels)) if strict else reply
+        played.moved = await asyncio.to_thread(game.step, found)
+        played.cost += played.moved.cost
+        played.steps += 1
+    return played
+
+
+async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Played) -> str:
+    """One request; "" after so many that brought nothing, which are recorded.
+
+    Raises:
+        RequestFailed: the last one failed for want of a service, and that is no reply of the model.
+    """
+    messages = [Message("system", _prompt("react_system")), Message("user", text)]
+    for attempt in range(ATTEMPTS):
+        try:
+            return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
+        except RequestFailed as error:
+            played.failures.append(replace(error.failure, turn=played.steps))
+            if attempt == ATTEMPTS - 1 and not (played.strict or of_the_model(error)):
+                raise
+    return ""
+
+
+def _prompt(name: str) -> str:
+    return packaged_text(f"reflect/{name}")

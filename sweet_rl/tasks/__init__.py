@@ -1,1 +1,0 @@
-"""Generators of tasks: the mini benchmarks, the games' lists."""

@@ -1,0 +1,131 @@
+"""A text game as a world: turns, the horizon, rewards from the score. Which game it is, it is handed.
+
+A turn's reward is what the score rose by. The game's own end (won, lost) terminates the
+episode; the horizon truncates it.
+
+Published behaviour: docs/published/archer.md#detective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Message, Observation, StepResult, StopReason, Task
+from sweet_rl.worlds.adventures.commands import REFUSAL, first_line, is_refused, typed
+from sweet_rl.worlds.adventures.scenes import Scene
+
+COMPATS = ("fixed", "published")
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What one command did to a game: the scene after it, the score so far, and whether the game ended."""
+
+    scene: Scene
+    score: int
+    over: bool = False
+    won: bool = False
+
+
+class Game(Protocol):
+    """One game being played; begun anew as often as one likes."""
+
+    max_score: int
+
+    async def begin(self, task: Task, seed: int) -> Beat:
+        """The first moment. Raises EpisodeError where there is no such game."""
+        ...
+
+    async def play(self, command: str) -> Beat:
+        """One command of one line, possibly empty. Raises EpisodeError when the game breaks."""
+        ...
+
+
+class AdventureEnv:
+    """One episode of a text game.
+
+    Args:
+        game: what is played; this episode's own.
+        max_steps: agent turns at most.
+        compat: "published" joins the parts of an observation as published and lets the agent type more of the
+            game's own commands (see `commands`); "fixed" keeps the parts and the agent's moves apart from
+            what is none.
+
+    Raises:
+        UsageError: `max_steps` or `compat` has a value that it cannot have.
+    """
+
+    def __init__(self, game: Game, *, max_steps: int = 50, compat: str = "fixed") -> None:
+        if max_steps < 1:
+            raise UsageError(f"max_steps must be at least 1, got {max_steps}.")
+        if compat not in COMPATS:
+            raise UsageError(f"compat must be {' or '.join(COMPATS)}, got {compat!r}.")
+        self._game = game
+        self._max_steps = max_steps
+        self._published = compat == "published"
+        self._done = True
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin the game; whatever was played before is forgotten.
+
+        Raises:
+            EpisodeError: the game cannot begin.
+        """
+        self._done = True
+        self._task_id, self._seed, self._steps = task.task_id, seed, 0
+        self._beat = await self._game.begin(task, seed)
+        self._messages: tuple[Message, ...] = (self._say(self._beat),)
+        self._done = False
+        return self._observe()
+
+    async def step(self, action: str) -> StepResult:
+        """One command: the first line of `action`, empty or not.
+
+        Raises:
+            EpisodeError: the game broke.
+        """
+        if self._done:
+            return StepResult(action, action, None, terminated=True)
+        self._steps += 1
+        before = self._beat.score
+        self._done = True  # should the game break
+        self._beat = await self._play(typed(action))
+        beat = self._beat
+        self._messages = (*self._messages, Message("assistant", first_line(action)), self._say(beat))
+        truncated = self._steps >= self._max_steps and not beat.over
+        self._done = beat.over or truncated
+        reason = StopReason.ENDED if beat.over else StopReason.TURN_LIMIT if truncated else None
+        return StepResult(
+            content=first_line(action),
+            output=action,
+            observation=self._observe(),
+            reward=float(beat.score - before),
+            terminated=beat.over,
+            truncated=truncated,
+            stop_reason=reason,
+            info={"game": {"score": beat.score, "max_score": self._game.max_score, "won": beat.won}},
+        )
+
+    async def close(self) -> None:
+        """Nothing to free: what runs the game outlives the episode."""
+        self._done = True
+
+    async def _play(self, command: str) -> Beat:
+        if is_refused(command, published=self._published):
+            scene = self._beat.scene
+            told = Scene(scene.look, scene.inventory, f"\n{REFUSAL}\n", scene.actions)
+            return Beat(told, self._beat.score)
+        return await self._game.play(command)
+
+    def _say(self, beat: Beat) -> Message:
+        scene = beat.scene
+        if self._published:
+            return Message("user", scene.published())
+        if beat.over:  # nothing is left to be looked at, carried or done
+            scene = Scene("", "", scene.narrative, ())
+        return Message("user", scene.text())
+
+    def _observe(self) -> Observation:
+        return Observation(self._task_id, self._messages, self._seed)

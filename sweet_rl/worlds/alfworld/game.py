@@ -1,0 +1,209 @@
+"""The household game as Reflect-RL shows it: the whole history and the commands as labels.
+
+Two things are right by default and as published with `strict`: `expert_label` is the label of the planner's
+command also where labels are shuffled, and an episode that the engine fails at is recorded as
+failed, not as one that was cut short without reward.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld, #deviations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
+from sweet_rl.errors import EpisodeError, StorageError, UsageError
+from sweet_rl.text_game import Moved, bad_task
+from sweet_rl.types import Failure, StopReason, Task
+from sweet_rl.worlds.alfworld.engine import Engine
+from sweet_rl.worlds.alfworld.homes.games import blacklist_name
+
+NAME: Final = "alfworld"
+HORIZON: Final = 15
+
+
+class HouseholdGame:
+    """One game; a `sweet_rl.text_game.TextGame`.
+
+    A task's row names the game by `game`: an embedded game's name, or a problem's folder. `Moved.info` has
+    `outcome` ("acted", "no_such_action", "over"), `command` (None where no label was on offer) and `won`.
+
+    Args:
+        engine: shared by many games, which it outlives.
+        horizon: steps at most.
+        shuffle_action: labels mean other commands at each step.
+        strict: as published: see above.
+        blacklist: a file to which a problem of a user's folder is added when the engine fails at it.
+
+    Raises:
+        UsageError: the horizon is not positive.
+    """
+
+    name = NAME
+    instruction = ""
+    max_labels: Sequence[str] = CHOICES
+    success_threshold: float = 0.0
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        horizon: int = HORIZON,
+        shuffle_action: bool = False,
+        strict: bool = False,
+        blacklist: str | Path | None = None,
+    ) -> None:
+        if horizon < 1:
+            raise UsageError(f"horizon must be at least 1, got {horizon}.")
+        self.horizon = horizon
+        self._engine = engine
+        self._shuffles = shuffle_action
+        self._strict = strict
+        self._blacklist = None if blacklist is None else Path(blacklist)
+        self._source = ""
+        self._over = True
+
+    def reset(self, task: Task, *, seed: int) -> str:
+        """Begin a task's game.
+
+        Raises:
+            EpisodeError: its row names no game, or the engine cannot begin it.
+            UsageError: a package is missing.
+        """
+        source = task.row.get("game")
+        if not isinstance(source, str) or not source:
+            raise bad_task(task, f"'game' must name a household game, got {source!r}")
+        return self.begin(source, seed=seed)
+
+    def begin(self, source: str, *, seed: int = 0) -> str:
+        """Begin a game by its source (see `sweet_rl.worlds.alfworld.engine.Engine`).
+
+        Raises:
+            EpisodeError: the engine cannot begin it.
+        """
+        self._source, self._random = source, Random(seed)
+        self._over = True  # should the engine fail
+        with self._listing_failures():
+            self._moment = self._engine.begin(source)
+        self._introduction = self._moment.told
+        self._path: list[tuple[str, str]] = []
+        self.steps = 0
+        self._terminated = self._truncated = self._over = False
+        self._label()
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The introduction, every command with its answer, and the labels."""
+        path = "".join(
+            f"--- Step: {number} ---\nAction: {command}\nObservation: {told}\n\n"
+            for number, (command, told) in enumerate(self._path)
+        )
+        history = f"\n\nHere is the previous path:\n{path}" if path else ""
+        actions = "\n".join(f"Action {label}: {self._offered[label]}" for label in self.labels)
+        return f"{self._introduction}{history}\n{ACTION_HEADS[NAME]}\n{actions}"
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The labels on offer, in their own order."""
+        return CHOICES[: len(self._offered)]
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What was done so far, in the engine's words."""
+        return tuple(command for command, _ in self._path)
+
+    def step(self, label: str) -> Moved:
+        """Take one action. A label that is not on offer costs a step and changes nothing.
+
+        After the end nothing changes and nothing is rewarded.
+
+        Raises:
+            EpisodeError: the engine broke or hangs; with `strict` the episode is truncated instead.
+        """
+        if self._over:
+            return self._moved(0.0, "over", None)
+        self._over = True  # should the engine fail
+        self.steps += 1
+        found = resolve_label(label, self._offered)
+        if found is None:
+            self._truncated = self.steps >= self.horizon
+            return self._moved(0.0, "no_such_action", None)
+        command = self._offered[found]
+        try:
+            with self._listing_failures():
+                self._moment = self._engine.play(self._source, self.commands, command)
+        except EpisodeError:
+            self._terminated, self._truncated = False, True
+            if not self._strict:
+                raise
+            return self._moved(0.0, "engine_failed", command)
+        self._path.append((command, self._moment.told))
+        self._terminated = self._moment.done
+        self._truncated = self.steps >= self.horizon
+        if not self._moment.done or self._strict:
+            self._label()
+        return self._moved(float(self._moment.score), "acted", command)
+
+    def expert_plan(self) -> tuple[str, ...]:
+        """The planner's commands from here; empty where it finds none.
+
+        Raises:
+            EpisodeError: the planner took too long, or broke.
+        """
+        return self._engine.plan(self._source, self.commands)
+
+    def expert_label(self) -> str | None:
+        """The label of the planner's next command; None where there is no plan or it is not on offer.
+
+        With `strict` the command's place among the engine's, which is another one's label where labels are
+        shuffled.
+
+        Raises:
+            EpisodeError: the planner took too long, or broke.
+        """
+        command = next(iter(self.expert_plan()), None)
+        if self._strict:
+            commands = self._moment.commands
+            return CHOICES[commands.index(command)] if command in commands else None
+        return next((label for label in self.labels if self._offered[label] == command), None)
+
+    def close(self) -> None:
+        """Nothing to free: the engine outlives the game."""
+        self._over = True
+
+    def _label(self) -> None:
+        """Give every command a label, anew at each step."""
+        commands = self._moment.commands
+        if len(commands) > len(CHOICES):
+            detail = (
+                f"{self._source}: {len(commands)} commands are on offer and there are {len(CHOICES)} labels"
+            )
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("too_many_actions", detail))
+        labels = list(CHOICES[: len(commands)])
+        if self._shuffles:
+            self._random.shuffle(labels)
+        self._offered = dict(zip(labels, commands, strict=True))
+
+    def _moved(self, reward: float, outcome: str, command: str | None) -> Moved:
+        self._over = outcome == "over" or self._terminated or self._truncated
+        info = {"outcome": outcome, "command": command, "won": self._terminated and reward > 0}
+        return Moved(self.text, reward, self._terminated, self._truncated, info)
+
+    @contextlib.contextmanager
+    def _listing_failures(self) -> Any:
+        """Problems that the engine fails at are not to be played again, where a list of them is kept."""
+        try:
+            yield
+        except EpisodeError:
+            if self._blacklist is not None and (self._strict or Path(self._source).is_absolute()):
+                try:
+                    with self._blacklist.open("a", encoding="utf-8") as file:
+                        file.write(f"{blacklist_name(self._source)}\n")
+                except OSError as error:
+                    raise StorageError(f"Cannot write {str(self._blacklist)!r}: {error.strerror}.") from None
+            raise

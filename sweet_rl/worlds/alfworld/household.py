@@ -1,0 +1,80 @@
+"""The real engine in processes of its own, shared by many episodes.
+
+It is a C library under much Python: it blocks, and a planner may search for ever. Whichever worker is free
+takes the next question; one that dies or hangs spoils that question alone.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sweet_rl.errors import EpisodeError
+from sweet_rl.workers import WorkerPool
+from sweet_rl.worlds.alfworld.engine import Moment
+
+STEP_TIMEOUT_S: Final = 100.0
+"""The published limit of one step."""
+
+
+class Household(WorkerPool):
+    """A pool of engines: an `Engine` that may be asked from many threads. Close it after the run.
+
+    Args:
+        workers: processes; None for one for each core, four at most.
+        timeout_s: seconds until a step counts as hanging.
+        plan_timeout_s: seconds until the planner does.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | None = None,
+        timeout_s: float = STEP_TIMEOUT_S,
+        plan_timeout_s: float = STEP_TIMEOUT_S,
+    ) -> None:
+        super().__init__(
+            "sweet_rl.worlds.alfworld.worker", workers=workers, timeout_s=timeout_s, called="household engine"
+        )
+        self._plan_timeout_s = plan_timeout_s
+        self._first: dict[str, Moment] = {}
+
+    def begin(self, source: str) -> Moment:
+        """A game's first moment.
+
+        Raises:
+            EpisodeError: there is no such game, or it cannot be read.
+            UsageError: a package is missing.
+        """
+        if source not in self._first:  # it is always the same
+            self._first[source] = self.ask_now("begin", source, told=source)
+        return self._first[source]
+
+    def play(self, source: str, before: Sequence[str], command: str) -> Moment:
+        """What `command` leads to.
+
+        Raises:
+            EpisodeError: the engine broke, or hangs; the pool goes on without it.
+        """
+        moment: Moment = self.ask_now("play", source, tuple(before), command, told=command)
+        return moment
+
+    def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
+        """The planner's commands; empty where it finds none.
+
+        Raises:
+            EpisodeError: it took too long, or broke ("planner_failed").
+        """
+        try:
+            plan: tuple[str, ...] = self.ask_now(
+                "plan", source, tuple(before), told="planning", timeout_s=self._plan_timeout_s
+            )
+        except EpisodeError as error:
+            if error.failure.kind == "bad_game":
+                raise
+            failure = replace(error.failure, kind="planner_failed")
+            raise EpisodeError(error.stop_reason, failure) from None
+        return plan

@@ -1,0 +1,107 @@
+"""Tasks of the household games, as rows that `sweet_rl.records.task_from_row` reads.
+
+The embedded games need no files; those of a user's ALFWorld folder are found by `ALFWORLD_DATA`.
+
+Published behaviour: docs/published/reflect_rl.md#alfworld.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Json
+from sweet_rl.worlds.alfworld import homes as household
+from sweet_rl.worlds.alfworld.homes.games import blacklist_name
+
+ANY_FAMILY = "all"
+"""Stands for every family of a user's folder, whose default is the published one."""
+
+
+def household_tasks(where: str = "") -> list[dict[str, Json]]:
+    """Embedded household games.
+
+    Args:
+        where: `[PART][:SPLIT]`: games whose name contains a part (a family, a thing), of "train" or "test".
+            Default: all 100.
+
+    Returns:
+        Rows with `game` (the name) beside the usual fields; `hidden_information` is a way to solve it.
+
+    Raises:
+        UsageError: there are none such.
+    """
+    part, _, split = where.rpartition(":")
+    if not part and split not in {"", "train", "test"}:
+        part, split = split, ""
+    names = household.embedded_games(split, part) if split in {"", "train", "test"} else ()
+    if not names:
+        raise UsageError(
+            f"'alfworld:{where}' is no source of tasks. Use 'alfworld', 'alfworld:train' or 'alfworld:test', "
+            f"and between them what names must contain: 'alfworld:{household.TOMATO}:train', or one of the "
+            f"families {', '.join(household.FAMILIES)}."
+        )
+    return [household_row(name) for name in names]
+
+
+def household_row(name: str) -> dict[str, Json]:
+    """One embedded game as a task.
+
+    Raises:
+        UsageError: there is no such game (see `sweet_rl.worlds.alfworld.homes.game`).
+    """
+    game = household.game(name)
+    return {
+        "task_id": f"alfworld/{name}",
+        "problem_description": f"Your task is to: {game.sentence}.",
+        "ground_truth": name,
+        "hidden_information": ", ".join(game.way()),
+        "game": name,
+        "family": game.family,
+    }
+
+
+def alfworld_data_tasks(where: str = "") -> list[dict[str, Json]]:
+    """Games of the folder that `ALFWORLD_DATA` names.
+
+    Args:
+        where: `[PART:]SPLIT`: "train" (the default), "test" for all `valid*` folders, or a folder's name;
+            before it what a problem's path must contain: the published tomato-in-microwave family by
+            default, "all" for everything.
+
+    Returns:
+        Rows with `game` (the problem's folder) beside the usual fields.
+
+    Raises:
+        UsageError: there is no such folder, or no such problem in it.
+    """
+    part, _, split = where.rpartition(":")
+    containing = "" if part == ANY_FAMILY else part or household.TOMATO
+    return [_data_row(place) for place in household.data_games(split or "train", containing)]
+
+
+def _data_row(place: Path) -> dict[str, Json]:
+    name = blacklist_name(place).strip("/")
+    return {
+        "task_id": f"alfworld/{name}",
+        "problem_description": f"A task in a household: {place.parent.name}.",
+        "ground_truth": name,
+        "game": str(place.resolve()),
+        "family": place.parent.name.partition("-")[0],
+    }
+
+
+def published_household_tasks(split: str = "train") -> list[dict[str, Json]]:
+    """What Reflect-RL plays: the tomato-in-microwave family.
+
+    Of the user's ALFWorld folder where `ALFWORLD_DATA` names one, else of the embedded games.
+
+    Args:
+        split: "train" or "test".
+
+    Raises:
+        UsageError: the user's folder has no such problem, or there is no such split.
+    """
+    if household.data_folder() is not None:
+        return alfworld_data_tasks(split)
+    return household_tasks(f"{household.TOMATO}:{split}")

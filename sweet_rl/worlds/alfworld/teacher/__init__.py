@@ -1,0 +1,1 @@
+"""Texts to learn household games from."""

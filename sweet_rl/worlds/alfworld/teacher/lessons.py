@@ -1,0 +1,144 @@
+"""Household games of a mostly random player, and their records as training texts.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, sft_texts
+from sweet_rl.prompts import packaged_text
+from sweet_rl.sft_data.reflections import Moment, Request
+from sweet_rl.sft_data.texts import Texts, label_of
+from sweet_rl.types import Task, derive_seed
+from sweet_rl.worlds.alfworld.game import HouseholdGame
+
+RANDOM_SHARE: Final = 0.7
+"""How often the player takes any action; else the planner's next."""
+
+REFLECTION_FILE: Final = "sft_reflection.jsonl"
+PUBLISHED_REFLECTION_FILE: Final = "sft_reflectioner.jsonl"
+
+_GOAL: Final = re.compile(r"Your task is to: (.+?)\.?$", re.MULTILINE)
+_REASONS: Final = {
+    "go": ("what is needed is there", "the next thing to do is there"),
+    "take": ("the task needs it", "it has to be carried"),
+    "open": ("it is closed and needed open", "something has to go in or out"),
+    "close": ("it has to be closed first",),
+    "move": ("that is where it belongs", "this finishes that part of the task"),
+    "put": ("that is where it belongs", "this finishes that part of the task"),
+}
+
+
+def play_household(
+    seed: int,
+    tasks: Sequence[Task],
+    make_game: Callable[[], HouseholdGame],
+    *,
+    random_share: float = RANDOM_SHARE,
+) -> list[Moment]:
+    """One game, step by step, until it ends.
+
+    The planner is asked at every step, so that every moment knows what would have been best.
+
+    Args:
+        seed: of the task, its labels and the player.
+        tasks: to choose from.
+        make_game: a fresh game over a shared engine.
+        random_share: of the steps that are random.
+
+    Raises:
+        EpisodeError: the engine cannot play the game, or the planner took too long.
+    """
+    draws = random.Random(seed)
+    task = draws.choice(list(tasks))
+    game = make_game()
+    game.reset(task, seed=derive_seed(seed, "labels"))
+    moments: list[Moment] = []
+    left: int | None = None
+    over = False
+    try:
+        while not over:
+            plan = game.expert_plan()
+            best = game.expert_label() if plan else None
+            any_action = draws.random() < random_share
+            action = draws.choice(list(game.labels)) if any_action or best is None else best
+            helped = None if left is None else len(plan) < left
+            known = partial(thought, game.text, game.commands, plan, helped)
+            moments.append(Moment(game.text, action, best, known, "", {"problem": task.ground_truth}))
+            left = len(plan)
+            over = game.step(action).over
+    finally:
+        game.close()
+    return moments
+
+
+def thought(
+    text: str, done: Sequence[str], plan: Sequence[str], helped: bool | None, draws: random.Random
+) -> str:
+    """What the embedded teacher says: the task, what the last command led to, what is next and why.
+
+    Args:
+        text: what the player sees.
+        done: commands so far.
+        plan: the planner's commands from here.
+        helped: whether the last command made the plan shorter; None at the beginning.
+        draws: of the wording.
+    """
+    goal = _GOAL.search(text)
+    task = goal[1] if goal else "finish the task"
+    parts = [draws.choice((f"The task is to {task}.", f"I have to {task}.", f"The goal is to {task}."))]
+    if done and helped is not None:
+        good = (f"To {done[-1]} helped.", f"Good, {done[-1]} was a step forward.")
+        bad = (f"To {done[-1]} did not help.", f"It was no use to {done[-1]}.")
+        parts.append(draws.choice(good if helped else bad))
+    if not plan:
+        return " ".join([*parts, "I see no way to finish it from here."])
+    command = plan[0]
+    why = draws.choice(_REASONS.get(command.partition(" ")[0], ("the task asks for it",)))
+    parts.append(draws.choice((f"Next {command}, because {why}.", f"Now {command}: {why}.")))
+    return " ".join(parts)
+
+
+def household_request() -> Request:
+    """How a model is asked: without a spoiler, as published."""
+    return Request(
+        packaged_text("alfworld_teacher_system"),
+        packaged_text("alfworld_teacher_request"),
+        ACTION_HEADS["alfworld"],
+    )
+
+
+def household_texts(
+    records: Iterable[Mapping[str, Any]], *, containing: str, label: str = "taken", strict: bool = False
+) -> Texts:
+    """Training texts of records; those of other problems and those without a reflection are passed over.
+
+    Args:
+        records: as recorded, ours or published ones.
+        containing: what a record's problem must contain, where it names one.
+        label: "taken", the published target, or "best", the planner's action where the record has it.
+        strict: the published name of the reflection model's file, sft_reflectioner.jsonl, and
+            states stripped.
+    """
+    reflection_file = PUBLISHED_REFLECTION_FILE if strict else REFLECTION_FILE
+    texts = Texts({name: [] for name in ("sft.jsonl", reflection_file, "sft_policy.jsonl")})
+    for record in records:
+        reflection = str(record.get("reflection") or "")
+        state = str(record.get("state") or "")
+        if containing not in str(record.get("problem", containing)):
+            texts.skipped["record of another problem"] += 1
+        elif not reflection.strip():
+            texts.skipped["record without a reflection"] += 1
+        elif label == "best" and record.get("best_action", "") is None:
+            texts.skipped["record without a best action"] += 1
+        else:
+            state = state.strip() if strict else state
+            made = sft_texts(state, ACTION_HEADS["alfworld"], reflection, label_of(record, label))
+            texts.add(made, reflection_file=reflection_file)
+    return texts

@@ -1,0 +1,289 @@
+"""AutoExplore: find the file of a repository that answers a question.
+
+Where one is, what lies there, what was done and what it brought is one text; every command that can be done
+has a label. `id` hands a file in and ends the episode.
+
+Published behaviour: docs/published/reflect_rl.md#autoexplore.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.prompts import fill, packaged_text
+from sweet_rl.text_game import Moved, bad_task
+from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
+from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
+from sweet_rl.worlds.auto_explore.cost import step_cost
+from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, is_allowed
+from sweet_rl.worlds.auto_explore.repositories.library import Library
+from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
+from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, Sandbox
+from sweet_rl.worlds.auto_explore.truncation import PIECES, TokenCounter
+
+HORIZON: Final = 15
+"""The published number of steps."""
+
+SUCCESS_THRESHOLD: Final = 0.01
+"""An episode is a success when it costs less: handing a target in with the last step costs nothing."""
+
+FIRST_STEP_BONUS: Final = 100
+"""What the right first command saves beside the horizon where only that is played."""
+
+
+class ExploreGame:
+    """One game over shared repositories; the core that batched rollouts and data generation drive.
+
+    Args:
+        library: the repositories, shared by all games of a run.
+        horizon: steps at most.
+        leaveout_prob: with which each file and folder that leads to no target is left out (0.5 is the
+            published share for training, 0 for everything else).
+        shuffle_action: draw the labels anew for every step.
+        easy: the question is replaced by the name of one target, drawn, and no other file is right.
+        first_step: only one step is played, and judged by the first command of the task's `optimal_path`.
+        tokens: counts what is shown of a file.
+        strict: as published: no charge for errors and warnings, running out of steps counts as an end of the
+            world's own, quotes for blanks only, one random stream, a folder that offers too much raises.
+
+    Raises:
+        UsageError: a number is out of its range.
+    """
+
+    name = "auto_explore"
+    instruction = ""
+    max_labels: Sequence[str] = CHOICES
+    success_threshold = SUCCESS_THRESHOLD
+
+    def __init__(
+        self,
+        library: Library,
+        *,
+        horizon: int = HORIZON,
+        leaveout_prob: float = 0.0,
+        shuffle_action: bool = False,
+        easy: bool = False,
+        first_step: bool = False,
+        tokens: TokenCounter = PIECES,
+        strict: bool = False,
+    ) -> None:
+        if horizon < 1:
+            raise UsageError(f"horizon must be at least 1, got {horizon}.")
+        if not 0 <= leaveout_prob <= 1:
+            raise UsageError(f"leaveout_prob must be from 0 to 1, got {leaveout_prob}.")
+        self._library, self._horizon, self._leaveout = library, horizon, leaveout_prob
+        self._shuffle, self._easy, self._first_step = shuffle_action, easy, first_step
+        self._tokens, self._strict = tokens, strict
+        self._over = True
+
+    @property
+    def text(self) -> str:
+        """The whole prompt of the current state."""
+        return self._text
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels on offer, in the order of the list."""
+        return list(self.offered)
+
+    def reset(self, task: Task, *, seed: int) -> str:
+        """Begin a task, a row of `sweet_rl.worlds.auto_explore.tasks`, and return the first prompt.
+
+        Raises:
+            EpisodeError: there is no such repository, none of the targets is in it, or it offers more than
+                there are labels.
+        """
+        self._over = True
+        rng = Random(seed)
+        self._labels_rng = rng if self._strict else Random(derive_seed(seed, "labels"))
+        index, self.targets = self._find(task)
+        self._question, self._first = task.problem_description, _first_command(task)
+        if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
+            target = rng.choice(self.targets)
+            self._question, self.targets = f"Find {target}", [target]
+            self._first = self._first if self._strict else _first_of(optimal_path(target))
+        self.sandbox = Sandbox(
+            index,
+            seed=rng if self._strict else seed,
+            leaveout_prob=self._leaveout,
+            keep=self.targets,
+            tokens=self._tokens,
+            strict=self._strict,
+        )
+        self.history: list[str] = []
+        self.steps, self._shown = 0, set[str]()
+        self._result = ""
+        self._show()
+        self._over = False
+        return self._text
+
+    def step(self, label: str) -> Moved:
+        """Take the agent's text: a label, the command itself, or something that only costs a step."""
+        if self._over:
+            return Moved(self._text, 0.0, terminated=True, truncated=False, info={"won": False})
+        self.steps += 1
+        chosen = resolve_label(label, self.offered)
+        command = None if chosen is None else self.offered[chosen]
+        identified = None
+        if command is None:
+            result = fill(packaged_text("explore_no_command"), commands=", ".join(NAMED_COMMANDS))
+            self._result = result
+        else:
+            result, identified = self._do(command)
+            self._result = f"Executing: {command}\n{result}"
+        won = identified in self.targets
+        out_of_steps = self.steps >= self._horizon
+        cost = step_cost(result, strict=self._strict)
+        if self._first_step:
+            won = command is not None and command == self._first
+            cost = float(-FIRST_STEP_BONUS - self._horizon) if won else cost
+            out_of_steps = out_of_steps or not self._strict
+        elif identified is not None or out_of_steps:
+            cost += -self._horizon if won else self._horizon
+        terminated = identified is not None or (self._strict and out_of_steps)
+        self._over = terminated or out_of_steps
+        if not self._over:
+            self._show()
+        info: dict[str, Json] = {"won": won, "command": command, "result": result}
+        if identified is not None:
+            info["identified"] = identified
+        elif self._over and not won:
+            info["out_of_steps"] = True
+        said = self._result if self._over and not self._strict else self._text
+        return Moved(said, -cost, terminated, self._over and not terminated, info)
+
+    def close(self) -> None:
+        """End the game; a repository's view holds no resource."""
+        self._over = True
+
+    def name_of(self, command: str) -> str:
+        """The file or folder, in the folder where one is, that a command on offer is about."""
+        words = [word for word in split_command(command) if word is not None]
+        return unwrap(words[-1], strict=self._strict)
+
+    def _find(self, task: Task) -> tuple[RepositoryIndex, list[str]]:
+        """The task's repository, and the right files; in `easy` those that are there, as one is asked for."""
+        root = task.extra.get("root")
+        if not isinstance(root, str) or not root:
+            raise bad_task(task, f"'root' must name a repository, got {root!r}")
+        try:
+            index = self._library.get(root)
+        except UsageError as error:
+            raise bad_task(task, str(error), "no_repository") from error
+        targets = targets_of(task)
+        here = [target for target in targets if _is_file(index.find(target))]
+        if not here:
+            raise bad_task(task, f"{root!r} has no file {', '.join(targets)!r}", "missing_target")
+        return index, here if self._easy else targets
+
+    def _do(self, command: str) -> tuple[str, str | None]:
+        """The result of a command that is on offer, and what it handed in."""
+        verb, before, name = command.partition(" ")[0], self.sandbox.cwd, self.name_of(command)
+        result = self.sandbox.run(split_command(command))
+        self.history.append(command)
+        if verb == "cat":
+            self._shown.add(posixpath.join(before, name))
+        elif verb == "cd" and not self._strict and len(self._commands()) > len(CHOICES):
+            self.sandbox.cwd = before
+            return f"Error: {name} offers more than the {len(CHOICES)} labels there are", None
+        return result.text, result.identified
+
+    def _commands(self) -> list[str]:
+        """What can be done now, in order: never `exit`, and no file is opened twice."""
+        return [
+            command
+            for command, name in all_commands(self.sandbox, strict=self._strict)
+            if command != "exit"
+            and not (command.startswith("cat ") and posixpath.join(self.sandbox.cwd, name) in self._shown)
+        ]
+
+    def _show(self) -> None:
+        """Offer what can be done, and write the prompt."""
+        commands = self._commands()
+        if len(commands) > len(CHOICES):
+            folder = self.sandbox.cwd or "the repository itself"
+            detail = (
+                f"{self.sandbox.index.name!r}: {folder} offers {len(commands)} commands, and there are "
+                f"{len(CHOICES)} labels; leave files out, or spread them over folders"
+            )
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("too_many_commands", detail))
+        count = len(commands)
+        labels = self._labels_rng.sample(CHOICES, count) if self._shuffle else CHOICES[:count]
+        self.offered = dict(zip(labels, commands, strict=True))
+        self._text = render(
+            self._question, self.sandbox, self.history, self._result, self.offered, strict=self._strict
+        )
+
+
+def targets_of(task: Task) -> list[str]:
+    """The paths that answer a task: `targets` of its row, or its `ground_truth`."""
+    targets = task.extra.get("targets") or [task.ground_truth]
+    return [str(target) for target in targets]
+
+
+def all_commands(sandbox: Sandbox, *, strict: bool = False) -> list[tuple[str, str]]:
+    """What can be done where one is, in the order of labels, each with the name it is about."""
+    commands = [("cd ..", "..")] if sandbox.cwd else []
+    commands.append(("exit", ""))
+    for entry in sandbox.entries():
+        word = wrap(entry.name, strict=strict)
+        if entry.is_folder:
+            commands.append((f"cd {word}", entry.name))
+        elif is_allowed(entry.name):
+            commands += [(f"cat {word}", entry.name), (f"id {word}", entry.name)]
+    return commands
+
+
+def render(
+    question: str,
+    sandbox: Sandbox,
+    history: Sequence[str],
+    result: str,
+    offered: dict[str, str],
+    *,
+    strict: bool = False,
+) -> str:
+    """The prompt of a state.
+
+    Args:
+        question: of the task.
+        sandbox: where one is.
+        history: commands so far.
+        result: of the last command.
+        offered: commands by label.
+        strict: quotes as published.
+    """
+    entries = sandbox.entries()
+    names = [wrap(entry.name, strict=strict) for entry in entries[:MAX_LISTED]]
+    if len(entries) > MAX_LISTED:
+        names.append(f"... and {len(entries) - MAX_LISTED} more")
+    sections = (
+        ("# Task", question),
+        ("# Current working directory", f"{sandbox.cwd}/" if sandbox.cwd else ""),
+        ("# Files under current working directory", "\n".join(names)),
+        ("# Command history", "\n".join(history)),
+        ("# Execution result of your last command", result),
+        (
+            ACTION_HEADS["auto_explore"].strip(),
+            "\n".join(f"{a}. {command}" for a, command in offered.items()),
+        ),
+    )
+    return "\n\n".join(f"{header}\n{body}" for header, body in sections) + "\n"
+
+
+def _first_command(task: Task) -> str | None:
+    path = task.extra.get("optimal_path")
+    return _first_of(path if isinstance(path, list) else [])
+
+
+def _first_of(path: Sequence[str]) -> str | None:
+    return next((command for command in path if command != "ls"), None)
+
+
+def _is_file(entry: object) -> bool:
+    return entry is not None and not getattr(entry, "is_folder", True)

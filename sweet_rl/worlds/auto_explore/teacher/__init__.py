@@ -1,0 +1,1 @@
+"""Texts to learn exploring from: questions, searches, thoughts and lessons."""

@@ -1,0 +1,103 @@
+"""The world of the embedded agent: what a shop charges for its extras.
+
+Every problem is the same small function: a price goes up by so much for each of two extras. Which two of
+twelve they are, and how much, only the human knows, and reveals only what is asked for. So a dialogue is won
+by asking about the right extras before the turns run out: a question about an extra that is free is a turn
+wasted.
+
+Two worlds share it and differ in what there is to learn (docs/mini.md):
+
+- `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
+  solutions, or what became of many dialogues, show which. A won dialogue still holds about
+  three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
+- `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
+  make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
+  removes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from random import Random
+
+from sweet_rl.worlds.backend_programming.mini.problem import Problem
+
+USUAL = ("delivery", "wrapping", "insurance", "assembly")
+OTHER = ("engraving", "storage", "polishing", "framing", "painting", "cleaning", "tuning", "samples")
+EXTRAS = USUAL + OTHER
+
+CHARGED = 2
+"""Extras that cost something, in every problem; the request says how many."""
+
+USUALLY = 0.9
+"""The share of charged extras that are usual ones, in the world `usual`."""
+
+AMOUNTS = range(2, 10)
+
+MAX_STEPS = 6
+"""Agent turns of an episode, the answer included: five questions for twelve extras."""
+
+_REQUESTS = (
+    "I need a Python function for the total price of an order. Two of our extras cost something.",
+    "Please write a Python function that adds up what a customer pays. We charge for two extras.",
+    "Can you write a Python function for our prices? Two extras are not free.",
+)
+_ASKED = re.compile(r"Do you charge for (\w+)\?")
+_TOLD = re.compile(r'If "(\w+)" is in the extras, the price goes up by (\d+)\.')
+
+
+def usual(rng: Random) -> Problem:
+    """A problem whose charged extras are mostly the usual ones."""
+    charged: set[str] = set()
+    while len(charged) < CHARGED:
+        charged.add(rng.choice(USUAL if rng.random() < USUALLY else OTHER))
+    return _problem(rng, charged)
+
+
+def easy(rng: Random) -> Problem:
+    """A problem in which any two extras are charged for, and the request says which."""
+    charged = rng.sample(EXTRAS, CHARGED)
+    return _problem(rng, charged, f"They are {charged[0]} and {charged[1]}.\n")
+
+
+def uniform(rng: Random) -> Problem:
+    """A problem in which any two extras are charged for, and which is not said: for teaching only."""
+    return _problem(rng, rng.sample(EXTRAS, CHARGED))
+
+
+def question(extra: str) -> str:
+    """How an agent asks about an extra."""
+    return f"Do you charge for {extra}?"
+
+
+def asked_about(text: str) -> str | None:
+    """The extra that a question is about; None for anything else."""
+    match = _ASKED.fullmatch(text)
+    return match[1] if match else None
+
+
+def told(replies: Sequence[str]) -> dict[str, int]:
+    """What the person has said so far: the amount for each extra."""
+    return {match[1]: int(match[2]) for reply in replies for match in _TOLD.finditer(reply)}
+
+
+def source(charges: Mapping[str, int]) -> str:
+    """The function that charges these amounts, extras in the order of `EXTRAS`."""
+    lines = ["def total(price, extras):"]
+    for extra in EXTRAS:
+        if extra in charges:
+            lines += [f'    if "{extra}" in extras:', f"        price += {charges[extra]}"]
+    return "\n".join([*lines, "    return price"])
+
+
+def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:
+    charges = {extra: rng.choice(AMOUNTS) for extra in EXTRAS if extra in charged}
+    first, second = charges
+    free = [extra for extra in EXTRAS if extra not in charges]
+    baskets = [[first]] * 3 + [[second]] * 3 + [[first, second]] * 2 + [[]] * 2
+    inputs = tuple(
+        (rng.randint(10, 99), rng.sample([*basket, *rng.sample(free, 2)], len(basket) + 2))
+        for basket in baskets
+    )
+    return Problem(source(charges), f"{rng.choice(_REQUESTS)}\n{more}", tuple(charges.items()), inputs)

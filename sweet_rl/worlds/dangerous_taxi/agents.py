@@ -1,0 +1,55 @@
+"""Drivers of DangerousTaxi without a model: one that knows the shortest way, one that often forgets it.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from sweet_rl.chat import ChatFormat
+from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
+from sweet_rl.types import Observation, derive_seed
+from sweet_rl.worlds.dangerous_taxi.drawing import read_state
+from sweet_rl.worlds.dangerous_taxi.planner import plan
+from sweet_rl.worlds.dangerous_taxi.rules import LABELS
+
+SKILLS: Final = {"planner": 1.0, "careless": 0.1, "random": 0.0}
+"""How often each driver plans; the published data generator in one step of ten."""
+
+
+class TaxiDriver(ScriptedPolicy):
+    """Reads the last picture; with probability `skill` goes the oracle's next step, else any of the six.
+
+    The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
+
+    Args:
+        name: one of `SKILLS`.
+        skill: how often it plans, 0 to 1; None for what its name says.
+        system_prompt: recorded as part of the input; changes nothing else.
+        chat_format: how the input is recorded.
+
+    Raises:
+        UsageError: there is no such driver, or `skill` is no share.
+    """
+
+    def __init__(
+        self,
+        name: str = "planner",
+        *,
+        skill: float | None = None,
+        system_prompt: str = "",
+        chat_format: ChatFormat | None = None,
+    ) -> None:
+        super().__init__(system_prompt, chat_format=chat_format)
+        self.name = name
+        self._skill = skill_of("driver", name, skill, SKILLS)
+
+    def _say(self, observation: Observation) -> str:
+        rng = Random(derive_seed(observation.seed, observation.turn, "taxi driver"))
+        if rng.random() >= self._skill:
+            return rng.choice(LABELS)
+        state = read_state(observation.messages[-1].content)
+        way = () if state is None else plan(state)
+        return LABELS[way[0]] if way else LABELS[0]

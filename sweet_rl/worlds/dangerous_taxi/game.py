@@ -1,0 +1,196 @@
+"""DangerousTaxi: Taxi-v3 in which an action that changes nothing ends the game.
+
+Two things are right by default and as published with `strict`: the danger begins with the
+first step, and a game without curriculum has a threshold that a success can reach. Seeds count and a game
+begins without a history in both (there the published code depends on what happened before).
+
+Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #deviations, #curriculum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from sweet_rl.chat.reflect_format import resolve_label
+from sweet_rl.errors import UsageError
+from sweet_rl.text_game import Moved, bad_task
+from sweet_rl.types import Json, Task, derive_seed
+from sweet_rl.worlds.dangerous_taxi.drawing import NAME, game_instruction, prompt
+from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
+from sweet_rl.worlds.dangerous_taxi.rules import (
+    ACTION_NAMES,
+    DELIVERY_REWARD,
+    ILLEGAL_REWARD,
+    IN_TAXI,
+    LABELS,
+    START_STATES,
+    STEP_REWARD,
+    TABLE,
+    decode,
+)
+
+HORIZON: Final = 15
+CURRICULA: Final[tuple[str | None, ...]] = (None, "pickup", "dropoff", "full")
+"""None: deliver. pickup: ends when the passenger is in the taxi. dropoff: begins there. full: both count."""
+
+REWARD_SCALE: Final = 20
+"""Rewards are Taxi-v3's own divided by this."""
+
+SUCCESS_THRESHOLDS: Final[Mapping[str | None, float]] = {None: 0, "pickup": 0, "dropoff": 0, "full": -1}
+"""An episode is a success when its costs sum to less."""
+
+_OFFERED: Final = dict(zip(LABELS, ACTION_NAMES, strict=True))
+_PICKUP_PAYS: Final = ("pickup", "full")
+
+
+class TaxiGame:
+    """One game; a `sweet_rl.text_game.TextGame`.
+
+    A task's row may name `start` (of `START_STATES`; else the seed draws one) and `curriculum` (of
+    `CURRICULA`). `Moved.info` has `outcome`: "moved", "picked_up" (where that pays), "delivered", "no_effect"
+    or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
+
+    Args:
+        horizon: steps at most.
+        with_prompt: the rules stand in every text.
+        with_history: every state so far stands in every text.
+        strict: as published: the first step may change nothing without ending the game, and the history of
+            `dropoff` begins before the oracle's drive, of which it says nothing else.
+
+    Raises:
+        UsageError: the horizon is not positive.
+    """
+
+    name = NAME
+    max_labels: Sequence[str] = LABELS
+
+    def __init__(
+        self,
+        *,
+        horizon: int = HORIZON,
+        with_prompt: bool = False,
+        with_history: bool = False,
+        strict: bool = False,
+    ) -> None:
+        if horizon < 1:
+            raise UsageError(f"horizon must be at least 1, got {horizon}.")
+        self.horizon = horizon
+        self.with_prompt = with_prompt
+        self.with_history = with_history
+        self.strict = strict
+        self.begin(START_STATES[0])
+
+    @property
+    def instruction(self) -> str:
+        """What is put before the state when an agent reflects."""
+        return game_instruction()
+
+    @property
+    def state(self) -> int:
+        """The number of the current state, 0 to 499."""
+        return self._states[-1]
+
+    @property
+    def text(self) -> str:
+        """The whole prompt of the current state."""
+        return prompt(
+            self._states,
+            self._actions,
+            with_prompt=self.with_prompt,
+            with_history=self.with_history,
+            initial=self._initial,
+        )
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """All six, always: not every one is safe."""
+        return LABELS
+
+    @property
+    def success_threshold(self) -> float:
+        """Costs of a success sum to less. `strict`: -1 without curriculum, which nothing reaches."""
+        return -1 if self.strict and self.curriculum is None else SUCCESS_THRESHOLDS[self.curriculum]
+
+    def reset(self, task: Task, *, seed: int) -> str:
+        """Begin a task's game.
+
+        Raises:
+            EpisodeError: its row names a start or a curriculum that there is not.
+        """
+        start, curriculum = task.row.get("start"), task.row.get("curriculum")
+        if start is None:
+            start = Random(derive_seed(seed, "taxi")).choice(START_STATES)
+        if start not in START_STATES or isinstance(start, (bool, float)):
+            wanted = "one of the 300 start states (taxi/table.py)"
+            raise bad_task(task, f"'start' must be {wanted}, got {start!r}")
+        if curriculum is not None and curriculum not in CURRICULA:
+            wanted = "null, pickup, dropoff or full"
+            raise bad_task(task, f"'curriculum' must be {wanted}, got {curriculum!r}")
+        return self.begin(start, curriculum)
+
+    def begin(self, start: int, curriculum: str | None = None) -> str:
+        """Begin in a start state; in `dropoff` where the oracle has picked the passenger up from there."""
+        self._initial = start if self.strict else None
+        if curriculum == "dropoff":
+            for action in plan_to_pickup(start):
+                start = TABLE[start][action].state
+        self.curriculum = curriculum
+        self.steps = 0
+        self._states, self._actions = [start], list[int]()
+        self._picked_up = False
+        self._terminated = self._truncated = False
+        return self.text
+
+    def step(self, label: str) -> Moved:
+        """Take one action. A label that there is not costs a step and changes nothing.
+
+        After the end nothing changes and nothing is rewarded.
+        """
+        if self._terminated or self._truncated:
+            return Moved(self.text, 0.0, self._terminated, self._truncated, _info("over"))
+        self.steps += 1
+        self._truncated = self.steps >= self.horizon
+        found = resolve_label(label, _OFFERED)
+        if found is None:
+            return self._moved(STEP_REWARD, "no_such_action")
+        return self._act(LABELS.index(found))
+
+    def best_actions(self) -> tuple[int, ...]:
+        """The oracle's way to the delivery from here; empty when the game is over."""
+        return () if self._terminated or self._truncated else plan(self.state)
+
+    def close(self) -> None:
+        """Do nothing: the game is a number in memory."""
+
+    def _act(self, action: int) -> Moved:
+        before = self.state
+        state, reward, delivered = TABLE[before][action]
+        self._states.append(state)
+        self._actions.append(action)
+        if delivered:
+            self._terminated = True
+            return self._moved(reward, "delivered", won=True)
+        if self._first_pickup(state):
+            self._picked_up = True
+            self._truncated |= self.curriculum == "pickup"
+            return self._moved(DELIVERY_REWARD, "picked_up", won=self.curriculum == "pickup")
+        if state == before:  # published: the same picture twice, which no other action gives
+            if self.strict and len(self._actions) == 1:
+                return self._moved(reward, "no_effect")
+            self._terminated = self._truncated = True
+            return self._moved(ILLEGAL_REWARD, "no_effect")
+        return self._moved(reward, "moved")
+
+    def _first_pickup(self, state: int) -> bool:
+        pays = self.curriculum in _PICKUP_PAYS and not self._picked_up
+        return pays and decode(state).passenger == IN_TAXI
+
+    def _moved(self, reward: int, outcome: str, *, won: bool = False) -> Moved:
+        info = _info(outcome, won=won)
+        return Moved(self.text, reward / REWARD_SCALE, self._terminated, self._truncated, info)
+
+
+def _info(outcome: str, *, won: bool = False) -> dict[str, Json]:
+    return {"outcome": outcome, "won": won}

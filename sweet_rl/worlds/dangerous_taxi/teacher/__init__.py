@@ -1,0 +1,1 @@
+"""Texts to learn the taxi from: records, thoughts and lessons."""

@@ -1,0 +1,128 @@
+"""DangerousTaxi, played by a mostly random driver; its records as training texts.
+
+Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sweet_rl.chat.reflect_format import ACTION_HEADS, taxi_sft_texts
+from sweet_rl.prompts import load_prompt
+from sweet_rl.sft_data.reflections import Moment, Request
+from sweet_rl.sft_data.texts import Texts, label_of
+from sweet_rl.worlds.dangerous_taxi.drawing import game_instruction, prompt, rules_text
+from sweet_rl.worlds.dangerous_taxi.planner import plan
+from sweet_rl.worlds.dangerous_taxi.rules import LABELS, TABLE
+from sweet_rl.worlds.dangerous_taxi.teacher.words import hint_of, thought
+
+HORIZON: Final = 20
+RANDOM_SHARE: Final = 0.9
+"""How often the driver takes any action; else the oracle's first."""
+
+
+def play_taxi(
+    seed: int,
+    starts: Sequence[int],
+    *,
+    random_share: float = RANDOM_SHARE,
+    horizon: int = HORIZON,
+    with_prompt: bool = False,
+    head_start: bool = True,
+    strict: bool = False,
+) -> list[Moment]:
+    """One game, step by step, until it ends.
+
+    Args:
+        seed: of the start and of the driver.
+        starts: states to begin in.
+        random_share: of the steps that are random.
+        horizon: steps at most.
+        with_prompt: the rules stand in every text.
+        head_start: the oracle drives a random part of the way first, which is not recorded, and of which the
+            game remembers some last actions or none, as a game of a curriculum begins without a history.
+            Games of a random driver end soon, and without it hardly any would get as far as the passenger.
+        strict: as published, an action without effect does not end the game here, and "move south" as best
+            action is announced as the end.
+    """
+    draws = random.Random(seed)
+    states, actions = [draws.choice(list(starts))], list[int]()
+    if head_start:
+        way = plan(states[0])
+        for action in way[: draws.randrange(len(way))]:
+            states.append(TABLE[states[-1]][action].state)
+            actions.append(action)
+        forgotten = draws.randrange(len(states))
+        states, actions = states[forgotten:], actions[forgotten:]
+    moments: list[Moment] = []
+    while len(actions) < horizon:
+        state = states[-1]
+        best = next(iter(plan(state)), None)
+        any_action = draws.random() < random_share
+        action = draws.randrange(len(LABELS)) if any_action or best is None else best
+        moments.append(
+            Moment(
+                prompt(states, actions, with_prompt=with_prompt),
+                LABELS[action],
+                None if best is None else LABELS[best],
+                _words(states, actions),
+                hint_of(best, strict=strict),
+                {},
+            )
+        )
+        next_state, _, delivered = TABLE[state][action]
+        states.append(next_state)
+        actions.append(action)
+        if delivered or (next_state == state and not strict):
+            break
+    return moments
+
+
+def taxi_request() -> Request:
+    """How a model is asked: the rules are part of its role, so that they need not stand in every record."""
+    system = f"{load_prompt('taxi_teacher_system').strip()}\n\n{rules_text()}"
+    template = load_prompt("taxi_teacher_request").strip()
+    return Request(system, template, ACTION_HEADS["dangerous_taxi"])
+
+
+def taxi_texts(
+    records: Iterable[Mapping[str, Any]],
+    *,
+    label: str = "taken",
+    keep_rules: bool = False,
+    strict: bool = False,
+) -> Texts:
+    """Training texts of records: `sft`, `sft_reflection`, `sft_policy`.
+
+    Args:
+        records: as recorded, ours or published ones.
+        label: "taken", the published target, or "best", the oracle's action where the record has it.
+        keep_rules: leave the rules in texts that have them, for games that show them.
+        strict: the published texts, which differ from what games show.
+    """
+    instruction = "" if strict else game_instruction()
+    texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})
+    for record in records:
+        state = str(record.get("state") or "")
+        if not strict and not keep_rules:
+            state = state.removeprefix(f"{rules_text()}\n")
+        made = taxi_sft_texts(
+            state,
+            str(record.get("reflection") or ""),
+            label_of(record, label),
+            instruction=instruction,
+            strict=strict,
+        )
+        if made is None:
+            texts.skipped["record without a state"] += 1
+        else:
+            texts.add(made)
+    return texts
+
+
+def _words(states: Sequence[int], actions: Sequence[int]) -> Any:
+    before, last = (states[-2], actions[-1]) if actions else (None, None)
+    state = states[-1]
+    return lambda draws: thought(before, last, state, draws)

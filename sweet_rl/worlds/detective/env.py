@@ -1,0 +1,86 @@
+"""Detective by Matt Barringer, the real game file: 360 points, 10 of them from the start.
+
+Repaired by default: resetting begins the game anew, observations keep their parts apart, the horizon
+truncates. `compat="published"` gives the published observations.
+
+Published behaviour: docs/published/archer.md#detective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sweet_rl.types import Task
+from sweet_rl.worlds.adventures.env import AdventureEnv, Beat
+from sweet_rl.worlds.adventures.scenes import Scene
+from sweet_rl.worlds.detective.interpreter import Position
+from sweet_rl.worlds.detective.story import find_story
+from sweet_rl.worlds.detective.workers import Interpreters
+
+MAX_STEPS = 50
+"""The published horizon."""
+
+
+def open_detective(
+    path: str | Path | None = None, *, tasks: Iterable[Task] = (), workers: int | None = None
+) -> Interpreters:
+    """What all episodes of a run share: interpreters of the checked game file. Close it after the run.
+
+    Args:
+        path: the game file; None for the one that the tasks' rows name (`"game_file"`), and where they name
+            none, for what `SWEET_RL_DETECTIVE` names.
+        tasks: that will be played.
+        workers: interpreter processes; None for one for each core, four at most.
+
+    Raises:
+        UsageError: the file is missing or another one.
+    """
+    named = next((task.extra["game_file"] for task in tasks if task.extra.get("game_file")), None)
+    return Interpreters(find_story(path or named), workers=workers)
+
+
+class DetectiveEnv(AdventureEnv):
+    """One episode of Detective. The game is the same for every task and seed: nothing in it is random.
+
+    Args:
+        interpreters: shared by many episodes, see `open_detective`.
+        max_steps: agent turns at most.
+        compat: "fixed" or "published", see `AdventureEnv`.
+        valid_actions: listed instead of the commands that change something (as in the recorded episodes).
+    """
+
+    def __init__(
+        self,
+        interpreters: Interpreters,
+        *,
+        max_steps: int = MAX_STEPS,
+        compat: str = "fixed",
+        valid_actions: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(_DetectiveGame(interpreters, valid_actions), max_steps=max_steps, compat=compat)
+
+
+class _DetectiveGame:
+    """A game of Detective: its saved position, and who can go on from it."""
+
+    max_score = 360
+
+    def __init__(self, interpreters: Interpreters, valid_actions: Sequence[str] | None) -> None:
+        self._interpreters = interpreters
+        self._stub = None if valid_actions is None else tuple(valid_actions)
+        self._state = b""
+
+    async def begin(self, _task: Task, _seed: int) -> Beat:
+        return self._take(await self._interpreters.begin(with_actions=self._stub is None))
+
+    async def play(self, command: str) -> Beat:
+        return self._take(
+            await self._interpreters.play(self._state, command, with_actions=self._stub is None)
+        )
+
+    def _take(self, position: Position) -> Beat:
+        self._state = position.state
+        actions = position.actions if self._stub is None else self._stub
+        scene = Scene(position.look, position.inventory, position.narrative, actions)
+        return Beat(scene, position.score, over=position.over, won=position.won)

@@ -1,0 +1,38 @@
+"""What the two worlds of ColBench share: an agent asks a simulated human, and hands in an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from sweet_rl.types import Json
+from sweet_rl.worlds.base import Answerer, Options, World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialogueOptions(Options):
+    """Options of dialogues with a simulated human.
+
+    Args:
+        parser: how an answer is found in what the agent writes (`sweet_rl.worlds.dialogue.parsing.PARSERS`).
+        user_failure: what happens when the human cannot be asked: stop (a failed episode) or reply (the
+            published "No response.").
+    """
+
+    parser: str = "published"
+    user_failure: Literal["stop", "reply"] = "stop"
+
+
+class Dialogue(World):
+    """Subclasses say what is handed in."""
+
+    max_turns = 10
+    options = DialogueOptions
+    answered_by: ClassVar[Answerer] = "human"
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """As rows of these worlds have always had them."""
+        settings: dict[str, Json] = {"task_type": self.name, "max_steps": self.turns(options)}
+        if isinstance(options, DialogueOptions):
+            settings |= {"parser": options.parser, "user_failure": options.user_failure}
+        return settings

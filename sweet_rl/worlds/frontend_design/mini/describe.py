@@ -1,0 +1,34 @@
+"""What the agent is given: an idea of a page, as vague as the ideas that ColBench's pages were drawn from.
+
+It says what the page is for and what is found on it, and at most hints at its colours. Where things stand,
+how many there are and what they look like is for the agent to ask.
+"""
+
+from __future__ import annotations
+
+from sweet_rl.worlds.frontend_design.mini.site import Site
+from sweet_rl.worlds.frontend_design.mini.words import words
+
+
+def description(site: Site, kind: str) -> str:
+    """The request that goes with a page of this kind."""
+    draw = site.draw
+    about = site.topic.about
+    purpose = draw.say(words().purposes[kind])
+    start = draw.say(
+        (
+            f"{about[0].upper()}{about[1:]}: {purpose}",
+            f"{about[0].upper()}{about[1:]} site: {purpose}",
+            f"{purpose[0].upper()}{purpose[1:].removesuffix('.')}, made for {_article(about)} {about}.",
+        )
+    )
+    hints = [start, draw.say(words().styles), *draw.some(words().wishes, 2)]
+    if site.look.dark:
+        hints.insert(2, "Dark tones set the mood.")
+    elif draw.say((True, False, False)):
+        hints.insert(2, f"{site.look.color.capitalize()} is the colour of the house.")
+    return " ".join(hints)
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[0] in "aeiou" else "a"

@@ -1,0 +1,129 @@
+"""The embedded oracle of Guess My City: answers free questions about the hidden home town from a table.
+
+It needs no model and keeps no state. It says what is true of the city, admits what it does not know, and
+never names the city: a question for the name gets the world's refusal.
+
+Published behaviour: docs/published/archer.md#guess-my-city.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from sweet_rl.errors import UsageError
+from sweet_rl.types import UserContext, UserReply
+from sweet_rl.worlds.guess_my_city.oracle import rank as city_rank
+from sweet_rl.worlds.guess_my_city.oracle import what as city_what
+from sweet_rl.worlds.guess_my_city.oracle import where as city_where
+from sweet_rl.worlds.guess_my_city.oracle import yes as city_yes
+from sweet_rl.worlds.guess_my_city.oracle.maps import names_it
+from sweet_rl.worlds.guess_my_city.oracle.table import City, cities
+from sweet_rl.worlds.guess_my_city.oracle.what import CANNOT
+from sweet_rl.worlds.guess_my_city.oracle.where import Rule
+from sweet_rl.worlds.guess_my_city.oracle.words import Question, plain, read_question
+
+NOT_SURE: Final = "I am not sure."
+"""What is said to a question that is not understood, or to which the table has no answer."""
+
+_YES_NO: Final[Sequence[Rule]] = (
+    city_rank.is_spelled,
+    city_rank.is_state_of_its_own,
+    city_rank.is_guess,
+    city_rank.is_capital,
+    city_rank.is_population,
+    city_rank.is_largest,
+    city_rank.is_big_or_old,
+    city_yes.is_about_people,
+    city_yes.is_about_country,
+    city_yes.is_sight,
+    city_yes.is_known_for,
+    city_where.is_near,
+    city_where.is_where,
+    city_yes.is_weather,
+    city_where.is_of_country,
+    city_yes.is_general,
+    city_yes.is_own_word,
+    city_where.is_unknown_place,
+    city_yes.is_unknown_name,
+)
+"""In this order; the first that knows decides."""
+
+
+class CityOracle:
+    """Who answers in Guess My City without a model (contract: `sweet_rl.contracts.User`).
+
+    The hidden information of the task is the published "City, Country". One object serves any number of
+    games.
+    """
+
+    name = "cities"
+
+    async def reply(self, context: UserContext) -> UserReply:
+        """Answer the agent's last message.
+
+        Raises:
+            UsageError: the hidden city is none of the 91.
+        """
+        asked = context.messages[-1].content if context.messages else ""
+        return UserReply(self.answer(context.hidden_information, asked))
+
+    async def close(self) -> None:
+        """Do nothing: the oracle is a table."""
+
+    def answer(self, city: str, question: str) -> str:
+        """One short sentence; deterministic.
+
+        Args:
+            city: one of the 91, "City, Country".
+            question: what the agent said, in English.
+
+        Raises:
+            UsageError: `city` is none of the 91.
+        """
+        return _answer(city_named(city), question)
+
+
+def city_named(name: str) -> City:
+    """The city of the table with this "City, Country".
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = cities().get(name) or _by_plain_name().get(plain(name).replace(", ", ","))
+    if found is None:
+        raise UsageError(
+            f"The city oracle knows the 91 cities of Guess My City, got {name!r}; give one of them as "
+            "'City, Country', or another oracle for other cities."
+        )
+    return found
+
+
+@lru_cache(maxsize=1)
+def _by_plain_name() -> dict[str, City]:
+    return {plain(key).replace(", ", ","): city for key, city in cities().items()}
+
+
+@lru_cache(maxsize=65536)
+def _answer(city: City, said: str) -> str:
+    told = _told(city, said)
+    return CANNOT if names_it(city, told) else told
+
+
+def _told(city: City, said: str) -> str:
+    question = read_question(said)
+    if not question.words:
+        return NOT_SURE
+    if question.open:
+        return city_what.what(city, question) or (
+            _yes_or_no(city, question) if question.about_any else NOT_SURE
+        )
+    return city_yes.either_or(city, question) or _yes_or_no(city, question)
+
+
+def _yes_or_no(city: City, question: Question) -> str:
+    for knows in _YES_NO:
+        if (answer := knows(city, question)) is not None:
+            return "Yes." if answer is not question.negated else "No."
+    return NOT_SURE

@@ -1,0 +1,78 @@
+"""What the two question games share: an oracle answers, and an agent asks until it can name the answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from sweet_rl.chat.transcripts import QuestionTranscript
+from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Json
+from sweet_rl.worlds.base import AgentRequest, Answerer, Options, World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions(Options):
+    """Options of question games.
+
+    Args:
+        reads_json: the agent writes its question as JSON, as models that follow instructions are told to.
+    """
+
+    reads_json: bool = field(default=False, metadata={"flag": None})
+
+
+class QuestionGame(World):
+    """Subclasses say which game it is and who answers in it without a model."""
+
+    max_turns = 20
+    options = QuestionOptions
+    answered_by: ClassVar[Answerer] = "oracle"
+    agents = ("asker",)
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Open games whose questions `user` answers."""
+        from sweet_rl.worlds.question_games.asking import decode_question
+
+        if user is None:
+            raise UsageError(f"{self.name} needs an oracle.")
+        rules: dict[str, Any] = {"max_turns": self.turns(options), "rules": options.compat}
+        if isinstance(options, QuestionOptions) and options.reads_json:
+            rules["read_action"] = decode_question
+        yield self.maker(user, rules)
+
+    def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
+        """What makes a fresh game."""
+        raise NotImplementedError
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """The asker, who knows the table that the packaged oracle answers from."""
+        if wanted.name != "asker":
+            raise self.no_agent(wanted.name)
+        return self.asker(
+            [task.hidden_information for task in wanted.tasks],
+            skill=1.0 if wanted.skill is None else wanted.skill,
+            max_turns=self.turns(wanted.options),
+            system_prompt=wanted.system_prompt,
+        )
+
+    def asker(self, answers: list[str], **how: Any) -> Policy:
+        """Who asks what divides the answers that are still possible."""
+        raise NotImplementedError
+
+    def transcript(self) -> QuestionTranscript:
+        """Questions with their answers, line by line."""
+        return QuestionTranscript()
+
+    def settings(self, options: Options) -> dict[str, Json]:
+        """As before these worlds had options of their own."""
+        return {
+            "task_type": self.name,
+            "max_steps": self.turns(options),
+            "compat": options.compat,
+            "place": None,
+        }

@@ -1,0 +1,252 @@
+"""Worlds in which an agent finds out what an oracle has in mind: Twenty Questions, Guess My City.
+
+A turn costs 1; the turn that solves the game costs nothing. So a game solved with
+question k returns -(k - 1), one not solved in 20 questions -20.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #ten-words, #guess-my-city.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from sweet_rl.contracts import User
+from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.types import (
+    NO_ANSWER,
+    Failure,
+    Message,
+    Observation,
+    StepResult,
+    StopReason,
+    Task,
+    UserContext,
+)
+from sweet_rl.worlds.question_games import guessing
+
+MAX_TURNS: Final = 20
+MAX_QUESTION_CHARACTERS: Final = 500
+"""Of a question longer than this only so much is kept, and the oracle is not asked."""
+
+MAX_ANSWER_CHARACTERS: Final = 500
+"""Of a free answer; more is cut, by the repaired rules."""
+
+TURN_REWARD, SOLVED_REWARD = -1.0, 0.0
+
+Rules = Literal["fixed", "published"]
+"""Which rules a game is played by: ours, or the published ones with their oddities."""
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+class QuestionGameEnv:
+    """One game; the two worlds below say what an answer is and when the game is solved.
+
+    Args:
+        oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
+        max_turns: questions at most. The last one is still answered.
+        rules: "fixed" or "published".
+        read_action: the agent's raw text to its question, for agents that write more than the question
+            (`sweet_rl.worlds.question_games.asking.decode_question`). The dialogue shows the question; the record keeps both.
+        stop_on_user_failure: end a game whose oracle cannot be asked with an error. False goes on with the
+            game's words for what cannot be answered, and records the failure.
+
+    Raises:
+        UsageError: there are no such rules, or not even one turn.
+    """
+
+    _no_answer: str
+
+    def __init__(
+        self,
+        oracle: User,
+        *,
+        max_turns: int = MAX_TURNS,
+        rules: Rules = "fixed",
+        read_action: Callable[[str], str] = _as_it_is,
+        stop_on_user_failure: bool = True,
+    ) -> None:
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
+        if rules not in {"fixed", "published"}:
+            raise UsageError(f"rules must be 'fixed' or 'published', got {rules!r}.")
+        self._oracle = oracle
+        self._max_turns = max_turns
+        self._published = rules == "published"
+        self._read_action = read_action
+        self._stop_on_user_failure = stop_on_user_failure
+        self._done = True
+        self._answer: str = NO_ANSWER
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Begin: the agent sees the opening line alone.
+
+        Raises:
+            DataError: the task's `aliases` are no list of names.
+        """
+        self._task, self._seed = task, seed
+        self._names = _names_of(task)
+        self._messages = [Message("user", task.problem_description)]
+        self._turns, self._answer, self._done = 0, NO_ANSWER, False
+        return self._observe()
+
+    async def step(self, action: str) -> StepResult:
+        r"""One question and its answer.
+
+        By the repaired rules a question is the first line of the action that is not blank, without the
+        blanks around it; what no UTF-8 file can hold becomes a question mark. An empty question and one of
+        more than `MAX_QUESTION_CHARACTERS` cost their turn and are not put to the oracle. By the published
+        rules every action is a question as it is, the empty one and "a\nb\n" included.
+
+        Raises:
+            EpisodeError: the oracle cannot be asked (unless `stop_on_user_failure` is off).
+        """
+        if self._done:
+            return StepResult(action, action, None, terminated=True, answer=self._answer)
+        self._turns += 1
+        question = self._question(self._read_action(action))
+        shown = question if self._published else question[:MAX_QUESTION_CHARACTERS]
+        self._messages.append(Message("assistant", shown))
+        failures: tuple[Failure, ...] = ()
+        if self._published or 0 < len(question) <= MAX_QUESTION_CHARACTERS:
+            answer, solved, failures = await self._ask(shown)
+        else:
+            answer, solved = self._no_answer, False
+        self._messages.append(Message("user", answer))
+        truncated = not solved and self._turns >= self._max_turns
+        self._done = solved or truncated
+        if solved:
+            self._answer = shown
+        return StepResult(
+            content=shown,
+            output=action,
+            observation=self._observe(),
+            reward=SOLVED_REWARD if solved else TURN_REWARD,
+            terminated=solved,
+            truncated=truncated,
+            stop_reason=StopReason.ENDED if solved else StopReason.TURN_LIMIT if truncated else None,
+            answer=self._answer if self._done else None,
+            failures=failures,
+            info={"solved": solved},
+        )
+
+    async def close(self) -> None:
+        """Nothing to free: the oracle outlives the game."""
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        """The answer that the agent gets to see, and whether the game is solved."""
+        raise NotImplementedError
+
+    async def _ask(self, question: str) -> tuple[str, bool, tuple[Failure, ...]]:
+        reply = await self._oracle.reply(
+            UserContext(
+                problem_description=self._task.problem_description,
+                hidden_information=self._task.hidden_information,
+                messages=tuple(self._messages),
+            )
+        )
+        if reply.failure is None:
+            return (*self._judge(question, reply.text), ())
+        failure = replace(reply.failure, turn=self._turns - 1)
+        if self._stop_on_user_failure:  # an answer that was not given must not be learned from
+            self._done = True
+            raise EpisodeError(StopReason.USER_FAILED, failure)
+        return self._no_answer, False, (failure,)
+
+    def _question(self, text: str) -> str:
+        if self._published:
+            return text
+        lines = text.strip().splitlines()
+        return lines[0].strip().encode("utf-8", "replace").decode() if lines else ""
+
+    def _observe(self) -> Observation:
+        return Observation(self._task.task_id, tuple(self._messages), self._seed)
+
+
+class TwentyQuestionsEnv(QuestionGameEnv):
+    """Which of the objects is it? The oracle says yes or no.
+
+    Solved when a question ends in one of the object's names and the answer to it is yes. The repaired rules
+    read both as people do (`guessing.ends_with_name`, `guessing.yes_or_no`), so that all 157 objects can be
+    won; the published ones compare the last word alone and find "no" in "know".
+    """
+
+    _no_answer = guessing.INVALID_QUESTION
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        if self._published:
+            answer = guessing.yes_or_no_published(reply)
+            named = guessing.ends_with_name_published(question, self._names)
+        else:
+            answer = guessing.yes_or_no(reply)
+            named = guessing.ends_with_name(question, self._names)
+        return answer, answer == guessing.YES and named
+
+
+class GuessMyCityEnv(QuestionGameEnv):
+    """Which city is the oracle's home town? It answers freely.
+
+    Solved when a question names the city, whatever the answer. An answer that names it is replaced by
+    `guessing.REFUSAL`. The repaired rules look for whole words, know the city's other names, and do not take
+    a list of cities for a guess; the published ones look for the name anywhere in the text.
+
+    Args:
+        oracle: see `QuestionGameEnv`.
+        cities: all names of every city that may be hidden (`sweet_rl.worlds.question_games.tasks.city_names()`): a question
+            that names two cities is no guess. Without them any question that names the right one is.
+        max_turns: see `QuestionGameEnv`.
+        rules: likewise.
+        read_action: likewise.
+        stop_on_user_failure: likewise.
+    """
+
+    _no_answer = guessing.REFUSAL
+
+    def __init__(
+        self,
+        oracle: User,
+        *,
+        cities: Collection[Sequence[str]] = (),
+        max_turns: int = MAX_TURNS,
+        rules: Rules = "fixed",
+        read_action: Callable[[str], str] = _as_it_is,
+        stop_on_user_failure: bool = True,
+    ) -> None:
+        super().__init__(
+            oracle,
+            max_turns=max_turns,
+            rules=rules,
+            read_action=read_action,
+            stop_on_user_failure=stop_on_user_failure,
+        )
+        self._cities = cities
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        if self._published:
+            city = self._task.hidden_information.split(",")[0].lower()
+            leaks = city in reply.lower()
+            named = guessing.guesses_city_published(question, city)
+        else:
+            leaks = guessing.says_name(reply, self._names)
+            named = guessing.guesses_city(question, self._names, self._cities)
+            reply = " ".join(reply.split())[:MAX_ANSWER_CHARACTERS]  # one line of the transcript
+        return guessing.REFUSAL if leaks else reply, named
+
+
+def _names_of(task: Task) -> list[str]:
+    """The names by which a task's thing may be guessed, lower case."""
+    names = task.row.get("aliases")
+    if names is None:  # a row made elsewhere: the object, or "City, Country"
+        names = [task.hidden_information.split(",")[0]]
+    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        raise DataError(
+            f"of the task {task.task_id!r} must be a list of names",
+            field="aliases",
+            value=names,
+            repair='For example ["airplane", "plane"]; leave it out to use hidden_information.',
+        )
+    return [name.lower() for name in names]

@@ -1,0 +1,11 @@
+"""Who answers in the question games: each is a `sweet_rl.contracts.User` that serves many games at once.
+
+`objects` and `cities` answer from tables and need nothing. The others are models: in this process
+(`seq2seq`), behind any OpenAI-compatible server (`server`), behind the published gradio server (`gradio`).
+"""
+
+from __future__ import annotations
+
+from sweet_rl.worlds.question_games.oracles.opening import open_oracle
+
+__all__ = ["open_oracle"]

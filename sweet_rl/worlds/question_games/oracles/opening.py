@@ -1,0 +1,73 @@
+"""An oracle with a model behind it, from what a person typed. What is heavy is imported when it is needed.
+
+Published behaviour: docs/published/archer.md#twenty-questions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sweet_rl.contracts import User
+from sweet_rl.errors import UsageError
+from sweet_rl.worlds.question_games.oracles.prompts import asking_of
+
+if TYPE_CHECKING:
+    from sweet_rl.openai_client import RetryPolicy
+
+KINDS: Final = ("seq2seq", "openai", "gradio")
+
+BASE_MODEL: Final = "google/flan-t5-small"
+"""What the published weights were fine-tuned from."""
+
+_WEIGHTS: Final = {".pt", ".pth", ".bin"}
+
+
+def open_oracle(
+    game: str,
+    kind: str,
+    path: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    retry: RetryPolicy | None = None,
+    concurrency: int = 64,
+) -> User:
+    """Who answers.
+
+    Args:
+        game: "twenty_questions" or "guess_my_city".
+        kind: "seq2seq" for a model in this process, "openai" for a server that speaks that protocol, "gradio"
+            for the published server.
+        path: of a seq2seq model its folder or name on the hub, or a file with weights (as the published
+            `20q_t5_oracle.pt`); otherwise the server's address.
+        model: what the weights belong to (default: `BASE_MODEL`), or the server's name for its model, which
+            "openai" needs.
+        api_key: of an "openai" server that needs one.
+        retry: how often and how patiently that is asked.
+        concurrency: how many questions are asked at once at most.
+
+    Raises:
+        UsageError: no such oracle, model or address, or a package is missing.
+    """
+    asking_of(game)
+    if kind == "seq2seq":
+        from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle  # noqa: PLC0415 - an optional model
+
+        if Path(path).suffix in _WEIGHTS:
+            return Seq2SeqOracle(game, model or BASE_MODEL, weights=path, max_batch=concurrency)
+        return Seq2SeqOracle(game, path, max_batch=concurrency)
+    if kind == "openai":
+        if not model:
+            raise UsageError(f"The server at {path!r} must be told which model to ask: name one.")
+        from sweet_rl.openai_client import OpenAIClient, base_url_from  # noqa: PLC0415 - loads aiohttp
+        from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle  # noqa: PLC0415 - likewise
+
+        urls = base_url_from("", 0, path)
+        client = OpenAIClient(urls, api_key=api_key, retry=retry, max_connections=concurrency)
+        return OpenAIOracle(game, client, model)
+    if kind == "gradio":
+        from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle  # noqa: PLC0415 - loads aiohttp
+
+        return GradioOracle(game, path, max_batch=concurrency)
+    raise UsageError(f"An oracle is one of {', '.join(KINDS)} or embedded, got {kind!r}.")

@@ -1,0 +1,159 @@
+"""The WebShop world: an agent that looks for what an instruction asks for, and buys it.
+
+It speaks to any server with the five routes, the published one's included, and to the embedded shop
+(`sweet_rl.worlds.webshop.shop`) through the same code. The reward is 0 until something is bought, then the shop's score.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sweet_rl.chat.transcripts import shop_instruction
+from sweet_rl.errors import DataError, EpisodeError
+from sweet_rl.openai_client import RequestFailed
+from sweet_rl.types import Message, Observation, StepResult, StopReason, Task
+from sweet_rl.worlds.webshop.address import Address, PageKind
+from sweet_rl.worlds.webshop.page import Page, read_page
+from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
+from sweet_rl.worlds.webshop.shops import Shop
+from sweet_rl.worlds.webshop.visit import Visit
+
+INVALID_ACTION = "Invalid action!"
+MAX_STEPS = 10
+
+
+class WebShopEnv:
+    """One visit. The task's row names the shop's session (`"session": "fixed_2000"`).
+
+    The first observation is the start page, with the instruction in it; later ones what the shop says to an
+    action. The row's further fields: `bought` (asin and options, None before a purchase) and `instruction`.
+
+    Args:
+        shop: where pages come from; shared by many episodes.
+        max_steps: agent turns at most.
+        quirks: published oddities; none by default.
+    """
+
+    def __init__(self, shop: Shop, *, max_steps: int = MAX_STEPS, quirks: Quirks = FIXED) -> None:
+        self._shop = shop
+        self._max_steps = max_steps
+        self._quirks = quirks
+        self._done = True
+        self._steps = 0
+        self._instruction = ""
+        self._bought: dict[str, object] | None = None
+
+    async def reset(self, task: Task, *, seed: int) -> Observation:
+        """Enter the shop.
+
+        Raises:
+            EpisodeError: the shop has no such page.
+            DataError: the task names no session, or the shop asks for something else than the task.
+        """
+        self._task, self._seed = task, seed
+        self._done, self._steps, self._bought = True, 0, None
+        address = Address(PageKind.START, _session_of(task), raw=self._quirks.raw_addresses)
+        page = await self._fetch(address)
+        self._instruction = shop_instruction(page.text) or ""
+        _same_instruction(task, self._instruction)
+        self._visit = Visit(address, page).after(address, page, self._quirks)
+        self._messages = [Message("user", page.text)]
+        self._done = False
+        return self._observe()
+
+    async def step(self, action: str) -> StepResult:
+        """Search, click or think; what is none of them, or not possible here, is an invalid action.
+
+        Raises:
+            EpisodeError: the shop fails.
+        """
+        content = action.removesuffix("\n")
+        if self._done:
+            return StepResult(content, action, None, terminated=True, info=self._info())
+        if self._quirks.late_limit and self._steps >= self._max_steps:
+            return self._cut_short(content, action, None)
+        self._steps += 1
+        move = self._visit.move(content, self._quirks)
+        said = INVALID_ACTION
+        score: float | None = None
+        if move is not None:
+            page = await self._fetch(move.address)
+            said = page.text if move.says is None else move.says
+            if move.address.kind is PageKind.DONE:
+                score = page.score or 0.0
+                self._bought = {"asin": move.address.asin, "options": dict(move.address.options)}
+            self._visit = self._visit.after(move.address, page, self._quirks)
+        self._messages += [Message("assistant", content), Message("user", said)]
+        if score is not None:
+            return self._sold(content, action, score)
+        if self._steps >= self._max_steps and not self._quirks.late_limit:
+            return self._cut_short(content, action, self._observe())
+        return StepResult(content, action, self._observe(), reward=0.0, info=self._info())
+
+    async def close(self) -> None:
+        """Nothing to free: the shop outlives the episode."""
+
+    async def _fetch(self, address: Address) -> Page:
+        try:
+            return await self._shop.fetch(address, partial(read_page, address=address, quirks=self._quirks))
+        except RequestFailed as error:
+            self._done = True
+            raise EpisodeError(StopReason.WORLD_FAILED, error.failure) from error
+
+    def _sold(self, content: str, action: str, score: float) -> StepResult:
+        self._done = True
+        return StepResult(
+            content,
+            action,
+            self._observe(),
+            reward=score,
+            terminated=True,
+            stop_reason=StopReason.ENDED,
+            answer=str(self._bought),
+            info=self._info(),
+        )
+
+    def _cut_short(self, content: str, action: str, last: Observation | None) -> StepResult:
+        self._done = True
+        return StepResult(
+            content,
+            action,
+            last,
+            reward=0.0,
+            truncated=True,
+            stop_reason=StopReason.TURN_LIMIT,
+            info=self._info(),
+        )
+
+    def _info(self) -> dict[str, object]:
+        return {"instruction": self._instruction, "bought": self._bought}
+
+    def _observe(self) -> Observation:
+        return Observation(self._task.task_id, tuple(self._messages), self._seed)
+
+
+def _session_of(task: Task) -> str:
+    session = task.extra.get("session")
+    if not isinstance(session, str) or not session:
+        raise DataError(
+            "must be the name of a shop's session",
+            field="session",
+            value=session,
+            repair='It looks like "fixed_2000"; the task source webshop:2000-2100 makes such tasks.',
+        )
+    return session
+
+
+def _same_instruction(task: Task, found: str) -> None:
+    """Refuse tasks of one shop in another one: their answers would be wrong."""
+    wanted = task.extra.get("instruction")
+    if isinstance(wanted, str) and wanted.split() != found.split():
+        raise DataError(
+            f"is not what the shop asks for in this session ({found.strip()!r})",
+            field="instruction",
+            value=wanted,
+            repair="These tasks are of another shop. Sessions of a server whose goals are unknown are "
+            "webshop:2000-2100@server.",
+        )

@@ -1,0 +1,263 @@
+"""A shop's page as its agent reads it: text, and what can be clicked.
+
+Published behaviour: docs/published/archer.md#webshop.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from html.parser import HTMLParser
+from typing import Final
+
+from sweet_rl.chat.transcripts import shop_instruction
+from sweet_rl.worlds.webshop.address import Address, PageKind
+from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
+
+SCORE_PHRASE: Final = "Your score (min 0.0, max 1.0)"
+SHOWN_PRODUCTS: Final = 3
+"""Products of a result page that the text shows."""
+
+_UNSEEN: Final = frozenset({"style", "script", "head", "title", "meta"})
+_VOID: Final = frozenset(
+    {
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+    }
+)
+
+
+class OddPage(ValueError):  # noqa: N818 - sorted by who asked for the page
+    """This is no page that a shop returns at this address; says what it lacks."""
+
+
+class NodeKind(StrEnum):
+    """What a piece of text is, by the element that it stands in."""
+
+    BUTTON = "button"
+    LABEL = "label"
+    PRODUCT = "product"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A visible piece of text between two tags or comments."""
+
+    text: str
+    kind: NodeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What there is on a page.
+
+    `options` maps the value of each option to its type ("red" to "color"); `shown` and `products` are the
+    products whose names are in the text, and all of them; `score` is the purchase's, on the last page.
+    """
+
+    text: str
+    buttons: frozenset[str] = frozenset()
+    options: dict[str, str] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    products: tuple[str, ...] = ()
+    score: float | None = None
+
+
+def read_page(html: str, address: Address, quirks: Quirks = FIXED) -> Page:
+    """Read a page that was fetched from `address`.
+
+    Raises:
+        OddPage: it lacks what every page of its kind has; with the quirk `any_page` only a page whose score
+            is no number, or whose text cannot be decoded again.
+    """
+    nodes = visible_nodes(html)
+    page = _read_score(nodes, blank_counts=quirks.any_page) or _read_nodes(nodes, address, quirks)
+    if not quirks.any_page:
+        _check(page, address)
+    return page
+
+
+@lru_cache(maxsize=1024)
+def visible_nodes(html: str) -> tuple[Node, ...]:
+    """The visible text of a page, blank pieces included. What is no HTML at all is text.
+
+    Raises:
+        OddPage: a declaration in it cannot be read.
+    """
+    reader = _NodeReader()
+    try:
+        reader.feed(html)
+        reader.close()
+    except AssertionError as error:  # what the parser of Python 3.11 makes of "<![x"
+        raise OddPage(f"it is broken HTML: {error}") from None
+    return tuple(reader.finish())
+
+
+def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
+    """The last page, which says nothing but the score; None for every other one."""
+    nodes = [node for node in nodes if blank_counts or node.text.strip()]
+    for number, node in enumerate(nodes, start=1):
+        if node.text != SCORE_PHRASE:
+            continue
+        said = nodes[number].text if number < len(nodes) else ""
+        try:
+            score = float(said)
+        except ValueError:
+            raise OddPage(f"the score is no number: {said!r}") from None
+        if not math.isfinite(score):
+            raise OddPage(f"the score is no finite number: {said!r}")
+        return Page(f"{SCORE_PHRASE}: {said}", score=score)
+    return None
+
+
+def _read_nodes(nodes: Sequence[Node], address: Address, quirks: Quirks) -> Page:
+    pieces: list[str] = []
+    buttons: set[str] = set()
+    options: dict[str, str] = {}
+    products: list[str] = []
+    option_type = ""
+    texts_left_out = 0 if address.kind is PageKind.START else 2  # the instruction, which the agent has seen
+    for node in nodes:
+        text = node.text
+        if not text.strip():
+            continue
+        match node.kind:
+            case NodeKind.BUTTON:
+                buttons.add(text.strip())
+                pieces.append(f"\n[{text}] ")
+            case NodeKind.LABEL:
+                options[text] = option_type
+                pieces.append(f"[[{text}]]" if _selected(text, option_type, address, quirks) else f"[{text}]")
+            case NodeKind.PRODUCT:
+                products.append(text)
+                if len(products) <= SHOWN_PRODUCTS:
+                    pieces.append(f"\n[{text}] ")
+                else:
+                    texts_left_out = 2  # its name and its price
+            case NodeKind.TEXT:
+                option_type = text
+                if texts_left_out:
+                    texts_left_out -= 1
+                else:
+                    pieces.append(f"\n{text} ")
+    text = "".join(pieces)
+    return Page(
+        text=_decode_again(text) if quirks.redecode else text,
+        buttons=frozenset(buttons),
+        options=options,
+        shown=tuple(products[:SHOWN_PRODUCTS]),
+        products=tuple(products),
+    )
+
+
+def _selected(value: str, option_type: str, address: Address, quirks: Quirks) -> bool:
+    if quirks.selected_by_url:
+        return f"'{value}'" in address.readable
+    return address.options.get(option_type) == value
+
+
+def _decode_again(text: str) -> str:
+    """The published detour, which does nothing to text without backslashes."""
+    try:
+        with warnings.catch_warnings():  # of a backslash that begins nothing
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return text.encode().decode("unicode_escape").encode("latin-1").decode()
+    except UnicodeError as error:
+        raise OddPage(f"its text cannot be decoded again: {error}") from None
+
+
+def _check(page: Page, address: Address) -> None:
+    """Hold a page to what every page of its kind has.
+
+    Raises:
+        OddPage: names what is missing.
+    """
+    needed = {
+        PageKind.START: {"Search"},
+        PageKind.SEARCH: {"Back to Search"},
+        PageKind.ITEM: {"Back to Search", "Buy Now"},
+        PageKind.SUB: {"Back to Search", "< Prev"},
+        PageKind.DONE: set(),
+    }[address.kind]
+    if missing := sorted(needed - page.buttons):
+        raise OddPage(f"the button {missing[0]!r} is missing")
+    if address.kind is PageKind.START and shop_instruction(page.text) is None:
+        raise OddPage("there is no instruction")
+    if (address.kind is PageKind.DONE) != (page.score is not None):
+        raise OddPage(f"{SCORE_PHRASE!r} is missing" if page.score is None else "there is a score already")
+
+
+class _NodeReader(HTMLParser):
+    """Collects text by the element that it stands in. Tags never closed, or never opened, do no harm."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._open: list[tuple[str, NodeKind | None]] = []
+        self._said: list[str] = []
+        self._nodes: list[Node] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._flush()
+        if tag in _VOID:
+            return
+        kind: NodeKind | None = NodeKind.TEXT
+        if tag in _UNSEEN:
+            kind = None
+        elif tag in {"button", "label"}:
+            kind = NodeKind(tag)
+        elif "product-link" in (dict(attrs).get("class") or "").split():
+            kind = NodeKind.PRODUCT
+        self._open.append((tag, kind))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._flush()
+        for depth in range(len(self._open) - 1, -1, -1):
+            if self._open[depth][0] == tag:
+                del self._open[depth:]
+                return
+
+    def handle_data(self, data: str) -> None:
+        self._said.append(data)
+
+    def handle_comment(self, data: str) -> None:  # noqa: ARG002 - the parser's own name
+        self._flush()
+
+    def handle_decl(self, decl: str) -> None:  # noqa: ARG002
+        self._flush()
+
+    def handle_pi(self, data: str) -> None:  # noqa: ARG002
+        self._flush()
+
+    def unknown_decl(self, data: str) -> None:  # noqa: ARG002
+        self._flush()
+
+    def finish(self) -> list[Node]:
+        """All nodes of the page in order, the last open one included."""
+        self._flush()
+        return self._nodes
+
+    def _flush(self) -> None:
+        kind = self._open[-1][1] if self._open else NodeKind.TEXT
+        if self._said and kind is not None:
+            self._nodes.append(Node("".join(self._said), kind))
+        self._said.clear()

@@ -1,0 +1,220 @@
+"""The real engine: the embedded games in it, moments found again, bad games, workers that die or hang."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.types import StopReason
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.alfworld import homes as household
+from sweet_rl.worlds.alfworld.game import HouseholdGame
+from sweet_rl.worlds.alfworld.homes.pddl import problem, write_game
+from sweet_rl.worlds.alfworld.household import Household
+from sweet_rl.worlds.text_game_env import TextGameEnv
+
+pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
+pytest.importorskip("fast_downward", reason="needs the extra 'alfworld'")
+pytest.importorskip("alfworld", reason="needs the extra 'alfworld'")
+
+TOMATO = f"{household.TOMATO}-0"
+EVERY_FAMILY = [household.embedded_games("test", family)[0] for family in household.FAMILIES]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with Household(workers=1) as engine:
+        yield engine
+
+
+def walk(engine, source, commands):
+    """The moments along a way."""
+    moments = [engine.begin(source)]
+    for number, command in enumerate(commands):
+        assert command in moments[-1].commands
+        moments.append(engine.play(source, commands[:number], command))
+    return moments
+
+
+@pytest.mark.parametrize("name", EVERY_FAMILY)
+def test_games_are_solved_by_the_planner_and_by_their_own_way(engine, name):
+    game = household.game(name)
+    plan = engine.plan(name, ())
+    assert len(plan) == len(game.way())
+    for commands in (game.way(), plan):
+        moments = walk(engine, name, commands)
+        assert [moment.done for moment in moments] == [False] * len(commands) + [True]
+        assert [moment.score for moment in moments] == [0] * len(commands) + [1]
+    assert moments[0].told.endswith(f"Your task is to: {game.sentence}.")
+
+
+def test_moments_are_those_of_the_packages_own_environment(engine, tmp_path, monkeypatch):
+    """Word for word, also where another game and another episode were played in between."""
+    import sys
+
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    import textworld
+    from alfworld.agents.utils.misc import Demangler
+    from textworld.envs.pddl import PddlEnv
+
+    from sweet_rl.worlds.alfworld.sources import read_game
+
+    monkeypatch.setattr(sys, "argv", list(sys.argv))  # the translator sets it
+    env = PddlEnv(textworld.EnvInfos(admissible_commands=True))
+    env.load(read_game(TOMATO))
+    names = Demangler(game_infos=env._entity_infos)
+    for info in env._entity_infos.values():
+        info.name = names.demangle_alfred_name(info.id)
+    state = env.reset()
+    way = household.game(TOMATO).way()
+    commands = ("inventory", "go to fridge 1", "open fridge 1", "dance", "look", *way)
+    assert (state.feedback, tuple(state.admissible_commands)) == engine.begin(TOMATO)[:2]
+    for number, command in enumerate(commands):
+        engine.play(EVERY_FAMILY[1], (), "look")
+        engine.play(TOMATO, (), "go to countertop 1")
+        moment = engine.play(TOMATO, commands[:number], command)
+        state, score, done = env.step(command)
+        assert moment == (state.feedback, tuple(state.admissible_commands), score, done), command
+    assert moment.done
+
+
+def test_the_planner_goes_on_from_anywhere(engine):
+    way = household.game(TOMATO).way()
+    assert engine.plan(TOMATO, way[:2]) == way[2:]
+    assert engine.plan(TOMATO, ("dance", *way[:2], "look")) == way[2:]
+
+
+def test_a_users_folder_is_read_and_left_alone(engine, tmp_path):
+    game = household.game(TOMATO)
+    folder = write_game(game, tmp_path / "json_2.1.1/train")
+    before = sorted(tmp_path.rglob("*"))
+    moment = walk(engine, str(folder), game.way())[-1]
+    assert moment.done
+    assert sorted(tmp_path.rglob("*")) == before
+    told = engine.begin(str(folder)).told
+    assert told.partition("Your task is to: ")[2] in (
+        "put a tomato in microwave.",
+        "put some tomato on microwave.",
+    )
+
+
+def test_a_finished_game_file_is_read(engine, tmp_path):
+    from sweet_rl.worlds.alfworld.sources import read_game
+
+    (tmp_path / "game.tw-pddl").write_text(json.dumps(read_game(TOMATO) | {"solvable": True}))
+    assert engine.begin(str(tmp_path)).told == engine.begin(TOMATO).told
+
+
+def bad_problem(text):
+    return {
+        "empty": "",
+        "no PDDL": "hello",
+        "torn": text[: len(text) // 2],
+        "unknown thing": text.replace("(atLocation agent1 loc_0)", "(atLocation nobody loc_0)"),
+        "other domain": text.replace("(holds", "(juggles").replace("inReceptacle ", "insideOf "),
+        "metric before goal": text.replace("(:goal", "(:metric minimize (total-cost))\n (:goal", 1),
+    }
+
+
+@pytest.mark.parametrize("kind", list(bad_problem("")))
+def test_a_problem_that_makes_no_sense_spoils_one_episode(engine, tmp_path, kind):
+    game = household.game(TOMATO)
+    folder = write_game(game, tmp_path)
+    (folder / "initial_state.pddl").write_text(bad_problem(problem(game))[kind])
+    with pytest.raises(EpisodeError) as caught:
+        engine.begin(str(folder))
+    assert caught.value.stop_reason is StopReason.WORLD_FAILED
+    assert caught.value.failure.kind == "bad_game"
+    assert str(folder) in caught.value.failure.detail
+    assert engine.plan(TOMATO, ())
+
+
+def test_missing_files(engine, tmp_path):
+    for source in (str(tmp_path), str(tmp_path / "absent"), "no-game"):
+        with pytest.raises(EpisodeError, match="bad_game"):
+            engine.begin(source)
+    folder = write_game(household.game(TOMATO), tmp_path)
+    (folder / "traj_data.json").write_text("{}")
+    with pytest.raises(EpisodeError, match=r"bad_game: .*KeyError"):
+        engine.begin(str(folder))
+
+
+def test_a_worker_that_dies_or_hangs_spoils_one_question():
+    with Household(workers=1, timeout_s=60, plan_timeout_s=0.3) as engine:
+        way = household.game(TOMATO).way()
+        engine.begin(TOMATO)
+        engine.play(TOMATO, (), way[0])
+        os.kill(engine._idle.queue[0]._process.pid, signal.SIGKILL)
+        with pytest.raises(EpisodeError, match="game_crashed: the household engine died"):
+            engine.play(TOMATO, way[:1], way[1])
+        assert engine.play(TOMATO, way[:1], way[1]).told.startswith("You")  # found again, by another one
+        os.kill(engine._idle.queue[0]._process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(EpisodeError, match=r"planner_failed: .*no answer within 0\.3 s") as caught:
+            engine.plan(TOMATO, ())
+        assert time.monotonic() - began < 30
+        assert caught.value.stop_reason is StopReason.WORLD_FAILED
+
+
+def test_episodes_side_by_side_do_not_mix(engine):
+    tasks = load_tasks(f"alfworld:{household.TOMATO}")[:2]
+
+    async def episode(number):
+        game = HouseholdGame(engine, shuffle_action=True, horizon=20)
+        env = TextGameEnv(lambda: game, threaded=True)
+        task = tasks[number % 2]
+        await env.reset(task, seed=number)
+        rewards = []
+        for command in ["look"] * (number // 2) + list(household.game(task.ground_truth).way()):
+            label = next(label for label, offered in game._offered.items() if offered == command)
+            step = await env.step(label)
+            rewards.append(step.reward)
+        await env.close()
+        return rewards, step.terminated, step.info["game"]["won"]
+
+    async def main():
+        return await asyncio.gather(*(episode(number) for number in range(6)))
+
+    for rewards, ended, won in asyncio.run(main()):
+        assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
+        assert ended
+        assert won
+
+
+def test_a_row_without_a_game(engine):
+    game = HouseholdGame(engine)
+    (task,) = load_tasks("detective")
+    with pytest.raises(EpisodeError, match="'game' must name a household game"):
+        game.reset(task, seed=0)
+    with pytest.raises(UsageError, match="horizon"):
+        HouseholdGame(engine, horizon=0)
+
+
+def test_the_workers_leave_nothing_behind(tmp_path, monkeypatch):
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    engine = Household(workers=1)
+    engine.begin(TOMATO)
+    engine.close()
+    assert not list(home.iterdir()), "the package made its folder in a home"
+    assert not list(temporary.iterdir())
+
+
+def test_missing_packages_name_their_extra(tmp_path, monkeypatch):
+    (tmp_path / "textworld.py").write_text("raise ModuleNotFoundError(name='textworld')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        Household(workers=1) as engine,
+        pytest.raises(UsageError, match=r"'textworld'.*pip install 'sweet_rl\[alfworld\]'"),
+    ):
+        engine.begin(TOMATO)
+    shutil.rmtree(tmp_path)

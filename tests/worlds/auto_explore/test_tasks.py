@@ -1,0 +1,177 @@
+"""Records of AutoExplore: what is loaded, which files are right, levels and their beginnings."""
+
+import json
+
+import pytest
+
+from sweet_rl.algorithms.reflect.curriculum import LevelFlags, by_depth, levels_of, taxi_levels
+from sweet_rl.algorithms.reflect.schedule import starts_of, thirds
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, targets_of, task_rows
+
+
+@pytest.fixture
+def golden(shared):
+    return json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())
+
+
+def record(path, filename="docs/a.md", question="When?", **more):
+    return {"question": question, "filename": filename, "root": "shop", "optimal_path": path, **more}
+
+
+def write(folder, records, name="data.json"):
+    (folder / name).write_text(json.dumps(records))
+    return folder / name
+
+
+PATHS = [
+    ["cd docs", "cat a.md", "id a.md"],
+    ["cd notes", 'cat "to do.md"', 'id "to do.md"'],  # quoted: published code looks at the last quote
+    ["cd docs", "cd ..", "cat a.md"],
+    ["cat logo.png"],
+    ["ls", 'cd "my notes"', "ls", "cat a.md"],
+    ["cd .git", "cat a.md"],
+    ["cat .env.md"],
+]
+
+
+def test_what_is_loaded(tmp_path, golden):
+    file = write(tmp_path, [record(path, id=number) for number, path in enumerate(PATHS)])
+    assert [row["id"] for row in load_dataset(file, strict=True)] == golden["load_dataset_kept"]
+    assert [row["id"] for row in load_dataset(file)] == [0, 1, 2, 4]
+
+
+def test_a_folder_of_records(tmp_path):
+    write(tmp_path, [record(PATHS[0], id=2)], "b.json")
+    write(tmp_path, [record(PATHS[0], id=1)], "a.json")
+    assert [row["id"] for row in load_dataset(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "no JSON file"),
+        ("{}", "a list of task records"),
+        ("[3]", r"\[0\]"),
+        (json.dumps([record(["ls"]), record("ls")]), r"\[1\].optimal_path.*list of commands"),
+        (json.dumps([record([3])]), r"\[0\].optimal_path.*list of strings"),
+        (json.dumps([{"root": "x", "optimal_path": []}]), r"\[0\].filename.*string"),
+    ],
+)
+def test_broken_files(tmp_path, text, problem):
+    (tmp_path / "data.json").write_text(text)
+    with pytest.raises(DataError, match=problem):
+        load_dataset(tmp_path / "data.json")
+
+
+def test_no_records(tmp_path):
+    with pytest.raises(UsageError, match="no task records"):
+        load_dataset(tmp_path)
+    with pytest.raises(UsageError, match="no task records"):
+        load_tasks(f"auto-explore:{tmp_path}/nope.json")
+    with pytest.raises(UsageError, match="no task that can be played"):
+        load_tasks(f"auto-explore:{write(tmp_path, [record(['cat a.md'], question='')])}")
+
+
+def shown(info, filename):
+    return {"info": info, "filename": filename, "trajectory": []}
+
+
+def test_files_that_are_right():
+    tried = record(
+        PATHS[0],
+        trajectories=[
+            shown("positive0", "docs/b.md"),
+            shown("negative0", "docs/wrong.md"),
+            shown("positive1", None),
+            shown("positive2", "docs/a.md"),
+        ],
+    )
+    assert targets_of(tried) == ["docs/a.md", "docs/b.md"]
+    assert targets_of(tried, strict=True) == ["docs/a.md", "docs/b.md", "docs/wrong.md"]
+    for untried in (record(PATHS[0]), record(PATHS[0], trajectories=[shown("positive0", None)])):
+        assert targets_of(untried) == ["docs/a.md"]
+        assert targets_of(untried, strict=True) == []
+
+
+def test_rows():
+    records = [record(PATHS[0], answer="nine"), record(PATHS[0], question=" ")]
+    (row,) = task_rows(records)
+    assert row["task_id"] == "auto_explore/0"
+    assert (row["problem_description"], row["ground_truth"]) == ("When?", "docs/a.md")
+    assert row["hidden_information"] == "The file is docs/a.md. It says: nine"
+    assert (row["root"], row["targets"], row["optimal_path"]) == ("shop", ["docs/a.md"], PATHS[0])
+    assert len(task_rows(records, easy=True)) == 2
+    assert task_rows(records, strict=True) == []
+
+
+def test_embedded_tasks():
+    train, test, both = (explore_tasks(split) for split in ("train", "test", ""))
+    roots = [{row["root"] for row in rows} for rows in (train, test)]
+    assert [len(found) for found in roots] == [40, 10]
+    assert not roots[0] & roots[1]
+    assert len({row["task_id"] for row in both}) == len(both) == len(train) + len(test)
+    assert len({row["root"] for row in train[:40]}) == 40
+    assert [task.task_id for task in load_tasks("auto-explore:test", limit=3)] == [
+        row["task_id"] for row in test[:3]
+    ]
+
+
+def flags_of(case):
+    return {name: value for name, value in case.items() if name != "max_steps"}
+
+
+def levels(dataset, **flags):
+    found = levels_of(
+        dataset,
+        LevelFlags(**flags),
+        paths=lambda item: item["filename"],
+        question=lambda item: item["question"],
+    )
+    return [[item["id"] for item in level] for level in found]
+
+
+def test_recorded_levels(golden):
+    golden = golden["curriculum"]
+    for case in golden["cases"]:
+        flags = LevelFlags(
+            merge_first_two=case["merge_first_two"], merge_after_first_k=case["first_k"], strict=True
+        )
+        found = by_depth(golden["dataset"], flags, lambda item: item["filename"])
+        assert [[item["id"] for item in level] for level in found] == case["levels"]
+    for case in golden["schedules"]:
+        found = levels(golden["dataset"], strict=True, **flags_of(case["args"]))
+        assert found == case["levels"]
+        starts = starts_of([len(level) for level in found], case["args"]["max_steps"], strict=True)
+        assert starts == case["trigger_set"]
+
+
+def test_a_task_is_learnt_once_and_every_level_has_its_turn(golden):
+    dataset = golden["curriculum"]["dataset"]
+    found = levels(dataset, depth_curriculum=True)
+    assert found == [[0, 3, 5], [1], [2], [4, 6]]
+    starts = starts_of([len(level) for level in found], 5)
+    assert starts[0] == 0
+    assert len(set(starts)) > 1  # published: all begin at 0, and only the first level is ever played
+
+
+def test_levels_of_too_little():
+    one = [{"id": 0, "filename": ["a"], "question": "q"}]
+    assert levels(one, depth_curriculum=True, merge_first_two=True) == [[0]]  # published: an index error
+    with pytest.raises(UsageError, match="below 1"):
+        levels(one, curriculum_index=1)
+    with pytest.raises(UsageError, match="merge_after_first_k"):
+        levels(one, merge_after_first_k=0)
+
+
+def test_recorded_taxi_levels(golden):
+    for case in golden["taxi_configer"]:
+        args = case["args"]
+        found = taxi_levels(
+            args.get("per_device_train_batch_size", 1),
+            curriculum=args.get("taxi_curriculum", False),
+            index=args.get("curriculum_index", -1),
+        )
+        assert found == case["dataset"]
+        assert thirds(len(found), args["max_steps"]) == case["trigger_set"]

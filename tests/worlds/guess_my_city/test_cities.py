@@ -1,0 +1,335 @@
+"""The city oracle: true answers to free questions, no guesses where it does not know, no leaks."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweet_rl.errors import UsageError
+from sweet_rl.records import task_from_row
+from sweet_rl.types import Message, UserContext
+from sweet_rl.worlds.guess_my_city.oracle.cities import NOT_SURE, CityOracle
+from sweet_rl.worlds.guess_my_city.oracle.table import WEATHER, cities, countries, topics
+from sweet_rl.worlds.guess_my_city.oracle.what import CANNOT
+from sweet_rl.worlds.guess_my_city.oracle.words import plain
+from sweet_rl.worlds.question_games.env import GuessMyCityEnv
+from sweet_rl.worlds.question_games.tasks import guess_my_city_tasks
+
+ORACLE = CityOracle()
+QUESTIONS = Path(__file__).with_name("city_questions.tsv")
+FULL = {city.name: key for key, city in cities().items()}
+
+
+def rows():
+    for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            yield tuple(line.split("\t"))
+
+
+@pytest.mark.parametrize(("city", "question", "answer"), list(rows()))
+def test_answers_that_a_person_would_expect(city, question, answer):
+    assert ORACLE.answer(FULL[city], question) == answer
+
+
+def test_every_city_of_the_published_list_and_no_other(shared):
+    words = json.loads((shared / "goldens" / "archer" / "word_lists.json").read_text())
+    assert set(cities()) == set(words["guess_my_city"])
+    assert len(cities()) == 91
+
+
+def test_the_table_fits_together():
+    names = {city.name for city in cities().values()}
+    for city in cities().values():
+        assert city.weather in WEATHER
+        assert -90 <= city.at[0] <= 90
+        assert -180 <= city.at[1] <= 180
+        assert min(len(city.sights), len(city.food), len(city.famous)) >= 2
+        assert set(city.near).isdisjoint(city.coast)
+        assert city.land.coasts or not city.coast  # no coast in a landlocked country
+    for topic in topics().values():
+        assert topic.cities <= names, topic.name
+    for land in countries().values():
+        assert not set(land.neighbours) & {land.name, *land.also}
+
+
+def test_neighbours_are_neighbours_both_ways():
+    for land in countries().values():
+        for other in land.neighbours:
+            if other in countries():
+                back = countries()[other].neighbours
+                assert {land.name, *land.also} & set(back), (land.name, other)
+
+
+def test_a_city_has_one_capital_at_most_and_it_is_true():
+    capitals = {city.name for city in cities().values() if city.capital}
+    assert {"Tokyo", "Paris", "Brasilia", "Delhi", "Havanna", "Kinshaha"} <= capitals
+    assert not {"Sydney", "Istanbul", "Shanghai", "Toronto", "Karachi", "Sao Paulo", "Yangon"} & capitals
+
+
+OPEN_QUESTIONS = (
+    "What language do people speak?",
+    "What is the weather like?",
+    "What is the climate like?",
+    "How many people live there?",
+    "What is the main religion?",
+    "What do people eat?",
+    "What is it famous for?",
+    "What can tourists see?",
+    "What are the main industries?",
+    "Which continent is it in?",
+    "Which country is it in?",
+    "What province is it in?",
+    "Where is it located?",
+    "Which river runs through it?",
+    "Which sea is it on?",
+    "Are there lakes? Which lake is it?",
+    "What mountains are near?",
+    "How do people get around, what transport is there?",
+    "What festivals are celebrated?",
+    "What sports do people like?",
+    "What is the traditional clothing?",
+    "What music do people like?",
+    "What is its history?",
+    "What currency is used?",
+    "What kind of government is there?",
+    "What is the flag like?",
+    "Which time zone is it in?",
+    "What side of the road do people drive on?",
+    "Which countries border it?",
+    "What is the elevation?",
+    "What famous temple is there?",
+    "What is the name of the famous museum?",
+    "What bridge is there?",
+)
+
+
+@pytest.mark.parametrize("key", cities())
+def test_no_answer_holds_the_name_unless_asked_for_it(key):
+    """Letters count: "climate" holds "lima", and the world would hide the whole answer."""
+    name = cities()[key].name.lower()
+    for question in OPEN_QUESTIONS:
+        answer = ORACLE.answer(key, question)
+        assert name not in answer.lower(), (question, answer)
+        assert answer.endswith(".")
+        assert len(answer) <= 160, answer
+    assert ORACLE.answer(key, "Which country is it in?").startswith("It is ")
+
+
+HOMES = ("your city", "your home town", "your hometown", "the city", "your town", "the place you are from")
+OPEN_TEMPLATES = {
+    "famous for": ("What is {home} known for?", "What is {home} famous for?", "What's {home} best known for?",
+                   "What makes {home} special?", "Tell me about {home}.", "Describe {home}."),
+    "Visitors see|There is|famous": ("What is {home}'s most famous landmark?", "What is the main sight in {home}?",
+                   "Which landmark should I visit in {home}?", "What is {home}'s main tourist attraction?"),
+    "runs through it": ("What is {home}'s main river?", "What is the main river of {home}?", "What river is in {home}?",
+                   "Which river flows through {home}?", "What is the name of the river in {home}?"),
+    "It lies on|does not lie": ("What sea is {home} on?", "What is {home}'s nearest sea?", "Which ocean is near {home}?"),
+    "mountain|Close by": ("What mountains are near {home}?", "What is {home}'s nearest mountain?"),
+    "People like": ("What is {home}'s main food?", "What food is {home} famous for?", "What dish is typical of {home}?",
+                   "What do people in {home} eat?", "What is {home}'s favourite sport?", "What sport is played in {home}?"),
+    "": ("What is {home}'s climate?", "What is the weather like in {home}?"),
+    "People speak": ("What is {home}'s language?", "Which language is spoken in {home}?"),
+    "People pay": ("What is {home}'s currency?", "What currency is used in {home}?"),
+    "It is (in|on|a city and a country)": ("What is {home}'s continent?", "Which continent is {home} on?", "What is {home}'s country?",
+                 "What hemisphere is {home} in?", "Which hemisphere is {home} in?", "Where is {home}?"),
+    "people live here": ("What is {home}'s population?", "How many people live in {home}?"),
+    "borders|no neighbours": ("Which countries are near {home}?", "What countries border your country?"),
+    "goes back": ("What is {home}'s history?", "When was {home} founded?", "How old is {home}?"),
+    "industries": ("What is {home}'s main industry?", "What industry is {home} known for?"),
+    "international airport": ("What is {home}'s airport?", "What airport does {home} have?"),
+    "universities": ("What is {home}'s best university?", "What university is in {home}?"),
+    "capital": ("What is the capital of your country?", "What is your country's capital?",
+                "Which city is the capital of your country?", "Name the capital of {home}'s country."),
+    "largest city|By population": ("What is the largest city in your country?",),
+    "degrees": ("What is {home}'s latitude?",),
+}  # fmt: skip
+"""What a sentence that answers holds, by regular expression, and the questions."""
+
+
+@pytest.mark.parametrize("told", OPEN_TEMPLATES)
+def test_open_questions_about_your_city_are_answered_for_every_city(told):
+    for template in OPEN_TEMPLATES[told]:
+        for number, key in enumerate(cities()):
+            question = template.format(home=HOMES[number % len(HOMES)])
+            answer = ORACLE.answer(key, question)
+            assert answer not in {NOT_SURE, CANNOT}, (key, question)
+            assert re.search(told, answer), (key, question, answer)
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("Karachi, Pakistan", "The capital of the country is Islamabad."),
+        ("Sydney, Australia", "The capital of the country is Canberra."),
+        ("Paris, France", "It is the capital of its country."),
+        ("Delhi, India", "It is the capital of its country."),
+    ],
+)
+def test_the_capital_of_its_country(key, answer):
+    assert ORACLE.answer(key, "What is the capital of your country?") == answer
+
+
+def test_another_city_is_the_capital_of_its_country_or_is_not():
+    for key, city, answer in (
+        ("Istanbul, Turkey", "Ankara", "Yes."),
+        ("Istanbul, Turkey", "Paris", "No."),
+        ("Lima, Peru", "Paris", "No."),
+        ("Lima, Peru", "Lima", "Yes."),
+    ):
+        assert ORACLE.answer(key, f"Is the capital of your country {city}?") == answer
+    assert ORACLE.answer("Istanbul, Turkey", "Is your city Ankara, the capital of your country?") == "No."
+    assert ORACLE.answer("Lima, Peru", "What is the capital of Pakistan?") == NOT_SURE
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is the mayor of your city?",
+        "What famous person was born in your city?",
+        "What is the longest river in your country?",
+        "Who is the president of your country?",
+    ],
+)
+def test_what_is_not_in_the_table_is_not_answered_from_something_else(question):
+    assert {ORACLE.answer(key, question) for key in cities()} == {NOT_SURE}
+
+
+def names_it(city, answer):
+    """By letters, spaces and accents aside: the hardest of the rules by which a world hides an answer."""
+    letters = "".join(plain(answer).split())
+    return any("".join(plain(name).split()) in letters for name in city.names)
+
+
+ASKED_FOR_IT = (
+    *("What is {home}?", "What is {home} called?", "What is the name of {home}?", "What is {home}'s name?"),
+    *("Which city are you from?", "What city is it?", "Tell me the name of {home}.", "How do you spell {home}?"),
+    *("What is {home} called in English?", "What was {home} formerly called?", "What is {home}'s old name?"),
+    *("What are the people of {home} called?", "What letter does {home} start with?", "Name {home}."),
+)  # fmt: skip
+
+
+def test_asked_for_its_name_it_does_not_tell():
+    for number, (key, city) in enumerate(cities().items()):
+        for template in ASKED_FOR_IT:
+            answer = ORACLE.answer(key, template.format(home=HOMES[number % len(HOMES)]))
+            assert answer in {CANNOT, NOT_SURE}, (key, template, answer)
+        assert not names_it(city, ORACLE.answer(key, f"What is {city.name} known for?"))
+
+
+_WORDS = st.sampled_from(
+    [
+        *(
+            "what",
+            "which",
+            "where",
+            "how",
+            "is",
+            "are",
+            "your city's",
+            "your city",
+            "your country",
+            "the",
+            "of",
+        ),
+        *("name", "called", "nickname", "known for", "famous for", "river", "state", "capital", "airport"),
+        *(
+            "museum",
+            "tower",
+            "best",
+            "main",
+            "province",
+            "water",
+            "tell me",
+            "or",
+            "and",
+            "near",
+            "old",
+            "not",
+        ),
+        *(city.name for city in cities().values()),
+        *(sight for city in cities().values() for sight in city.sights),
+    ]
+)
+
+
+@given(st.sampled_from(sorted(cities())), st.lists(_WORDS, min_size=1, max_size=9).map(" ".join))
+@settings(max_examples=300, deadline=None)
+def test_no_answer_to_anything_holds_the_name_or_another_name_of_it(key, words):
+    assert not names_it(cities()[key], ORACLE.answer(key, f"{words}?"))
+
+
+def test_no_answer_to_any_open_question_holds_a_name():
+    asked = [*OPEN_QUESTIONS, *ASKED_FOR_IT, *(one for many in OPEN_TEMPLATES.values() for one in many)]
+    for key, city in cities().items():
+        for question in asked:
+            answer = ORACLE.answer(key, question.format(home="your city"))
+            assert not names_it(city, answer), (key, question, answer)
+
+
+def test_through_the_world_the_name_stays_hidden_and_the_guess_wins():
+    async def play(*questions):
+        env = GuessMyCityEnv(ORACLE)
+        task = next(row for row in guess_my_city_tasks() if row["hidden_information"] == "Lima, Peru")
+        await env.reset(task_from_row(task), seed=0)
+        return [await env.step(question) for question in questions]
+
+    named, told, won = asyncio.run(
+        play("What is the name of your city?", "What is the climate like?", "Is your home town Lima?")
+    )
+    assert named.observation.messages[-1].content == "I can't answer that question."
+    assert told.observation.messages[-1].content == "It is mild and often cloudy, and it hardly ever rains."
+    assert (named.reward, won.reward, won.terminated) == (-1, 0, True)
+
+
+def test_each_city_says_yes_to_its_own_name_and_no_to_others():
+    for key, city in cities().items():
+        for name in city.names:
+            assert ORACLE.answer(key, f"Is your home town {name}?") == "Yes.", name
+        for other in cities().values():
+            if other is not city:
+                assert ORACLE.answer(key, f"Is your city {other.name}?") == "No.", (key, other.name)
+
+
+def test_cities_differ_in_what_they_answer():
+    places = [f"Is it in {place}?" for city in cities().values() for place in city.within]
+    asked = [*OPEN_QUESTIONS, *places]
+    told = {tuple(ORACLE.answer(key, question) for question in asked) for key in cities()}
+    assert len(told) == 91
+
+
+@pytest.mark.parametrize(
+    "said", ["", " ", "\n", "?", "???", "🙂", "a" * 10_000, "Is " * 3000 + "?", "\udc80", "1,2.3.4?"]
+)
+def test_odd_input_is_answered_honestly(said):
+    assert ORACLE.answer("Paris, France", said) in {NOT_SURE, "No."}
+
+
+def test_it_does_not_answer_what_it_does_not_know():
+    for question in ("Is the mayor left-handed?", "Who is the mayor?", "Do you like it?", "Is it haunted?"):
+        assert ORACLE.answer("Paris, France", question) == NOT_SURE, question
+
+
+def test_it_is_a_user_that_reads_the_last_message():
+    context = UserContext(
+        "Questions:\n",
+        "Tokyo, Japan",
+        (Message("user", "Questions:\n"), Message("assistant", "Is it in Asia?\n")),
+    )
+    assert asyncio.run(ORACLE.reply(context)).text == "Yes."
+    assert asyncio.run(ORACLE.reply(context)).failure is None
+    asyncio.run(ORACLE.close())
+
+
+def test_a_city_outside_the_list_is_refused_by_name():
+    with pytest.raises(UsageError, match=r"91 cities.*'Atlantis, Sea'"):
+        ORACLE.answer("Atlantis, Sea", "Is it in Asia?")
+    assert ORACLE.answer("tokyo,japan", "Is it in Asia?") == "Yes."
+
+
+def test_negated_questions_are_turned_around():
+    assert ORACLE.answer("Paris, France", "Is it not in Europe?") == "No."
+    assert ORACLE.answer("Paris, France", "Isn't it in Asia?") == "Yes."

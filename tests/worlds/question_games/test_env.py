@@ -1,0 +1,375 @@
+"""Twenty Questions and Guess My City: the published transcripts, the repaired rules, what goes wrong."""
+
+import asyncio
+import json
+
+import pytest
+
+from sweet_rl import rollout
+from sweet_rl.chat.transcripts import QuestionTranscript, TemplatedTranscript
+from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.records import task_from_row
+from sweet_rl.rollout import Episode, RolloutStats
+from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
+from sweet_rl.worlds.question_games.asking import decode_question
+from sweet_rl.worlds.question_games.env import GuessMyCityEnv, TwentyQuestionsEnv
+from sweet_rl.worlds.question_games.guessing import (
+    INVALID_QUESTION,
+    REFUSAL,
+    ends_with_name,
+    ends_with_name_published,
+    guesses_city,
+    words_of,
+    yes_or_no,
+    yes_or_no_published,
+)
+from sweet_rl.worlds.question_games.tasks import (
+    ask_for_object_template,
+    city_names,
+    guess_my_city_tasks,
+    twenty_questions_tasks,
+)
+
+OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
+TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]
+BY_NAME = {task.ground_truth: task for task in (*OBJECTS, *TOWNS)}
+
+
+class Teller:
+    """An oracle that says what it was told to say, and remembers what it was asked."""
+
+    name = "teller"
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def reply(self, context):
+        self.asked.append(context)
+        answer = self.answers.pop(0) if self.answers else "No."
+        return answer if isinstance(answer, UserReply) else UserReply(answer)
+
+    async def close(self):
+        pass
+
+
+def play(world, task, actions):
+    """All steps of a game."""
+
+    async def main():
+        await world.reset(task, seed=3)
+        return [await world.step(action) for action in actions]
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def expected(shared):
+    return json.loads((shared / "goldens/archer/env_expected.json").read_text())
+
+
+def replay(transcript, world, task):
+    """One published transcript, to the character."""
+    text = QuestionTranscript()
+    turns = transcript[1:]
+    for turn, step in zip(turns, play(world, task, [turn["question"] for turn in turns]), strict=True):
+        if turn["result"] is None:
+            assert step.observation is None
+            assert step.terminated
+            continue
+        observation, reward, done = turn["result"]
+        assert text.render(step.observation.messages) == observation
+        assert (step.reward, step.over) == (reward, done)
+
+
+def test_published_transcripts_of_twenty_questions(expected):
+    horizons = [20, 20, 20, 3, 20]
+    transcripts = expected["twenty_questions"]["transcripts"]
+    assert len(transcripts) == len(horizons)
+    for transcript, horizon in zip(transcripts, horizons, strict=True):
+        task = OBJECTS[transcript[0]["reset_idx"]]
+        assert task.row["aliases"] == transcript[0]["curr_word"]
+        oracle = Teller(*(turn["oracle_answer"] for turn in transcript[1:]))
+        replay(transcript, TwentyQuestionsEnv(oracle, max_turns=horizon, rules="published"), task)
+
+
+def test_published_transcripts_of_guess_my_city(expected):
+    for transcript, horizon in zip(expected["guess_my_city"]["transcripts"], [20, 2, 20], strict=True):
+        task = TOWNS[transcript[0]["reset_idx"]]
+        assert task.hidden_information == transcript[0]["curr_word"]
+        oracle = Teller(*(turn["oracle_answer"] for turn in transcript[1:]))
+        replay(transcript, GuessMyCityEnv(oracle, max_turns=horizon, rules="published"), task)
+
+
+def test_published_table_of_right_guesses(expected):
+    for row in expected["twenty_questions"]["is_correct"]:
+        names = OBJECTS[row["word_idx"]].row["aliases"]
+        assert ends_with_name_published(row["question"], names) is row["is_correct"], row
+
+
+def test_published_table_of_decoded_questions(expected):
+    for row in expected["mistral"]["decode"]:
+        assert decode_question(row["raw"]) == row["decoded"]
+
+
+def test_published_games_of_the_ten_words(expected):
+    """The instruction around the text is our own, so only lengths can be compared: what a turn adds."""
+    (transcript,) = expected["llm_twenty_questions"]["transcripts"]
+    first, *turns = transcript
+    task = task_from_row(twenty_questions_tasks("ten")[first["reset_idx"]])
+    assert task.row["aliases"] == first["curr_word"]
+    oracle = Teller(*(turn["oracle_answer"] for turn in turns))
+    questions = [turn["question"] for turn in turns]
+    steps = play(TwentyQuestionsEnv(oracle, rules="published"), task, questions)
+    text = TemplatedTranscript(ask_for_object_template(), QuestionTranscript())
+    frame = first["obs"]["len"] - len(text.render([Message("user", "Questions:\n")]))
+    for turn, step in zip(turns, steps, strict=True):
+        observation, reward, done = turn["result"]
+        assert len(text.render(step.observation.messages)) + frame == observation["len"]
+        assert (step.reward, step.over) == (reward, done)
+
+
+class Script:
+    """A policy that asks what it was told to ask."""
+
+    name = "script"
+
+    def __init__(self, questions):
+        self.questions = iter(questions)
+
+    async def act(self, observation):
+        given = QuestionTranscript().render(observation.messages)
+        return Generation(given, Completion(next(self.questions)))
+
+    async def close(self):
+        pass
+
+
+def test_published_batch_of_two_games_in_our_loop(expected):
+    batch = expected["batch_interact"]
+    for slot, published in enumerate(batch["trajectories"]):
+        oracle = Teller(*(answers[slot] for answers in batch["answers"]))
+        world = TwentyQuestionsEnv(oracle, max_turns=batch["max_turns"], rules="published")
+        policy = Script(questions[slot] for questions in batch["plan"])
+        episode = Episode(OBJECTS[batch["env_idx"]], sample_index=slot, seed=0)
+        game = asyncio.run(rollout.play(episode, world, policy, {}, RolloutStats()))
+        turns = [message for message in game.dialogue_history if message.role == "assistant"]
+        assert [(turn.input, turn.output, turn.reward) for turn in turns] == [
+            (step["observation"], step["action"], step["reward"]) for step in published
+        ]
+        assert QuestionTranscript().render(game.dialogue_history) == published[-1]["next_observation"]
+        assert game.reward == published[0]["trajectory_reward"]
+
+
+def test_every_object_can_be_won_and_by_the_published_rule_all_but_seven():
+    lost = []
+    for task in OBJECTS:
+        for name in task.row["aliases"]:
+            (step,) = play(TwentyQuestionsEnv(Teller("Yes.")), task, [f"Is it a {name}?"])
+            assert (step.terminated, step.reward, step.stop_reason) == (True, 0, StopReason.ENDED), name
+        question = f"Is it a {task.ground_truth}?"
+        (step,) = play(TwentyQuestionsEnv(Teller("Yes."), rules="published"), task, [question])
+        if not step.terminated:
+            lost.append(task.ground_truth)
+    assert lost == [
+        *("soccer ball", "golf ball", "tennis ball", "tennis racket", "baseball bat"),
+        *("watering can", "lawn mower"),
+    ]
+
+
+def test_words():
+    assert words_of("São Paulo's café, «it's» a motor-cycle_2!") == [
+        *("sao", "paulos", "cafe", "its", "a", "motor", "cycle", "2")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "names", "right"),
+    [
+        ("Is it a dog?", ["dog"], True),
+        ('Is it a "dog"?', ["dog"], True),
+        ("is it the DOG ?!", ["dog"], True),
+        ("Is it dogs?", ["dog"], True),
+        ("Is it a dog 5?", ["dog"], True),
+        ("Is it a doggy?", ["dog"], False),
+        ("Is it a dog or a cat?", ["dog"], False),
+        ("Is a dog bigger than it?", ["dog"], False),
+        ("Is it a soccer ball?", ["soccer ball"], True),
+        ("Is it a ball?", ["soccer ball"], False),
+        ("Is it a lawn-mower?", ["lawn mower"], True),
+        ("Is it a lawnmower?", ["lawn mower"], True),
+        ("Is it a motor-cycle?", ["motorcycle"], True),
+        ("Is it a pair of pants?", ["pants", "pant", "pair of pants"], True),
+        ("Is it an earring?", ["ring"], False),
+        ("Is it a T.V.?", ["television", "tv"], True),
+        ("Is it a diary?", ["diary"], True),
+        ("Are they diaries?", ["diary"], True),
+        ("Are they knives?", ["knife"], True),
+        ("Are they keys?", ["key"], True),
+        ("Are they peaches?", ["peach"], True),
+        ("???", ["dog"], False),
+        ("", ["dog"], False),
+    ],
+)
+def test_naming_an_object(question, names, right):
+    assert ends_with_name(question, names) is right
+
+
+@pytest.mark.parametrize(
+    ("reply", "meant", "published"),
+    [
+        ("yes", "Yes.", "Yes."),
+        ("Yes, it is", "Yes.", "Yes."),
+        ("No.", "No.", "No."),
+        ("It is not.", "No.", "No."),
+        ("It isn't.", "No.", INVALID_QUESTION),
+        ("I don't know", INVALID_QUESTION, "No."),
+        ("I do not understand", INVALID_QUESTION, "No."),
+        ("I am not sure.", INVALID_QUESTION, "No."),
+        ("Eyes are known", INVALID_QUESTION, "Yes."),
+        ("No, although some say yes", "No.", "Yes."),
+        ("maybe", INVALID_QUESTION, INVALID_QUESTION),
+        ("", INVALID_QUESTION, INVALID_QUESTION),
+    ],
+)
+def test_what_an_oracle_means(reply, meant, published):
+    assert yes_or_no(reply) == meant
+    assert yes_or_no_published(reply) == published
+
+
+def test_the_right_name_counts_only_with_a_yes():
+    steps = play(TwentyQuestionsEnv(Teller("No.", "Yes.")), BY_NAME["dog"], ["Is it a dog?"] * 2)
+    assert [(step.terminated, step.reward) for step in steps] == [(False, -1), (True, 0)]
+    assert steps[-1].answer == "Is it a dog?"
+    assert [step.info for step in steps] == [{"solved": False}, {"solved": True}]
+
+
+def test_the_last_question_is_answered_and_then_the_game_is_over():
+    world = TwentyQuestionsEnv(Teller(), max_turns=3)
+    *_, last, after = play(world, BY_NAME["dog"], ["Is it red?", "Is it hot?", "Is it big?", "Is it a dog?"])
+    assert (last.terminated, last.truncated, last.stop_reason) == (False, True, StopReason.TURN_LIMIT)
+    assert (last.reward, last.answer) == (-1, "No answer")
+    assert [message.content for message in last.observation.messages[-2:]] == ["Is it big?", "No."]
+    assert (after.observation, after.terminated, after.reward) == (None, True, None)
+
+
+def test_the_oracle_is_told_the_object_and_the_agent_is_not():
+    oracle = Teller("Yes.")
+    (step,) = play(TwentyQuestionsEnv(oracle), BY_NAME["airplane"], ["Does it fly?\n"])
+    assert oracle.asked[0].hidden_information == "airplane"
+    assert oracle.asked[0].messages[-1] == Message("assistant", "Does it fly?")
+    assert "plane" not in repr(step.observation)
+
+
+@pytest.mark.parametrize(
+    ("action", "shown", "asked"),
+    [
+        ("", "", False),
+        (" \n\n", "", False),
+        ("\nIs it red?\nIs it blue?", "Is it red?", True),
+        ("Is it red?\r\n", "Is it red?", True),
+        ("Ist es grün? 🐕", "Ist es grün? 🐕", True),
+        ("Is it \ud800?", "Is it ??", True),
+        ("x" * 10_000, "x" * 500, False),
+        ("x" * 500, "x" * 500, True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("world", "refusal"), [(TwentyQuestionsEnv, INVALID_QUESTION), (GuessMyCityEnv, REFUSAL)]
+)
+def test_odd_actions_cost_a_turn_and_nothing_else(world, refusal, action, shown, asked):
+    oracle = Teller("No.")
+    task = BY_NAME["dog"] if world is TwentyQuestionsEnv else BY_NAME["London, UK"]
+    (step,) = play(world(oracle), task, [action])
+    assert (step.content, step.output, step.reward, step.over) == (shown, action, -1, False)
+    assert step.observation.messages[-1].content == ("No." if asked else refusal)
+    assert len(oracle.asked) == asked
+
+
+def test_by_the_published_rules_every_action_is_asked_as_it_is():
+    oracle = Teller("yes", "yes")
+    first, second = play(
+        TwentyQuestionsEnv(oracle, rules="published"), BY_NAME["dog"], ["Is it red?\n", "x" * 10_000]
+    )
+    assert QuestionTranscript().render(first.observation.messages) == "Questions:\nIs it red?\n Yes.\n"
+    assert second.content == "x" * 10_000
+    assert len(oracle.asked) == 2
+
+
+FAILED = UserReply("No response.", Failure("timeout", "after 5 s"))
+
+
+def test_an_oracle_that_fails_ends_the_game_with_a_record():
+    async def main():
+        world = TwentyQuestionsEnv(Teller("Yes.", FAILED))
+        await world.reset(BY_NAME["dog"], seed=0)
+        await world.step("Is it alive?")
+        with pytest.raises(EpisodeError) as caught:
+            await world.step("Is it a dog?")
+        assert caught.value.stop_reason is StopReason.USER_FAILED
+        assert (caught.value.failure.kind, caught.value.failure.turn) == ("timeout", 1)
+        assert (await world.step("Is it a dog?")).terminated
+
+    asyncio.run(main())
+
+
+def test_a_game_may_go_on_without_the_oracle():
+    world = GuessMyCityEnv(Teller(FAILED, "Yes."), stop_on_user_failure=False)
+    first, second = play(world, BY_NAME["London, UK"], ["Is it London?", "Is it London?"])
+    assert (first.over, first.reward, first.observation.messages[-1].content) == (False, -1, REFUSAL)
+    assert [failure.kind for failure in first.failures] == ["timeout"]
+    assert second.terminated
+
+
+def test_a_model_that_writes_more_than_the_question():
+    raw = '{\n"Question": "Is it a dog?",\n}'
+    (step,) = play(TwentyQuestionsEnv(Teller("yes"), read_action=decode_question), BY_NAME["dog"], [raw])
+    assert (step.content, step.output, step.terminated) == ("Is it a dog?", raw, True)
+    assert step.observation.messages[1].content == "Is it a dog?"
+
+
+@pytest.mark.parametrize(
+    ("town", "question", "right"),
+    [
+        ("London, UK", "Is it London?", True),
+        ("London, UK", "Do you live in LONDON, England?", True),
+        ("London, UK", "Is it Londonderry?", False),
+        ("London, UK", "Is it London, Paris, Rome or Lima?", False),
+        ("London, UK", "Is it Rome?", False),
+        ("Bombay, India", "Is it Mumbai?", True),
+        ("Bombay, India", "Is it Bombay, today's Mumbai?", True),
+        ("Sao Paulo, Brazil", "Is it São Paulo?", True),
+        ("Xian, China", "Is it Xi'an?", True),
+        ("Pyong Yang, North Korea", "Is it Pyongyang?", True),
+        ("Lima, Peru", "What is the climate like?", False),
+        ("Delhi, India", "Is it New Delhi?", True),
+        ("Singapore, Singapore", "Are you from Singapore, in Singapore?", True),
+    ],
+)
+def test_guessing_a_city(town, question, right):
+    assert guesses_city(question, BY_NAME[town].row["aliases"], city_names()) is right
+    (step,) = play(GuessMyCityEnv(Teller("Hm."), cities=city_names()), BY_NAME[town], [question])
+    assert step.terminated is right
+
+
+def test_an_answer_that_gives_the_city_away_is_not_given():
+    answers = ["I live in London.", "Near Londonderry,\n I think.", "It was called Londres.", "x" * 600]
+    steps = play(GuessMyCityEnv(Teller(*answers)), BY_NAME["London, UK"], ["Where?"] * 4)
+    heard = [step.observation.messages[-1].content for step in steps]
+    assert heard == [REFUSAL, "Near Londonderry, I think.", "It was called Londres.", "x" * 500]
+    (step,) = play(GuessMyCityEnv(Teller("It is called Mumbai now")), BY_NAME["Bombay, India"], ["Name?"])
+    assert step.observation.messages[-1].content == REFUSAL
+
+
+def test_rows_made_elsewhere():
+    row = {"problem_description": "Questions:\n", "ground_truth": "Oslo, Norway"}
+    (step,) = play(GuessMyCityEnv(Teller("Yes.")), task_from_row(row), ["Is it Oslo?"])
+    assert step.terminated
+    with pytest.raises(DataError, match=r"'aliases' of the task .* must be a list of names"):
+        play(TwentyQuestionsEnv(Teller()), task_from_row(row | {"aliases": "oslo"}), [])
+
+
+@pytest.mark.parametrize("settings", [{"max_turns": 0}, {"rules": "fair"}])
+def test_settings_that_make_no_game(settings):
+    with pytest.raises(UsageError):
+        TwentyQuestionsEnv(Teller(), **settings)

@@ -1,0 +1,314 @@
+"""The embedded oracle of Twenty Questions: what it knows, what it understands, what it refuses."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweet_rl.errors import DataError, EpisodeError
+from sweet_rl.types import Message, StopReason, UserContext
+from sweet_rl.worlds.twenty_questions.oracle.facts import facts, read_size, rows
+from sweet_rl.worlds.twenty_questions.oracle.grammar import understand
+from sweet_rl.worlds.twenty_questions.oracle.language import SOFT, read_words, stem
+from sweet_rl.worlds.twenty_questions.oracle.objects import INVALID, NO, YES, ObjectOracle, answer
+
+HERE = Path(__file__).parent
+WORDS = {"Yes": YES, "No": NO, "?": INVALID}
+
+
+def listed(name):
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return [tuple(line.split(" | ")) for line in lines if line and not line.startswith("#")]
+
+
+def who(question):
+    meaning = understand(question)
+    return None if meaning is None else set(facts().names(meaning))
+
+
+def share(name, kind):
+    cases = listed(name)
+    said = [(answer(thing, question), WORDS[fair]) for thing, question, fair in cases]
+    count = {
+        "right": sum(got == fair for got, fair in said),
+        "refused": sum(got != fair and got == INVALID for got, fair in said),
+        "wrong": sum(got not in (fair, INVALID) for got, fair in said),
+    }
+    return count[kind] / len(cases)
+
+
+def test_the_objects_are_the_published_ones(shared):
+    published = json.loads((shared / "goldens/archer/word_lists.json").read_text())
+    names = [";".join(thing.aliases) for thing in facts().things]
+    assert names == [entry.lower() for entry in published["twenty_questions"]]
+    by_category = {}
+    for thing in facts().things:
+        by_category.setdefault(thing.category, []).append(thing.name)
+    assert by_category == {
+        category: [entry.split(";")[0].lower() for entry in entries]
+        for category, entries in published["twenty_questions_categories"].items()
+    }
+
+
+def test_no_two_objects_are_alike():
+    things = facts().things
+    assert len({thing.attributes for thing in things}) == len(things) == 157
+    assert len({word for thing in things for word in thing.attributes}) > 100
+
+
+def test_the_first_list_is_answered_fairly():
+    assert share("objects_held_out.tsv", "right") >= 0.98
+    assert share("objects_held_out.tsv", "wrong") == 0
+
+
+def test_the_second_and_third_list_are_answered_fairly():
+    assert share("objects_fresh.tsv", "right") >= 0.94
+    assert share("objects_fresh.tsv", "wrong") <= 0.02
+    assert share("objects_third.tsv", "right") >= 0.84
+    assert share("objects_third.tsv", "wrong") <= 0.05
+
+
+def test_every_object_knows_its_names_and_is_no_other():
+    for thing in facts().things:
+        for alias in thing.aliases:
+            assert answer(thing.name, f"Is it a {alias}?") == YES
+            assert answer(alias, f"Is it {alias.upper()}") == YES
+    assert who("Is it a dog?") == {"dog"}
+    assert who("Is it a keyboard?") == {"computer keyboard"}
+    assert who("Is it a marker?") == {"marker", "sharpie"}
+    assert who("Is it the sea?") == {"sea"}
+
+
+@pytest.mark.parametrize(
+    ("question", "members"),
+    [
+        ("Is it an animal?", "cat dog horse cow sheep rabbit lion tiger bear elephant"),
+        ("Is it a bird?", ""),
+        ("Does it have wings?", "airplane"),
+        ("Does it have stripes?", "tiger"),
+        ("Do you wear it on your feet?", "shoes boots socks"),
+        ("Do people sleep on it?", "bed mattress pillow"),
+        ("Do you cut with it?", "scissors knife saw+lawn mower"),
+        ("Can you blow into it?", "saxophone flute trumpet clarinet trombone"),
+        ("Is it made of water?", "ocean sea lake river"),
+        ("Is it a citrus fruit?", "orange"),
+        ("Is it a fruit that grows on trees?", "apple banana orange mango peach"),
+        ("Is it a fruit, but not sweet?", "tomato"),
+        ("Is it a red fruit?", "apple strawberry watermelon mango tomato"),
+        ("Is it a vehicle without an engine?", "scooter"),
+        ("Is it a vehicle that can fly?", "airplane helicopter"),
+        ("Is it a lion or a tiger?", "lion tiger"),
+        ("Is it a cat, a dog or a cow?", "cat dog cow"),
+        ("Do you eat with it?", "knife spoon fork chopstick"),
+        ("Is it used for eating?", "knife spoon fork chopstick plate bowl cup"),
+        ("Do you put things on it?", "table desk nightstand"),
+        ("Does it hold liquid?", "bowl cooking pot+pan+cup+watering can"),
+        ("Is it something other than a man-made thing, a plant or an animal?", None),
+    ],
+)
+def test_a_question_names_a_set(question, members):
+    if members is None:
+        assert understand(question) is not None
+        return
+    parts = members.replace("cooking pot", "cooking_pot").split("+")
+    names = {name.replace("_", " ") for part in parts[:1] for name in part.split()} | set(parts[1:])
+    found = who(question)
+    if question == "Is it used for eating?":
+        assert {"knife", "spoon", "fork", "chopstick"} <= found
+        assert not found & {"apple", "table", "dog"}
+        return
+    assert found == names
+
+
+def test_negations():
+    everything = set(facts().names(facts().everything))
+    alive = who("Is it alive?")
+    assert who("Isn't it alive?") == alive
+    assert who("Is it not alive?") == everything - alive
+    assert who("Is it non-living?") == who("Is it inanimate?") == everything - alive
+    assert who("Is it something you can't eat?") == everything - who("Can you eat it?")
+    assert who("Is it neither a fruit nor a vegetable?") == everything - who("Is it a fruit or a vegetable?")
+    assert who("Is it a living thing other than an animal?") == alive - who("Is it an animal?")
+
+
+def test_what_is_done_with_a_thing_is_not_done_to_it():
+    assert not who("Do you cut with it?") & who("Do you cut it?")
+    assert not who("Do you eat with it?") & who("Do you eat it?")
+    assert (
+        who("Is it used for writing?")
+        == who("Do you write with it?")
+        == {"pen", "pencil", "sharpie", "marker"}
+    )
+    assert who("Do you write on it?") == {"paper", "diary"}
+    assert who("Does it eat meat?") == {"cat", "dog", "lion", "tiger", "bear"}
+    assert who("Is it worn mostly by women?") < who("Do women wear it?")
+    assert "pants" in who("Do women wear it?")
+
+
+def test_sizes_are_compared():
+    assert "truck" in who("Is it bigger than a car?")
+    assert "car" not in who("Is it bigger than a car?")
+    assert who("Is it larger than a breadbox?") > who("Is it larger than a house?")
+    assert {"dog", "chair"} <= who("Is it bigger than a breadbox?")
+    assert not {"pen", "banana"} & who("Is it bigger than a breadbox?")
+    assert "piano" in who("Does it weigh more than 200 pounds?")
+    assert "pencil" in who("Is it shorter than a foot?")
+    assert "pen" in who("Does it fit in your pocket?")
+    assert "football" in who("Would it fit in a backpack?")
+    assert who("Is it taller than me?") == who("Is it taller than a person?") != set()
+    assert who("Is it bigger than a frobnicator?") is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Is it a dog?",
+        "is it a dog",
+        "IS IT A DOG???",
+        "Is it a puppy?",
+        "Hmm, okay. Is it a dog, then?",
+        "So is the object you're thinking of a dog?",
+        "Are you thinking of a dog?",
+        "My guess is a dog.",
+        "I think it's a dog",
+        "It's a dog, right?",
+        "Is it one of the dogs?",
+        "a dog?",
+        "dogs",
+        '"Is it a dog?"',
+        "  Is it a dog?\n",
+    ],
+)
+def test_one_question_in_many_shells(question):
+    assert who(question) == {"dog"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        "?",
+        "   ",
+        "What is it?",
+        "How big is it?",
+        "Where would I find it?",
+        "Is it?",
+        "Yes",
+        "Okay.",
+        "Tell me the answer.",
+        "Hello there",
+        "Is it hot or cold?",
+        "Is it alive or man-made or natural?",
+        "Is it big or small?",
+        "Is it a zorblax?",
+        "Is it a red zorblax?",
+        "Does it have a red handle?",
+        "Is its handle red?",
+        "Is it a dog? Is it a cat?",
+        "\N{RED APPLE}",
+        "это собака?",
+        "x" * 10_000,
+        "Is it a dog? " * 1000,
+    ],
+)
+def test_what_is_not_understood_is_invalid(question):
+    assert understand(question) is None
+    assert answer("dog", question) == INVALID
+
+
+@given(st.text(max_size=80))
+def test_any_text_has_one_of_three_answers(text):
+    assert answer("dog", text) in (YES, NO, INVALID)
+
+
+@given(st.lists(st.sampled_from([*sorted(SOFT), "dog", "not", "or", "made", "bigger", "used"]), max_size=9))
+def test_any_heap_of_small_words_has_one_of_three_answers(words):
+    assert answer("cup", " ".join(words)) in (YES, NO, INVALID)
+
+
+def test_an_answer_does_not_depend_on_what_was_asked_before():
+    before = answer("dog", "Is it a pet?")
+    for question in ("Is it a cat?", "Is it a pet?", "Is it not a pet?"):
+        answer("cat", question)
+    assert answer("dog", "Is it a pet?") == before == YES
+
+
+def test_the_oracle_is_a_user():
+    async def ask(hidden, *said):
+        roles = ("user", "assistant")
+        messages = tuple(Message(roles[turn % 2], text) for turn, text in enumerate(said))
+        return await ObjectOracle().reply(UserContext("Questions:\n", hidden, messages))
+
+    reply = asyncio.run(ask("pair of pants", "Questions:\n", "Can you wear it?"))
+    assert (reply.text, reply.failure) == ("Yes.", None)
+    assert asyncio.run(ask("Dog", "Questions:\n", "Is it alive?", "Yes.", "Is it a cat?")).text == "No."
+    assert asyncio.run(ask("dog")).text == "Invalid Question."
+    with pytest.raises(EpisodeError, match="no object 'unicorn'") as caught:
+        asyncio.run(ask("unicorn", "Questions:\n", "Is it alive?"))
+    assert caught.value.stop_reason is StopReason.USER_FAILED
+
+
+def test_the_phrase_files_name_only_words_of_the_table_and_say_something():
+    bare = {stem(word) for word in ("use", "make", "have", "find", "with", "for", "on", "up", "out", "off")}
+    for name in ("object_words.txt", "object_deeds.txt"):
+        heading = ""
+        for number, line in rows(name):
+            if line.startswith("["):
+                heading = line.strip("[]")
+                continue
+            left, _, right = line.partition(" = ")
+            if heading == "names":
+                assert facts().find(left) is not None, (name, number, left)
+                continue
+            facts().evaluate(left)
+            for phrase in right.split(","):
+                left_over = [word for word in re.findall(r"[^\W_]+", phrase.lower()) if word not in SOFT]
+                assert [stem(word) for word in left_over] not in [[word] for word in bare], (
+                    name,
+                    number,
+                    phrase,
+                )
+
+
+def test_expressions_and_sizes():
+    table = facts()
+    assert set(table.names(table.evaluate("feline&pet|canine"))) == {"cat", "dog"}
+    assert set(table.names(table.evaluate("feline&!pet"))) == {"lion", "tiger"}
+    assert table.evaluate("none") == 0
+    with pytest.raises(DataError, match="names no attribute of the table, got 'felines'"):
+        table.evaluate("feline|felines")
+    assert read_size("24cm 7L .6kg", "x", 1) == (24.0, 7.0, 0.6)
+    with pytest.raises(DataError, match="x, line 3: must be a size"):
+        read_size("24 cm", "x", 3)
+
+
+def test_stems_join_forms_and_keep_words_apart():
+    assert {stem(word) for word in ("cut", "cuts", "cutting")} == {stem("cut")}
+    assert {stem(word) for word in ("write", "writes", "writing", "wrote", "written")} == {stem("write")}
+    assert stem("leaves") == stem("leaf")
+    assert stem("batteries") == stem("battery")
+    apart = [
+        "ear",
+        "earring",
+        "car",
+        "care",
+        "hat",
+        "hate",
+        "pin",
+        "pine",
+        "ring",
+        "string",
+        "paint",
+        "painting",
+    ]
+    assert len({stem(word) for word in apart}) == len(apart)
+    assert [word.text for word in read_words("Well, isn't it a dog or something?")] == [
+        "is",
+        "it",
+        "a",
+        "dog",
+    ]

@@ -1,0 +1,371 @@
+"""The repaired world, beside the published one where they differ."""
+
+import asyncio
+from dataclasses import fields, replace
+
+import pytest
+
+from sweet_rl.errors import DataError, EpisodeError, UsageError
+from sweet_rl.rollout import rollout, schedule
+from sweet_rl.types import StopReason, Task
+from sweet_rl.worlds.webshop.address import Address, PageKind
+from sweet_rl.worlds.webshop.env import WebShopEnv
+from sweet_rl.worlds.webshop.quirks import FIXED, PUBLISHED, Quirks, quirks_of
+from sweet_rl.worlds.webshop.shop import EmbeddedShop
+from sweet_rl.worlds.webshop.shops import LocalShop
+from sweet_rl.worlds.webshop.tasks import webshop_tasks
+from tests.worlds.webshop.conftest import GivenPages, task_of
+
+START = "<html><h4>Instruction: <br>buy it</h4><button>Search</button></html>"
+BACK = "<h4>Instruction: <br>buy it</h4><button>Back to Search</button>"
+ITEM = f"<html>{BACK}<button>&lt; Prev</button>%s<button>Features</button><button>Buy Now</button></html>"
+SUB = f"<html>{BACK}<button>&lt; Prev</button><p>soft</p></html>"
+DONE = "<html><h3>Your score (min 0.0, max 1.0)</h3>\n<pre>0.5</pre></html>"
+
+
+def results(*asins, more=""):
+    links = "".join(f'<a class="product-link">{asin}</a><b>{asin} it</b><i>$1</i>' for asin in asins)
+    return f"<html>{BACK}<h3>Page 1</h3>{more}{links}</html>"
+
+
+PAGES = {
+    "/s": START,
+    "/search_results/s/q/1": results("A1", "A2", "A3", "A4", more="<button>Next &gt;</button>"),
+    "/search_results/s/q/2": results("A5", more="<button>&lt; Prev</button>"),
+    "/item_page/s/A1/q/1/{}": ITEM % "<h4>color</h4><label>men's red</label><label>blue</label>",
+    """/item_page/s/A1/q/1/{'color': "men's red"}""": ITEM
+    % "<h4>color</h4><label>men's red</label><label>blue</label>",
+    "/item_page/s/A2/q/1/{}": ITEM % "",
+    "/item_page/s/A2/q/1/{'color': 'blue'}": ITEM % "",
+    "/item_page/s/A4/q/1/{}": ITEM % "",
+    "/item_sub_page/s/A1/q/1/Features/{}": SUB,
+    "/done/s/A1/{}": DONE,
+}
+ONE_BY_ONE = {field.name: replace(FIXED, **{field.name: True}) for field in fields(Quirks)}
+
+
+def visit(*actions, quirks=FIXED, pages=PAGES, max_steps=10):
+    """All that the world said, the last step, and the paths asked for by the last action."""
+    shop = GivenPages(pages)
+
+    async def main():
+        env = WebShopEnv(shop, quirks=quirks, max_steps=max_steps)
+        seen = await env.reset(task_of("s"), seed=3)
+        step = None
+        for action in actions:
+            shop.asked.clear()
+            step = await env.step(action)
+            seen = step.observation or seen
+        await env.close()
+        return [message.content for message in seen.messages[::2]], step
+
+    said, step = asyncio.run(main())
+    return said, step, shop.asked
+
+
+def last(*actions, quirks=FIXED):
+    return visit(*actions, quirks=quirks)[0][-1]
+
+
+SEARCHED = (
+    "\n[Back to Search] \nPage 1 \n[Next >] \n[A1] \nA1 it \n$1 \n[A2] \nA2 it \n$1 \n[A3] \nA3 it \n$1 "
+)
+
+
+def test_a_purchase():
+    said, step, asked = visit("search[q]\n", "click[A1]", "click[Buy Now]")
+    assert said[:2] == ["\nInstruction:  \nbuy it \n[Search] ", SEARCHED]
+    assert said[-1] == "Your score (min 0.0, max 1.0): 0.5"
+    assert (step.reward, step.terminated, step.truncated) == (0.5, True, False)
+    assert step.stop_reason is StopReason.ENDED
+    assert step.info == {"instruction": "buy it ", "bought": {"asin": "A1", "options": {}}}
+    assert asked == ["/done/s/A1/{}"]
+
+
+def test_the_trailing_newline_is_no_part_of_what_was_said():
+    _, step, _ = visit("search[q]\n")
+    assert (step.content, step.output) == ("search[q]", "search[q]\n")
+
+
+def test_turns_are_limited_and_the_last_one_counts():
+    said, step, _ = visit("think[a]", "search[q]", max_steps=2)
+    assert said[-1] == SEARCHED
+    assert (step.reward, step.terminated, step.truncated) == (0.0, False, True)
+    assert step.stop_reason is StopReason.TURN_LIMIT
+    late = visit("think[a]", "search[q]", quirks=ONE_BY_ONE["late_limit"], max_steps=2)[1]
+    assert not late.over
+    later = visit("think[a]", "search[q]", "click[A1]", quirks=ONE_BY_ONE["late_limit"], max_steps=2)
+    assert (later[1].truncated, later[1].observation, later[1].reward, later[2]) == (True, None, 0.0, [])
+
+
+def test_what_is_not_shown_cannot_be_clicked():
+    assert last("search[q]", "click[A4]") == "Invalid action!"
+    assert "[Buy Now]" in last("search[q]", "click[A4]", quirks=ONE_BY_ONE["hidden_products"])
+
+
+def test_options_show_as_selected_when_they_are():
+    actions = ("search[q]", "click[A1]", "click[men's red]", "click[< Prev]", "click[A1]")
+    assert last(*actions[:3]) == "You have clicked men's red."
+    page = (*actions[:3], "click[Features]", "click[< Prev]")
+    pages = PAGES | {"""/item_sub_page/s/A1/q/1/Features/{'color': "men's red"}""": SUB}
+    assert "[[men's red]][blue]" in visit(*page, pages=pages)[0][-1]
+    assert "[men's red][blue]" in visit(*page, pages=pages, quirks=ONE_BY_ONE["selected_by_url"])[0][
+        -1
+    ].replace("[[", "!")
+    assert "[men's red][blue]" in last(*actions).replace("[[", "!")  # another look begins anew
+
+
+def test_words_in_the_address_are_not_a_choice():
+    item = ITEM % "<h4>color</h4><label>blue</label>"
+    pages = PAGES | {
+        "/search_results/s/a 'blue' one/1": results("A1"),
+        "/item_page/s/A1/a 'blue' one/1/{}": item,
+    }
+    actions = ("search[a 'blue' one]", "click[A1]")
+    assert "color [blue]" in visit(*actions, pages=pages)[0][-1]
+    said = visit(*actions, pages=pages, quirks=ONE_BY_ONE["selected_by_url"])[0]
+    assert "color [[blue]]" in said[-1]
+
+
+def test_talk_about_the_score_is_not_the_score():
+    features = SUB.replace("soft", "Your score (min 0.0, max 1.0) is a secret")
+    said, step, _ = visit("search[q]", "click[A1]", "click[Features]", pages=PAGES | {FEATURES: features})
+    assert said[-1].endswith("is a secret ")
+    assert step.reward == 0.0
+
+
+FEATURES = "/item_sub_page/s/A1/q/1/Features/{}"
+
+
+def test_options_of_an_earlier_item_are_forgotten():
+    actions = ("search[q]", "click[A1]", "click[< Prev]", "click[A2]", "click[blue]")
+    assert last(*actions) == "Invalid action!"
+    assert last(*actions, quirks=ONE_BY_ONE["stale_options"]) == "You have clicked blue."
+
+
+def test_a_click_on_nothing_is_invalid():
+    for begun in [(), ("search[q]", "click[A1]", "click[Features]")]:
+        assert visit(*begun, "click[nothing]")[2] == []
+        assert last(*begun, "click[nothing]") == "Invalid action!"
+        assert len(visit(*begun, "click[nothing]", quirks=ONE_BY_ONE["unknown_click_refetches"])[2]) == 1
+        assert visit(*begun, "click[Buy Now]", quirks=ONE_BY_ONE["unknown_click_refetches"])[2] == []
+
+
+def test_buttons_are_clicked_where_they_are():
+    assert last("search[q]", "click[A1]", "click[Reviews]") == "Invalid action!"
+    pages = PAGES | {"/item_sub_page/s/A1/q/1/Reviews/{}": SUB}
+    said = visit(
+        "search[q]", "click[A1]", "click[Reviews]", pages=pages, quirks=ONE_BY_ONE["unlisted_buttons"]
+    )[0]
+    assert said[-1].endswith("\nsoft ")
+
+
+def test_result_pages_turn():
+    assert "[A5]" in last("search[q]", "click[Next >]")
+    assert last("search[q]", "click[Next >]", "click[Next >]") == "Invalid action!"  # not on the last one
+    assert last("search[q]", "click[Next >]", "click[< Prev]") == SEARCHED
+    assert last("search[q]", "click[Next >]", quirks=ONE_BY_ONE["no_next_page"]) == "Invalid action!"
+    assert last("search[q]", "click[< Prev]") == "Invalid action!"
+
+
+def test_back_from_an_item_to_its_own_result_page():
+    pages = PAGES | {"/item_page/s/A5/q/2/{}": ITEM % ""}
+    assert visit("search[q]", "click[Next >]", "click[A5]", "click[< Prev]", pages=pages)[2] == [
+        "/search_results/s/q/2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "asked"),
+    [
+        ("search[q", "q"),
+        ("search[ q ]", "q"),
+        ("search[q] and more", "q"),
+        ("search[a/b]", "a b"),
+        ("search[[x] y]", "[x] y"),
+        ("search[rouge à lèvres 口紅]", "rouge à lèvres 口紅"),
+        ("search[100% \"wool\" & 'silk'?#;..]", "100% \"wool\" & 'silk'?#;.."),
+        ("search[\ud800x]", "?x"),  # what UTF-8 cannot hold
+    ],
+)
+def test_what_is_searched_for(action, asked):
+    page = f"/search_results/s/{asked}/1"
+    assert visit(action, pages=PAGES | {page: results()})[2] == [page]
+
+
+def test_the_published_cut_loses_a_character():
+    pages = PAGES | {"/search_results/s/shir/1": results()}
+    asked = visit("search[shirt", quirks=ONE_BY_ONE["cut_by_position"], pages=pages)[2]
+    assert asked == ["/search_results/s/shir/1"]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "",
+        "\n",
+        "search",
+        "search q",
+        "search[]",
+        "search[ ]",
+        "search[!?/]",
+        "Search[q]",
+        "buy[A1]",
+        "reset",
+        "[q]",
+        "click[]",
+        "click[Search]",
+        "click[A1]",
+        "click[Next >]",
+        "x" * 10_000,
+        f"search[{'x' * 10_000}]",
+        f"click[{'é' * 10_000}]",
+        "поиск[q]",
+        "\x00",
+        "click[" * 1000,
+    ],
+)
+def test_invalid_actions_change_nothing(action):
+    said, step, asked = visit(action)
+    assert (said[-1], asked) == ("Invalid action!", [])
+    assert (step.reward, step.over) == (0.0, False)
+    after = visit(action, "search[q]")
+    assert after[0][-1] == SEARCHED
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("", "/search_results/s//1"),
+        ("a/b", "/search_results/s/a/b/1"),
+        ("a?b", "/search_results/s/a?b/1"),
+        ("a#b", "/search_results/s/a"),
+        ("..", "/search_results/1"),
+        ("50% wool", "/search_results/s/50%25%20wool/1"),
+        ("50%20wool", "/search_results/s/50%20wool/1"),
+        ("[x] é", "/search_results/s/%5Bx%5D%20%C3%A9/1"),
+        ("a&b=c;'d'", "/search_results/s/a&b=c;'d'/1"),
+    ],
+)
+def test_the_published_client_quotes_as_requests_does(query, path):
+    """Recorded with requests 2.34: what it sends for an address that was put together as text."""
+    address = Address(PageKind.SEARCH, "s", query, raw=True)
+    assert address.path == path
+    assert replace(address, raw=False).path.count("/") == 4  # ours is quoted
+
+
+@pytest.mark.parametrize("query", ["", "/", "?", "forest/green", "what?", "#1"])
+def test_published_queries_that_no_route_has_show_the_shops_error(query):
+    """They are a turn, a request, and a page without products; the shop goes on."""
+    shop = EmbeddedShop(0, 50)
+
+    async def main():
+        env = WebShopEnv(LocalShop(shop.get), quirks=PUBLISHED)
+        await env.reset(task_of("fixed_1"), seed=0)
+        lost = await env.step(f"search[{query}]")
+        back = await env.step("click[Back to Search]")
+        return lost, back
+
+    lost, back = asyncio.run(main())
+    assert "Page 1" not in lost.observation.messages[-1].content
+    assert lost.observation.messages[-1].content != "Invalid action!"
+    assert not lost.over
+    assert "[Search]" in back.observation.messages[-1].content
+
+
+@pytest.mark.parametrize("quirks", [FIXED, PUBLISHED])
+def test_there_is_no_way_back_from_the_start_page(quirks):
+    assert last("click[Back to Search]", quirks=quirks) == "Invalid action!"
+    assert visit("click[Back to Search]", quirks=quirks)[2] == []
+    assert "[Search]" in last("search[q]", "click[Back to Search]", quirks=quirks)
+
+
+@pytest.mark.parametrize(
+    ("page", "what"),
+    [
+        ("", "the button 'Back to Search' is missing"),
+        ("NOT FOUND", "the button 'Back to Search' is missing"),
+        ("<html>" + "<div>" * 5000 + "</b></i>&#xZZ;<!--", "the button 'Back to Search' is missing"),
+        ("<html><button>Back to Search", "the button 'Buy Now' is missing"),
+        (DONE.replace("\n", ""), "the button 'Back to Search' is missing"),
+    ],
+)
+def test_a_page_that_no_shop_returns_ends_the_episode(page, what):
+    pages = PAGES | {"/item_page/s/A1/q/1/{}": page}
+    with pytest.raises(EpisodeError) as caught:
+        visit("search[q]", "click[A1]", pages=pages)
+    failure = caught.value.failure
+    assert (caught.value.stop_reason, failure.kind) == (StopReason.WORLD_FAILED, "odd_page")
+    assert failure.detail.startswith(f"/item_page/s/A1/q/1/{{}}: {what}; the page begins '{page[:20]}")
+    visit("search[q]", "click[A1]", pages=pages, quirks=ONE_BY_ONE["any_page"])  # shown as it reads
+
+
+@pytest.mark.parametrize("score", ["none", "", "nan", "<b></b>"])
+def test_a_score_must_be_a_number(score):
+    pages = PAGES | {"/done/s/A1/{}": DONE.replace("0.5", score)}
+    for quirks in (FIXED, PUBLISHED):
+        with pytest.raises(EpisodeError, match=r"odd_page.*the score is no"):
+            visit("search[q]", "click[A1]", "click[Buy Now]", pages=pages, quirks=quirks)
+
+
+def test_backslashes_stay():
+    pages = PAGES | {"/search_results/s/q/1": results(r"A\1")}
+    assert r"[A\1]" in visit("search[q]", pages=pages)[0][-1]
+    assert "[A\x01]" in visit("search[q]", pages=pages, quirks=ONE_BY_ONE["redecode"])[0][-1]
+    pages = PAGES | {"/search_results/s/q/1": results(r"A\xe9", "é")}
+    with pytest.raises(EpisodeError, match="cannot be decoded again"):
+        visit("search[q]", pages=pages, quirks=ONE_BY_ONE["redecode"])
+
+
+def test_the_set_of_quirks_goes_by_its_name():
+    assert quirks_of("fixed") is FIXED
+    assert quirks_of("published") is PUBLISHED
+    assert all(getattr(PUBLISHED, field.name) for field in fields(Quirks))
+    with pytest.raises(UsageError, match="'fixed' or 'published', got 'both'"):
+        quirks_of("both")
+
+
+def test_tasks_of_another_shop_are_refused():
+    async def reset(task):
+        return await WebShopEnv(GivenPages(PAGES)).reset(task, seed=0)
+
+    with pytest.raises(DataError, match=r"'instruction' is not what the shop asks for.*buy it"):
+        asyncio.run(reset(task_of("s", instruction="buy something else")))
+    asyncio.run(reset(task_of("s", instruction="buy it")))
+    with pytest.raises(DataError, match="'session' must be the name of a shop's session"):
+        asyncio.run(reset(Task("t", "", "", "", {}, {})))
+
+
+def test_episodes_in_the_embedded_shop_side_by_side():
+    """A policy that is told the goal earns everything; hundreds of episodes do not disturb each other."""
+    from sweet_rl.policies.scripted import TeacherPolicy
+    from sweet_rl.records import task_from_row
+
+    shop = EmbeddedShop()
+    rows = webshop_tasks(2000, 2040, shop=shop)
+    goals = {row["task_id"]: shop.goal(row["session"]) for row in rows}
+
+    def say(observation):
+        goal = goals[observation.task_id]
+        title = shop.product(goal.asin).title
+        clicks = [goal.asin, *goal.options.values(), "Buy Now"]
+        return f"search[{title}]" if observation.turn == 0 else f"click[{clicks[observation.turn - 1]}]"
+
+    trajectories = []
+
+    async def finished(trajectory):
+        trajectories.append(trajectory)
+
+    asyncio.run(
+        rollout(
+            schedule([task_from_row(row) for row in rows], 2),
+            make_env=lambda: WebShopEnv(LocalShop(shop.get)),
+            policy=TeacherPolicy(say),
+            on_finished=finished,
+            concurrency=32,
+        )
+    )
+    assert [trajectory.reward for trajectory in trajectories] == [1.0] * 80
+    for trajectory in trajectories:
+        assert trajectory.stop_reason is StopReason.ENDED
+        assert trajectory.extra["bought"]["asin"] == goals[trajectory.task.task_id].asin

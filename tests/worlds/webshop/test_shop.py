@@ -1,0 +1,231 @@
+"""The embedded shop: what it sells, what it finds, what it asks for, what it pays."""
+
+import asyncio
+import json
+from dataclasses import replace
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.worlds.webshop.shop import EmbeddedShop, Goal, NoSuchPage, Product
+from sweet_rl.worlds.webshop.shop.fuzzy import token_set_ratio
+from sweet_rl.worlds.webshop.shop.goals import published_matches, score, type_factor
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return EmbeddedShop()
+
+
+def product(**differs):
+    given = Product(
+        asin="B000000001",
+        title="Acme Cotton Shirt for Men, Long Sleeve",
+        category="clothing",
+        kind="shirt",
+        audience="men",
+        nouns=frozenset({"acme", "cotton", "shirt", "men"}),
+        attributes=("long sleeve", "machine washable"),
+        options={"color": ("red", "blue"), "size": ("small", "large")},
+        price=19.99,
+        description="",
+        features=(),
+        reviews=(),
+        rating=4.0,
+    )
+    return replace(given, **differs)
+
+
+GOAL = Goal("", "B000000001", ("long sleeve", "machine washable"), {"color": "red", "size": "large"}, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("bought", "chosen", "worth"),
+    [
+        ({}, {"color": "red", "size": "large"}, 1.0),
+        ({}, {}, 3 / 5),  # two attributes and the price
+        ({}, {"color": "red", "size": "small"}, 4 / 5),
+        ({"price": 20.0}, {"color": "red", "size": "large"}, 1.0),  # as much as allowed
+        ({"price": 20.01}, {"color": "red", "size": "large"}, 4 / 5),
+        ({"attributes": ("long sleeve",)}, {"color": "red", "size": "large"}, 4 / 5),
+        ({"options": {"color": ("blue",)}}, {"color": "red"}, 3 / 5),  # not to be had in red
+        ({}, {"colour": "red", "x": "large"}, 3 / 5),
+        ({"nouns": frozenset({"lamp"})}, {"color": "red", "size": "large"}, 0.0),  # another thing
+    ],
+)
+def test_the_papers_reward(bought, chosen, worth):
+    assert score(product(**bought), chosen, GOAL, product()) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize(
+    ("bought", "chosen", "published", "fixed"),
+    [
+        ({}, {"color": "red", "size": "large"}, 1.0, 1.0),
+        ({}, {"color": "dark red", "size": "Large."}, 1.0, 3 / 5),  # all words of the goal are in it
+        ({}, {"x": "large", "y": "red"}, 1.0, 3 / 5),  # types are not compared
+        ({}, {"color": "reed", "size": "larger"}, 1.0, 3 / 5),  # 86 and 91
+        ({}, {"color": "rod", "size": "small"}, 3 / 5, 3 / 5),  # 67
+        ({"attributes": ("sleeve, long",)}, {"color": "red", "size": "large"}, 4 / 5, 3 / 5),
+        (
+            {"attributes": (), "title": "Acme Shirt Long Sleeve", "description": "It is machine washable."},
+            {"color": "red", "size": "large"},
+            1.0,
+            3 / 5,
+        ),
+    ],
+)
+def test_likeness_counts_as_published_and_equality_by_default(bought, chosen, published, fixed):
+    told = {"title": "Acme Shirt"} | bought
+    for matches, worth in ((published_matches, published), (None, fixed)):
+        assert score(product(**told), chosen, GOAL, product(), matches) == pytest.approx(worth)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [  # recorded with thefuzz 0.22
+        ("red", "dark red", 100),
+        ("reed", "red", 86),
+        ("x-large", "large", 100),
+        ("forest green", "green forest", 100),
+        ("forest green", "grey forest", 87),
+        ("blue", "", 0),
+        ("!", "?", 0),
+        ("3/4 cup", "34 cup", 92),
+        ("é", "e", 0),
+        ("long sleeve", "long sleeves", 96),
+    ],
+)
+def test_likeness(one, other, expected):
+    assert token_set_ratio(one, other) == token_set_ratio(other, one) == expected
+
+
+def test_a_shop_pays_by_its_way_of_comparing():
+    fixed, published = EmbeddedShop(0, 50), EmbeddedShop(0, 50, compat="published")
+    number, goal = next((n, goal) for n in range(50) if (goal := fixed.goal(f"fixed_{n}")).options)
+    asked = {f"my {name}": value.upper() for name, value in goal.options.items()}
+    path = f"/done/fixed_{number}/{goal.asin}/{quote(str(asked), safe='')}"
+    assert "<pre>1.0</pre>" in published.get(path)
+    assert "<pre>1.0</pre>" not in fixed.get(path)
+    with pytest.raises(UsageError, match="compat"):
+        EmbeddedShop(0, 5, compat="strict")
+
+
+@pytest.mark.parametrize(
+    ("common", "of", "same_kind", "factor"),
+    [(0, 5, True, 0.0), (1, 11, True, 0.1), (1, 5, False, 0.5), (1, 5, True, 1.0), (2, 5, False, 1.0)],
+)
+def test_the_factor_of_the_type(common, of, same_kind, factor):
+    wanted = product(nouns=frozenset(map(str, range(of))))
+    other = {} if same_kind else {"kind": "lamp", "category": "lighting"}
+    assert type_factor(product(nouns=frozenset(map(str, range(common))), **other), wanted) == factor
+
+
+def test_the_same_seed_makes_the_same_shop(shop):
+    again = EmbeddedShop(0, 1000)
+    assert (again.products, again.goal("fixed_2000")) == (shop.products, shop.goal("fixed_2000"))
+    assert EmbeddedShop(1, 50).products != EmbeddedShop(0, 50).products == shop.products[:50]
+    assert again.name == "embedded:0:1000"
+    # a catalogue that changes makes old tasks wrong: this one is what version 1 of it began with
+    first = shop.products[0]
+    assert (first.asin, first.title, first.price) == FIRST
+    assert shop.goal("fixed_2000").instruction == INSTRUCTION
+
+
+FIRST = ("BPK5C132N0", "Harborwick Linen Shirt for Kids, Machine Washable, Slim Fit", 30.95)
+INSTRUCTION = "Please find me a tote bag for travel, padded straps and tear resistant, and price lower than 100.00 dollars"
+
+
+def test_a_thousand_things_of_eight_categories(shop):
+    assert len({product.asin for product in shop.products}) == 1000
+    assert len({product.category for product in shop.products}) == 8
+    for item in shop.products:
+        assert len(item.asin) == 10
+        assert item.price > 0
+        assert 3 <= len(item.attributes) <= 5
+        assert all(2 <= len(values) <= 5 for values in item.options.values())
+        assert item.nouns <= set(item.title.lower().replace(",", "").split())
+
+
+def test_every_goal_can_be_reached_and_says_all_that_counts(shop):
+    for number in range(2000, 2300):
+        goal = shop.goal(f"fixed_{number}")
+        wanted = shop.product(goal.asin)
+        assert score(wanted, goal.options, goal, wanted) == 1.0
+        asked = [*goal.attributes, *goal.options.values(), wanted.kind, f"lower than {goal.max_price:.2f}"]
+        assert all(words in goal.instruction for words in asked)
+        assert json.loads(goal.to_json())["asin"] == goal.asin
+    assert shop.goal("anybody") == shop.goal("anybody") != shop.goal("somebody")
+
+
+def test_search_ranks_by_words(shop):
+    wanted = shop.products[17]
+    assert shop.search(wanted.title)[0] == wanted
+    assert shop.search(wanted.title.upper())[0] == wanted
+    found = shop.search("floor lamps")  # plurals are the same word
+    assert {item.kind for item in found[:10]} == {"floor lamp"}
+    assert len(found) == 50
+    assert shop.search("") == shop.search("?!") == shop.search("zyzzyva") == ()
+    for odd in ('"', 'a" OR title:b', "NEAR(x)", "*", "x" * 10_000, "é 例 \x00", "red " * 5000):
+        shop.search(odd)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "",
+        "/a/b",
+        "/search_results/fixed_1/x/0",
+        "/search_results/fixed_1/x/-1",
+        "/search_results/fixed_1/x/one",
+        "/item_page/fixed_1/NOTHING/x/1/{}",
+        "/item_page/fixed_1/{asin}/x/1/[1]",
+        "/item_page/fixed_1/{asin}/x/1/{1: 2}",
+        "/item_page/fixed_1/{asin}/x/1/__import__('os')",
+        "/item_page/fixed_1/{asin}/x/1/" + "[" * 1000,
+        "/item_sub_page/fixed_1/{asin}/x/1/Secrets/{}",
+        "/done/fixed_1/{asin}",
+    ],
+)
+def test_what_is_no_page_is_refused(shop, path):
+    with pytest.raises(NoSuchPage):
+        shop.get(quote(path.replace("{asin}", shop.products[0].asin)))
+
+
+def test_no_page_tells_the_goal_before_the_end(shop):
+    """Neither the goal's product number, unless it was found, nor the score."""
+    goal = shop.goal("fixed_2000")
+    html = shop.get("/fixed_2000") + shop.get("/search_results/fixed_2000/zyzzyva/1")
+    assert goal.asin not in html
+    assert "Your score" not in html
+
+
+def test_a_shop_needs_products():
+    with pytest.raises(UsageError, match="at least 1 product, got 0"):
+        EmbeddedShop(0, 0)
+
+
+def test_the_server_says_what_the_shop_says(shop):
+    from tests.worlds.webshop.serving import serving
+
+    paths = [
+        "/fixed_2000",
+        "/search_results/fixed_2000/a%20red%20%27shirt%27%20%C3%A9%3F%23%25/1",
+        "/nothing/at",
+    ]
+
+    async def main():
+        async with serving(shop) as url, aiohttp.ClientSession() as session:
+            replies = []
+            for path in paths:
+                async with session.get(f"{url}{path}") as response:
+                    replies.append((response.status, await response.text()))
+            return replies
+
+    start, found, nothing = asyncio.run(main())
+    assert start == (200, shop.get(paths[0]))
+    assert nothing[0] == 404
+    assert found[0] == 200
+    assert "Page 1 (Total results: 50)" in found[1]
