@@ -8,13 +8,14 @@ from sweet_rl.chat import PlainChat
 from sweet_rl.openai_client import ChatReply, OpenAIClient
 from sweet_rl.pages import PageContext
 from sweet_rl.policies.openai import OpenAIPolicy
-from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy
+from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
 from sweet_rl.users.openai import OpenAIUser
 from sweet_rl.users.server_process import start_server
 from sweet_rl.users.vision import VisionUser
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 from sweet_rl.worlds.backend_programming.env import BackendEnv
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.frontend_design.agents import (

@@ -19,7 +19,7 @@ QUICK = Limits(headers_s=0.3, body_s=0.3, idle_s=0.3, body_bytes=1000)
 BODY = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello"}]})
 POST = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
 APPS = {
-    "simulator": (lambda limits: SimulatorServer(limits=limits).application(), "/v1/models"),
+    "simulator": (lambda limits: SimulatorServer({}, limits=limits).application(), "/v1/models"),
     "shop": (lambda limits: application(EmbeddedShop(0, 20), limits=limits), "/fixed_0"),
     "viewer": (lambda limits: make_app(CodeContents([], "x"), limits=limits), "/api/index"),
 }
@@ -111,7 +111,7 @@ def test_huge_headers_and_paths_are_refused():
 
 def test_many_slow_ones_do_not_hold_up_another():
     async def main():
-        app = SimulatorServer(limits=QUICK).application()
+        app = SimulatorServer({}, limits=QUICK).application()
         async with listening(app, "127.0.0.1", 0, QUICK) as port:
             slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
             for _, writer in slow:

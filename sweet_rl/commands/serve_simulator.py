@@ -47,6 +47,7 @@ def serve_simulator(
         raise UsageError(f"--api_key_var {api_key_var}: this environment variable is not set, or is empty.")
     from sweet_rl.users.faults import Weather, parse_faults
     from sweet_rl.users.server_process import serve
+    from sweet_rl.worlds import world_of
 
     weather = Weather(
         latency_median_ms=latency_median_ms,
@@ -58,4 +59,5 @@ def serve_simulator(
         seed=seed,
     )
     api_key = os.environ[api_key_var] if api_key_var is not None else None
-    asyncio.run(serve(weather, host, port, api_key=api_key, quiet=quiet))
+    speakers = {"scripted": world_of("code").served_human()}
+    asyncio.run(serve(speakers, weather, host, port, api_key=api_key, quiet=quiet))

@@ -1,4 +1,4 @@
-"""Agents without a model: the ceiling, the floor, and one that asks template questions.
+"""Agents without a model: the ceiling, the floor, and those that say what a function says.
 
 They bound what a model can score on a set of tasks, and let the whole pipeline run anywhere.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from sweet_rl.chat import ChatFormat, PlainChat, with_system
 from sweet_rl.errors import UsageError
 from sweet_rl.types import ANSWER_MARKER, Completion, FinishReason, Generation, Observation
-from sweet_rl.worlds.backend_programming.questions import MAX_QUESTIONS, plan_questions, stub
 
 
 class ScriptedPolicy:
@@ -81,7 +80,7 @@ class OraclePolicy(ScriptedPolicy):
                 f"The {self.name} agent was given no answer for the task {observation.task_id!r}; "
                 "give it the answers of exactly the tasks that are played."
             )
-        return _answer(self._answers[observation.task_id])
+        return as_answer(self._answers[observation.task_id])
 
 
 class TeacherPolicy(ScriptedPolicy):
@@ -113,33 +112,6 @@ class ConstantPolicy(OraclePolicy):
     name = "constant"
 
 
-class QuestionerPolicy(ScriptedPolicy):
-    """Asks template questions, varied by the episode's seed, then hands in a stub of the wanted signature.
-
-    Args:
-        num_questions: turns spent on asking; must be below the turn limit for the answer to be heard.
-        system_prompt: recorded as part of the input; changes nothing else.
-
-    Raises:
-        UsageError: `num_questions` is negative or beyond the questions there are.
-    """
-
-    name = "questioner"
-
-    def __init__(self, *, num_questions: int = 3, system_prompt: str = "") -> None:
-        super().__init__(system_prompt)
-        if not 0 <= num_questions <= MAX_QUESTIONS:
-            raise UsageError(
-                f"The questioner can ask 0 to {MAX_QUESTIONS} questions, got num_questions={num_questions}."
-            )
-        self._num_questions = num_questions
-
-    def _say(self, observation: Observation) -> str:
-        description = observation.messages[0].content if observation.messages else ""
-        if observation.turn >= self._num_questions:
-            return _answer(stub(description))
-        return plan_questions(description, observation.seed)[observation.turn]
-
-
-def _answer(code: str) -> str:
+def as_answer(code: str) -> str:
+    """A turn that hands code in."""
     return f"{ANSWER_MARKER}\n{code}"

@@ -12,21 +12,21 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from sweet_rl.errors import UsageError
 
 
 def load_prompt(name_or_path: str) -> str:
-    """The text of a packaged template (with or without `.txt`; "taxi_rules") or of a file.
+    """The text of a packaged template (with or without `.txt`; "reflect/react_act") or of a file.
+
+    Packaged are those here and those in the worlds' folders; no two have the same name.
 
     Raises:
         UsageError: neither exists; lists the packaged ones.
     """
-    folder = resources.files("sweet_rl.prompts")
-    packaged = {file.name: file for file in folder.iterdir() if file.name.endswith(".txt")}
-    inside = folder / "reflect"
-    packaged |= {f"reflect/{file.name}": file for file in inside.iterdir() if file.name.endswith(".txt")}
+    packaged = _packaged()
     for name in (name_or_path, f"{name_or_path}.txt"):
         if name in packaged:
             return packaged[name].read_text(encoding="utf-8")
@@ -39,6 +39,20 @@ def load_prompt(name_or_path: str) -> str:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"Cannot read the prompt file {name_or_path!r}: {error}.") from error
+
+
+def _packaged() -> dict[str, Traversable]:
+    package = resources.files("sweet_rl")
+    worlds = [folder / "prompts" for folder in (package / "worlds").iterdir()]
+    places = {"": [package / "prompts", *worlds], "reflect/": [package / "prompts" / "reflect"]}
+    return {
+        f"{before}{file.name}": file
+        for before, folders in places.items()
+        for folder in folders
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".txt")
+    }
 
 
 @cache

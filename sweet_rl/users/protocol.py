@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -76,6 +76,10 @@ class Said(NamedTuple):
 
     role: str
     text: str
+
+
+Speaker = Callable[[Sequence[Said]], str]
+"""What a model says to the messages of a prompt; ValueError: they hold nothing that it can answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
-"""The scripted human, and an echo, behind real OpenAI endpoints.
+"""Simulated humans without a model, and an echo, behind real OpenAI endpoints.
 
 Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}, /health,
-and /stats of our own. What is said comes from `sweet_rl.worlds.backend_programming.human`, what it knows from
-`sweet_rl.worlds.backend_programming.human.reading`; what goes wrong on purpose from `sweet_rl.users.faults`; what requests and replies
-look like from `sweet_rl.users.protocol`.
+and /stats of our own. What is said comes from `World.served_human`; what goes wrong on purpose from
+`sweet_rl.users.faults`; what requests and replies look like from `sweet_rl.users.protocol`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import hmac
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -26,13 +25,12 @@ from sweet_rl.users.protocol import (
     Request,
     RequestProblem,
     Said,
+    Speaker,
     read_chat,
     read_completion,
     reply_body,
     stream_body,
 )
-from sweet_rl.worlds.backend_programming.human import ScriptedHuman
-from sweet_rl.worlds.backend_programming.human.reading import context_of
 
 _MAX_REPLY: Final = 16 * 2**20
 """Characters of all choices of a reply."""
@@ -42,6 +40,7 @@ class SimulatorServer:
     """The application and its counters.
 
     Args:
+        speakers: who is served beside echo, by the name of its model: what it says to messages.
         weather: latency and faults; none by default.
         host: what the server listens on: whose names it answers to.
         api_key: what requests under /v1 must bring; None: none.
@@ -50,6 +49,7 @@ class SimulatorServer:
 
     def __init__(
         self,
+        speakers: Mapping[str, Speaker],
         weather: Weather | None = None,
         *,
         host: str = "127.0.0.1",
@@ -58,7 +58,7 @@ class SimulatorServer:
     ) -> None:
         self._weather = weather or Weather()
         self._host, self._api_key, self._limits = host, api_key, limits or Limits()
-        self._speakers: dict[str, Callable[[Sequence[Said]], str]] = {"scripted": _scripted(), "echo": _echo}
+        self._speakers: dict[str, Speaker] = {**speakers, "echo": _echo}
         self._started = int(time.time())
         self._requests = 0
         self._active = 0
@@ -110,7 +110,7 @@ class SimulatorServer:
             what = "Incorrect API key provided." if sent else "You didn't provide an API key."
             raise RequestProblem(401, f"{what} Send it as: Authorization: Bearer KEY", code="invalid_api_key")
 
-    def _speaker(self, name: str) -> Callable[[Sequence[Said]], str]:
+    def _speaker(self, name: str) -> Speaker:
         if name not in self._speakers:
             raise RequestProblem(
                 404,
@@ -197,17 +197,6 @@ class SimulatorServer:
         if fault is Fault.RESET and request.transport is not None:
             request.transport.abort()  # the response below goes nowhere
         return web.Response(body=content, content_type=kind)
-
-
-def _scripted() -> Callable[[Sequence[Said]], str]:
-    """The human of Backend Programming, who reads what it may know from the prompt."""
-    human = ScriptedHuman()
-
-    def answer(messages: Sequence[Said]) -> str:
-        context = context_of(messages)
-        return human.answer(context.problem_description, context.hidden_information, context.messages)
-
-    return answer
 
 
 def _echo(messages: Sequence[Said]) -> str:

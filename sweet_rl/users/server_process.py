@@ -8,22 +8,33 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweet_rl.errors import ServiceError
 from sweet_rl.users.faults import Weather
 
-_READY = "Serving scripted, echo at "
+if TYPE_CHECKING:
+    from sweet_rl.users.protocol import Speaker
+
+_READY = "Serving "
 
 
 async def serve(
-    weather: Weather, host: str, port: int, *, api_key: str | None = None, quiet: bool = False
+    speakers: Mapping[str, Speaker],
+    weather: Weather,
+    host: str,
+    port: int,
+    *,
+    api_key: str | None = None,
+    quiet: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM; prints one line once requests are accepted.
 
     Args:
+        speakers: who is served beside echo, by the name of its model.
         weather: latency and faults.
         host: address to listen on.
         port: 0 for any free one.
@@ -39,10 +50,11 @@ async def serve(
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    app = SimulatorServer(weather, host=host, api_key=api_key).application()
+    app = SimulatorServer(speakers, weather, host=host, api_key=api_key).application()
     async with listening(app, host, port) as actual:
         if not quiet:
-            print(f"{_READY}http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)  # noqa: T201
+            models = ", ".join([*speakers, "echo"])
+            print(f"{_READY}{models} at http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)  # noqa: T201
         await stopped.wait()
 
 
@@ -75,7 +87,7 @@ def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServ
             if not line.startswith(_READY):
                 said.seek(0)
                 raise ServiceError(f"The simulator server did not start: {said.read().strip()}")
-            yield RunningServer(line.removeprefix(_READY).split(" ", 1)[0], process)
+            yield RunningServer(line.partition(" at ")[2].split(" ", 1)[0], process)
         finally:
             process.terminate()
             try:

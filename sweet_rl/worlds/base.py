@@ -19,6 +19,7 @@ from sweet_rl.types import Json, Task
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.users.protocol import Speaker
 
 Rows = list[dict[str, Json]]
 """Tasks as they stand in a file."""
@@ -158,6 +159,14 @@ class World:
             UsageError: this world has no simulated human.
         """
         raise UsageError(f"{self.name} has no simulated human.")
+
+    def served_human(self) -> Speaker:
+        """Who answers without a model behind a server, and knows of an episode what a prompt says.
+
+        Raises:
+            UsageError: this world has none.
+        """
+        raise UsageError(f"{self.name} has no human that reads what it knows from a prompt.")
 
     def check_user_prompt(self, template: str, path: str) -> None:
         """Make sure that a prompt of the simulated human takes what this world shows.

@@ -50,7 +50,7 @@ PEEKING = [
     _peek("all descriptors", "seen = []\nfor n in range(3, 64):\n    if n != 48:\n        seen.append(os.pread(n, 10**6, 0))"),
     _peek("its own memory by a file", "seen = open('/proc/self/mem', 'rb').read(10)"),
     _peek("the worker's memory", "import ctypes\nseen = ctypes.CDLL(None).syscall(310, 1, None, 0, None, 0, 0)"),
-    _peek("this library's tasks", "import sweet_rl.tasks\nseen = sweet_rl.tasks"),
+    _peek("this library's tasks", "import sweet_rl.worlds\nseen = sweet_rl.worlds"),
     _peek("these tests", "import tests.grading.peeking as p\nseen = p._MARKED"),
     _peek("files of this project", "seen = open('@PROJECT@/tests/grading/peeking.py').read()"),
     _peek("all readable folders", "seen = os.listdir('/') + os.listdir('/tmp') + os.listdir('/home')"),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet_rl.errors import UsageError
-from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, QuestionerPolicy, skill_of
+from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy, skill_of
 from sweet_rl.types import FinishReason
+from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 from sweet_rl.worlds.backend_programming.questions import (
     ABOUT_FUNCTION,
     MAX_QUESTIONS,

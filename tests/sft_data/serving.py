@@ -19,7 +19,7 @@ def talking(speaker, weather=None, asked=None):
     shared = {}
 
     async def serve():
-        server = SimulatorServer(weather)
+        server = SimulatorServer({}, weather)
         server._speakers["m"] = lambda messages: speaker(messages[-1].text)
         application = server.application()
         application.middlewares.append(_listening(asked))

@@ -4,11 +4,12 @@ from contextlib import asynccontextmanager
 
 from sweet_rl.serving import listening
 from sweet_rl.users.server import SimulatorServer
+from sweet_rl.worlds.backend_programming.human.reading import answer_served
 
 
 @asynccontextmanager
 async def serving(weather=None, **flags):
     """Yields the base URL."""
-    app = SimulatorServer(weather, **flags).application()
+    app = SimulatorServer({"scripted": answer_served}, weather, **flags).application()
     async with listening(app, "127.0.0.1", 0) as port:
         yield f"http://127.0.0.1:{port}/v1"

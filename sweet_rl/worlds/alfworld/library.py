@@ -26,10 +26,10 @@ class Library:
 
     def __init__(self) -> None:
         try:
-            import fast_downward  # noqa: PLC0415 - optional packages
-            import textworld  # noqa: PLC0415
-            from alfworld.agents.utils.misc import Demangler  # noqa: PLC0415
-            from textworld.envs.pddl import PddlEnv, textgen  # noqa: PLC0415
+            import fast_downward
+            import textworld
+            from alfworld.agents.utils.misc import Demangler
+            from textworld.envs.pddl import PddlEnv, textgen
         except ImportError as error:
             package = (error.name or "alfworld").partition(".")[0]
             raise missing_package(package, "alfworld", needed_for="The household world") from None

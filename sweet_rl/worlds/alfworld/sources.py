@@ -64,8 +64,8 @@ def bad_game(source: str, why: str) -> EpisodeError:
 
 def _game_data(problem: str, trajectory: Json, *, own_words: bool = False) -> GameData:
     """Domain and grammar are the user's (`logic/`) where the folder has them, else the package's."""
-    from alfworld.agents.utils.misc import add_task_to_grammar  # noqa: PLC0415 - an optional package
-    from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH  # noqa: PLC0415
+    from alfworld.agents.utils.misc import add_task_to_grammar
+    from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH
 
     logic = Path(os.environ.get("SWEET_RL_ALFWORLD_LOGIC", ""))
     domain, grammar = Path(ALFRED_PDDL_PATH), Path(ALFRED_TWL2_PATH)

@@ -15,6 +15,7 @@ from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.users.protocol import Speaker
 
 
 SIZES = {"train": 1000, "dev": 500, "test": 500}
@@ -62,6 +63,7 @@ class BackendProgramming(Dialogue):
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that asks some questions, an expert of the mini benchmark, the ceiling and the floor."""
         from sweet_rl.policies import scripted
+        from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 
         prompt, turns = wanted.system_prompt, self.turns(wanted.options)
         if wanted.name == "questioner":
@@ -70,7 +72,7 @@ class BackendProgramming(Dialogue):
                     f"--num_questions must be from 0 to max_steps - 1 = {turns - 1}, "
                     f"got {wanted.num_questions}."
                 )
-            return scripted.QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
+            return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
         if wanted.name == "expert":
             return scripted.TeacherPolicy(_expert(wanted.seed, turns), system_prompt=prompt)
         if wanted.name == "oracle":
@@ -96,6 +98,12 @@ class BackendProgramming(Dialogue):
         from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 
         return ScriptedHuman()
+
+    def served_human(self) -> Speaker:
+        """The scripted human again; the hidden function stands in the prompt."""
+        from sweet_rl.worlds.backend_programming.human.reading import answer_served
+
+        return answer_served
 
     def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
         """The human as the paper has it."""

@@ -1,6 +1,6 @@
 """Clarifying questions that fit almost any Python function, and the function that a description asks for.
 
-For `sweet_rl.policies.scripted.QuestionerPolicy`; knows nothing of hidden information and of the answer.
+For `QuestionerPolicy`; knows nothing of hidden information and of the answer.
 """
 
 from __future__ import annotations

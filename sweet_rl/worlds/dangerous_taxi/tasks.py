@@ -46,7 +46,7 @@ def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
 
     Returns:
         Rows with `instruction` (what a viewer calls them), `start` (a state of
-        `sweet_rl.taxi.START_STATES`, null in "any") and `curriculum` beside the usual fields;
+        `START_STATES`, null in "any") and `curriculum` beside the usual fields;
         `hidden_information` is a shortest way.
 
     Raises:

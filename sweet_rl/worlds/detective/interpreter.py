@@ -47,7 +47,7 @@ class Interpreter:
 
     def __init__(self, story: Path) -> None:
         try:
-            from jericho import FrotzEnv  # noqa: PLC0415 - an optional package
+            from jericho import FrotzEnv
         except ImportError:
             raise missing_package("jericho", "detective", needed_for="The Detective game") from None
         self._frotz: Any = FrotzEnv(str(story))

@@ -144,6 +144,6 @@ class ActionFinder:
 
 def _how_usual(command: str) -> tuple[int, int]:
     """Orders commands that do the same: short ones, ones that people type."""
-    from jericho.util import verb_usage_count  # noqa: PLC0415 - an optional package
+    from jericho.util import verb_usage_count
 
     return -len(command.split()), verb_usage_count(command)

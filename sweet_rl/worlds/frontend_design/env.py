@@ -47,8 +47,8 @@ class FrontendEnv(DialogueEnv):
         renderer: pages to pictures; shared as well.
         pictures: keeps the pictures.
         max_steps: agent turns at most.
-        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`; the marker ends the
-            episode and cuts nothing.
+        parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`; the
+            marker ends the episode and cuts nothing.
         reply_limit: characters of a reply that the agent gets to see.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".

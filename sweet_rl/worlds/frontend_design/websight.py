@@ -99,8 +99,8 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Json]]:
     """Rows with those of WebSight's two fields that the file has; pictures are not read."""
     try:
         # Heavy, and only these files need it.
-        from pyarrow import ArrowException  # noqa: PLC0415
-        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
     except ImportError:
         raise missing_package("pyarrow", "datasets", needed_for=f"Reading {str(path)!r}") from None
     try:
@@ -127,7 +127,7 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Json]]:
 def _from_hub(name: str, limit: int) -> Iterator[SourceRow]:
     try:
         # Heavy, and only this source needs it.
-        from datasets import load_dataset  # noqa: PLC0415
+        from datasets import load_dataset
     except ImportError:
         raise missing_package("datasets", "datasets", needed_for=f"Streaming {name!r} from the hub") from None
     try:

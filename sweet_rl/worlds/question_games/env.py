@@ -51,7 +51,7 @@ class QuestionGameEnv:
         max_turns: questions at most. The last one is still answered.
         rules: "fixed" or "published".
         read_action: the agent's raw text to its question, for agents that write more than the question
-            (`sweet_rl.worlds.question_games.asking.decode_question`). The dialogue shows the question; the record keeps both.
+            (`asking.decode_question`). The dialogue shows the question; the record keeps both.
         stop_on_user_failure: end a game whose oracle cannot be asked with an error. False goes on with the
             game's words for what cannot be answered, and records the failure.
 
@@ -196,7 +196,7 @@ class GuessMyCityEnv(QuestionGameEnv):
 
     Args:
         oracle: see `QuestionGameEnv`.
-        cities: all names of every city that may be hidden (`sweet_rl.worlds.question_games.tasks.city_names()`): a question
+        cities: all names of every city that may be hidden (`city_names()` of the tasks): a question
             that names two cities is no guess. Without them any question that names the right one is.
         max_turns: see `QuestionGameEnv`.
         rules: likewise.

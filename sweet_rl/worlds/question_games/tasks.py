@@ -81,7 +81,7 @@ def ask_for_object_template(words: Sequence[str] | None = None) -> str:
     """The instruction for models that follow instructions, with `{obs}` where the game goes.
 
     Our own wording of the published prompt: the objects, a game as an example, the JSON that
-    `sweet_rl.worlds.question_games.asking.decode_question` reads. No chat markers and no begin token are in it.
+    `asking.decode_question` reads. No chat markers and no begin token are in it.
 
     Args:
         words: the objects it names; default the ten.

@@ -1,7 +1,7 @@
 """The WebShop world: an agent that looks for what an instruction asks for, and buys it.
 
 It speaks to any server with the five routes, the published one's included, and to the embedded shop
-(`sweet_rl.worlds.webshop.shop`) through the same code. The reward is 0 until something is bought, then the shop's score.
+(`webshop.shop`) through the same code. The reward is 0 until something is bought, then the shop's score.
 
 Published behaviour: docs/published/archer.md#webshop.
 """

@@ -239,16 +239,16 @@ class _NodeReader(HTMLParser):
     def handle_data(self, data: str) -> None:
         self._said.append(data)
 
-    def handle_comment(self, data: str) -> None:  # noqa: ARG002 - the parser's own name
+    def handle_comment(self, data: str) -> None:
         self._flush()
 
-    def handle_decl(self, decl: str) -> None:  # noqa: ARG002
+    def handle_decl(self, decl: str) -> None:
         self._flush()
 
-    def handle_pi(self, data: str) -> None:  # noqa: ARG002
+    def handle_pi(self, data: str) -> None:
         self._flush()
 
-    def unknown_decl(self, data: str) -> None:  # noqa: ARG002
+    def unknown_decl(self, data: str) -> None:
         self._flush()
 
     def finish(self) -> list[Node]:

@@ -47,7 +47,7 @@ class LocalShop:
     """A shop in this process, without sockets.
 
     Args:
-        get: the HTML at a percent-encoded path, such as `sweet_rl.worlds.webshop.shop.EmbeddedShop.get`; LookupError where
+        get: the HTML at a percent-encoded path, such as `EmbeddedShop.get`; LookupError where
             there is nothing.
     """
 

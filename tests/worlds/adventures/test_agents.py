@@ -12,7 +12,7 @@ from sweet_rl.worlds.adventures.agents import RandomAdventurer, WalkthroughPolic
 from sweet_rl.worlds.adventures.scenes import listed_actions
 from sweet_rl.worlds.adventures.tasks import adventure_tasks, detective_tasks, lantern_tasks
 from sweet_rl.worlds.lantern.env import LanternEnv
-from sweet_rl.worlds.lantern.routes import route_of
+from tests.worlds.adventures.routes import route_of
 
 TASKS = [task_from_row(row) for row in lantern_tasks("test")]
 

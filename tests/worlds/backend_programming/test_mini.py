@@ -157,7 +157,7 @@ def test_another_seed_gives_other_tasks():
 
 
 def test_another_process_draws_the_same_tasks():
-    code = "import json; from sweet_rl.tasks import mini; print(json.dumps(mini.generate('test', 24, seed=3, world='families')))"
+    code = "import json; from sweet_rl.worlds.backend_programming import mini; print(json.dumps(mini.generate('test', 24, seed=3, world='families')))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == mini.generate("test", 24, seed=3, world="families")
 

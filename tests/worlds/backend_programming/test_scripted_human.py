@@ -136,7 +136,7 @@ def test_the_words_do_not_depend_on_hash_randomisation():
         subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": str(seed)},
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=True,

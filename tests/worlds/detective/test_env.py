@@ -18,7 +18,7 @@ from sweet_rl.worlds.adventures.tasks import detective_tasks
 from sweet_rl.worlds.detective.env import DetectiveEnv, open_detective
 from sweet_rl.worlds.detective.interpreter import Interpreter
 from sweet_rl.worlds.detective.story import VARIABLE, find_story
-from sweet_rl.worlds.lantern.routes import route_of
+from tests.worlds.adventures.routes import route_of
 
 TASK = task_from_row(detective_tasks()[0])
 

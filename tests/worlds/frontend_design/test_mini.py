@@ -167,7 +167,7 @@ def test_another_seed_gives_other_pages():
 
 
 def test_another_process_draws_the_same_pages():
-    code = "import json; from sweet_rl.tasks import mini_web; print(json.dumps(mini_web.generate('test', 20, seed=3)))"
+    code = "import json; from sweet_rl.worlds.frontend_design import mini; print(json.dumps(mini.generate('test', 20, seed=3)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == mini_web.generate("test", 20, seed=3)
 

@@ -254,7 +254,7 @@ def test_the_oracle_is_a_user():
 
 def test_the_phrase_files_name_only_words_of_the_table_and_say_something():
     bare = {stem(word) for word in ("use", "make", "have", "find", "with", "for", "on", "up", "out", "off")}
-    for name in ("object_words.txt", "object_deeds.txt"):
+    for name in ("words.txt", "deeds.txt"):
         heading = ""
         for number, line in rows(name):
             if line.startswith("["):

@@ -66,6 +66,6 @@ class Library:
 
     @staticmethod
     def _embedded(name: str) -> RepositoryIndex:
-        from sweet_rl.worlds.auto_explore.repositories.made import make_repository  # noqa: PLC0415 - only those who need one
+        from sweet_rl.worlds.auto_explore.repositories.made import make_repository
 
         return make_repository(name).index()

@@ -131,4 +131,4 @@ class ExploreTalk:
 
 
 def _prompt(name: str) -> str:
-    return packaged_text(f"reflect/{name}")
+    return packaged_text(name)

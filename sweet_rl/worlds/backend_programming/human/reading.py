@@ -16,6 +16,7 @@ from typing import Final
 from sweet_rl.prompts import parse_simulator_prompt
 from sweet_rl.types import Message, UserContext
 from sweet_rl.users.protocol import Said
+from sweet_rl.worlds.backend_programming.human.human import ScriptedHuman
 
 MAX_HIDDEN: Final = 100_000
 """Characters of a hidden function: it is parsed while others wait."""
@@ -40,6 +41,16 @@ _SYSTEM: Final = ("system", "developer")
 _RULE: Final = re.compile(r"^(?:[-=#*_~]{3,}|```.*|</.*>)[ \t]*$", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^(?P<indent>[ \t]*)(?:@|(?:async[ ]+)?def[ ]+\w+[ ]*\()", re.MULTILINE)
 _CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def[ ]|async[ ]|class[ ]|import[ ]|from[ ]|#|\w+[ ]*=)")
+
+
+def answer_served(messages: Sequence[Said]) -> str:
+    """What the scripted human says to a prompt that holds what it knows.
+
+    Raises:
+        ValueError: the prompt has no function, or no dialogue.
+    """
+    context = context_of(messages)
+    return ScriptedHuman().answer(context.problem_description, context.hidden_information, context.messages)
 
 
 def context_of(messages: Sequence[Said]) -> UserContext:

@@ -80,7 +80,7 @@ def looks_like_a_picture(picture: Picture, rect: Rect, inner: Sequence[Box], *, 
 
 
 def _grid(picture: Picture, rect: Rect) -> list[tuple[int, tuple[int, int, int]]]:
-    from PIL import Image  # noqa: PLC0415 - an optional package
+    from PIL import Image
 
     left, top, right, bottom = rect
     rect = (max(0, left), max(0, top), min(picture.width, right), min(picture.height, bottom))
@@ -92,7 +92,7 @@ def _grid(picture: Picture, rect: Rect) -> list[tuple[int, tuple[int, int, int]]
 
 def _mask(part: Picture, color: Color) -> Picture:
     """White where letters are: what differs from a plain ground, or on a picture what has their colour."""
-    from PIL import Image, ImageChops  # noqa: PLC0415
+    from PIL import Image, ImageChops
 
     colors = part.getcolors(part.width * part.height) or []
     number, ground = max(cast("list[tuple[int, Color]]", colors))

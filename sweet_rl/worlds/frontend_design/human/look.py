@@ -42,7 +42,7 @@ def fold(text: str) -> str:
 def _open(image: bytes) -> Picture | None:
     """The picture, or None for bytes that are none: then only boxes are looked at."""
     try:
-        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - an optional package
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise missing_package("Pillow", "pages", needed_for="The scripted eye") from None
     try:

@@ -1,4 +1,4 @@
-"""The facts of the 91 cities as objects: what `city_table.toml` and its two neighbours hold, read once.
+"""The facts of the 91 cities as objects: what `table.toml` and its two neighbours hold, read once.
 
 Only data and how it is looked up; sentences are made in `sweet_rl.worlds.guess_my_city.oracle.cities`.
 """
@@ -127,7 +127,7 @@ WEATHER: Final[Mapping[str, Weather]] = {
         "It is warm all year round, with two rainy seasons.", "hot tropical warm highland rainy savanna"
     ),
 }
-"""Kinds of weather by the name that `city_table.toml` uses."""
+"""Kinds of weather by the name that `table.toml` uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Country:
 
 @dataclass(frozen=True, eq=False)
 class City:
-    """A city of the list (fields: the head of `city_table.toml`). `key` is its published "City, Country"."""
+    """A city of the list (fields: the head of `table.toml`). `key` is its published "City, Country"."""
 
     key: str
     name: str
@@ -246,14 +246,14 @@ class Topic:
 @lru_cache(maxsize=1)
 def countries() -> Mapping[str, Country]:
     """The countries of the list, by name."""
-    return {name: Country(name=name, **_tuples(row)) for name, row in _read("city_countries").items()}
+    return {name: Country(name=name, **_tuples(row)) for name, row in _read("countries").items()}
 
 
 @lru_cache(maxsize=1)
 def cities() -> Mapping[str, City]:
     """The 91 cities in the table's order, by their published "City, Country"."""
     found = {}
-    for key, row in _read("city_table").items():
+    for key, row in _read("table").items():
         name, _, country = key.partition(", ")
         land = countries()[row.pop("country", country)]
         found[key] = City(key=key, name=name, land=land, **_tuples(row))
@@ -264,7 +264,7 @@ def cities() -> Mapping[str, City]:
 def topics() -> Mapping[str, Topic]:
     """What cities are known for, by the topic's name."""
     found = {}
-    for name, row in _read("city_topics").items():
+    for name, row in _read("topics").items():
         lands = row.get("countries", ())
         general = bool(row.get("all"))
         owners = {
@@ -281,7 +281,7 @@ def topics() -> Mapping[str, Topic]:
 @lru_cache(maxsize=1)
 def elsewhere() -> Mapping[str, tuple[str, ...]]:
     """Names of places, cities ("elsewhere"), waters and mountains that none of the 91 answers to, by kind."""
-    found = {kind: tuple(row["names"]) for kind, row in _read("city_elsewhere").items()}
+    found = {kind: tuple(row["names"]) for kind, row in _read("elsewhere").items()}
     found["mountain"] += tuple(f"{name} {kind}" for name in found["mountain"] for kind in MOUNTAIN_WORDS)
     return found
 

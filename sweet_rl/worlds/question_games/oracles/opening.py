@@ -52,7 +52,7 @@ def open_oracle(
     """
     asking_of(game)
     if kind == "seq2seq":
-        from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle  # noqa: PLC0415 - an optional model
+        from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
 
         if Path(path).suffix in _WEIGHTS:
             return Seq2SeqOracle(game, model or BASE_MODEL, weights=path, max_batch=concurrency)
@@ -60,14 +60,14 @@ def open_oracle(
     if kind == "openai":
         if not model:
             raise UsageError(f"The server at {path!r} must be told which model to ask: name one.")
-        from sweet_rl.openai_client import OpenAIClient, base_url_from  # noqa: PLC0415 - loads aiohttp
-        from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle  # noqa: PLC0415 - likewise
+        from sweet_rl.openai_client import OpenAIClient, base_url_from
+        from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
 
         urls = base_url_from("", 0, path)
         client = OpenAIClient(urls, api_key=api_key, retry=retry, max_connections=concurrency)
         return OpenAIOracle(game, client, model)
     if kind == "gradio":
-        from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle  # noqa: PLC0415 - loads aiohttp
+        from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
 
         return GradioOracle(game, path, max_batch=concurrency)
     raise UsageError(f"An oracle is one of {', '.join(KINDS)} or embedded, got {kind!r}.")

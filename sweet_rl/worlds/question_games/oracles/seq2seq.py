@@ -77,7 +77,7 @@ class Seq2SeqOracle:
 
     def _engine(self, prompts: Sequence[str]) -> Generator[list[tuple[int, str]], None, None]:
         """In the batcher's thread: all answers of a batch."""
-        import torch  # noqa: PLC0415 - loaded by now
+        import torch
 
         self._usage.requests += len(prompts)
         batch = self._tokenizer(
@@ -105,7 +105,7 @@ class Seq2SeqOracle:
 
 def _load_model(model: str | Path) -> Any:
     try:
-        from transformers import AutoModelForSeq2SeqLM  # noqa: PLC0415 - seconds; only for those who use it
+        from transformers import AutoModelForSeq2SeqLM
     except ImportError as error:
         raise missing_package("transformers", "transformers", needed_for="an oracle in process") from error
     try:
@@ -118,7 +118,7 @@ def _load_model(model: str | Path) -> Any:
 
 
 def _placed(model: Any, device: str) -> Any:
-    import torch  # noqa: PLC0415 - loaded by now
+    import torch
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -130,7 +130,7 @@ def _placed(model: Any, device: str) -> Any:
 
 def _put_weights(model: Any, path: Path) -> None:
     """Replace the model's weights by those of a file."""
-    import torch  # noqa: PLC0415 - loaded by now
+    import torch
 
     if not path.is_file():
         raise UsageError(f"There are no oracle weights at {str(path)!r} (looked from {str(Path.cwd())!r}).")

@@ -93,7 +93,7 @@ def facts() -> Facts:
     Raises:
         DataError: a row of it cannot be read.
     """
-    things = tuple(_things(rows("object_table.txt")))
+    things = tuple(_things(rows("table.txt")))
     sets: dict[str, int] = {"none": 0}
     for place, thing in enumerate(things):
         for attribute in thing.attributes | _measures(thing):
@@ -103,7 +103,7 @@ def facts() -> Facts:
 
 def rows(name: str) -> Iterator[tuple[int, str]]:
     """The rows of a packaged text file with their line numbers, comments and blank lines left out."""
-    text = files("sweet_rl.worlds.question_games.oracles").joinpath(name).read_text(encoding="utf-8")
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
             yield number, line.strip()
@@ -139,7 +139,7 @@ def _things(lines: Iterable[tuple[int, str]]) -> Iterator[Thing]:
         yield Thing(
             aliases=tuple(alias.strip().lower() for alias in names.split(";")),
             category=category,
-            size=read_size(sizes, "object_table.txt", number),
+            size=read_size(sizes, "table.txt", number),
             attributes=frozenset((common - taken_back) | {word for word in own if not word.startswith("-")}),
         )
 

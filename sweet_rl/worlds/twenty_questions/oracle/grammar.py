@@ -278,10 +278,10 @@ class _Reading:
 @cache
 def _yardsticks() -> dict[str, Size]:
     sizes = {}
-    for number, line in rows("object_sizes.txt"):
+    for number, line in rows("sizes.txt"):
         names, size = line.split("|")
         for name in names.split(","):
-            sizes[_stems(name)] = read_size(size.strip(), "object_sizes.txt", number)
+            sizes[_stems(name)] = read_size(size.strip(), "sizes.txt", number)
     for thing in facts().things:
         for alias in (*thing.aliases, *_nicknames().get(thing.name, ())):
             sizes[_stems(alias)] = thing.size
@@ -310,7 +310,7 @@ def _nicknames() -> dict[str, tuple[str, ...]]:
 def _lexicon() -> list[tuple[str, str, tuple[str, ...]]]:
     """Every row of the phrase files: heading, left side, phrases."""
     found, heading = [], ""
-    for file in ("object_words.txt", "object_deeds.txt"):
+    for file in ("words.txt", "deeds.txt"):
         for _, line in rows(file):
             if line.startswith("["):
                 heading = line.strip("[]")
