@@ -131,11 +131,11 @@ class Recorded:
         return self.text
 
     def step(self, label: str) -> Any:
-        from sweet_rl.text_game import Moved
+        from sweet_rl.text_game import GameStep
 
         del label
         self._at += 1
-        return Moved(self.text, -1.0, False, self._at == len(self.states), {})
+        return GameStep(self.text, -1.0, False, self._at == len(self.states), {})
 
     def close(self) -> None:
         pass

@@ -36,7 +36,7 @@ from _machine import machine_line
 from sweet_rl.prompts import load_prompt
 from sweet_rl.prompts.simulator import simulator_prompt
 from sweet_rl.types import Message, Task, UserContext
-from sweet_rl.users.faults import Weather
+from sweet_rl.users.faults import FaultProfile
 from sweet_rl.users.server_process import start_server
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.dialogue.parsing import parse_published
@@ -170,7 +170,7 @@ def measure_ours(tasks: int, concurrency: int, latency: dict[str, float], folder
 
 def perfect_over_bound(episodes: int, concurrency: int, latency: dict[str, float]) -> float:
     """How far over the bound a client without any cost of its own ends, with the same draws."""
-    weather = Weather(
+    weather = FaultProfile(
         latency_median_ms=latency["latency_median_ms"], latency_sigma=latency["latency_sigma"], seed=0
     )
     draws = (weather.draw(number)[0] for number in itertools.count())

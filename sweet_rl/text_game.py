@@ -15,7 +15,7 @@ from sweet_rl.errors import EpisodeError
 from sweet_rl.types import Failure, Json, StopReason, Task
 
 
-class Moved(NamedTuple):
+class GameStep(NamedTuple):
     """What one label did.
 
     `terminated` and `truncated` are as published and may both be true. `info["won"]` is whether the game's
@@ -86,7 +86,7 @@ class TextGame(Protocol):
         """
         ...
 
-    def step(self, label: str) -> Moved:
+    def step(self, label: str) -> GameStep:
         """Take the agent's raw text as a label. One that is not on offer has a defined outcome, no error.
 
         Raises:

@@ -25,7 +25,7 @@ from sweet_rl.worlds.frontend_design.agents import (
     TargetDesigner,
 )
 from sweet_rl.worlds.frontend_design.env import FrontendEnv
-from sweet_rl.worlds.frontend_design.human import ScriptedEye
+from sweet_rl.worlds.frontend_design.human import ScriptedViewer
 from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 from tests.pages.fake_renderer import FakeRenderer, draw
 
@@ -51,7 +51,7 @@ class Seeing(OpenAIClient):
 ENVS = {
     "backend": lambda folder: BackendEnv(ScriptedHuman(), max_steps=4),
     "frontend": lambda folder: FrontendEnv(
-        ScriptedEye(), FakeRenderer(), PictureFolder(folder, beside=folder), max_steps=4
+        ScriptedViewer(), FakeRenderer(), PictureFolder(folder, beside=folder), max_steps=4
     ),
 }
 USERS = {
@@ -59,7 +59,7 @@ USERS = {
     "openai": lambda url: OpenAIUser(
         OpenAIClient([url]), "scripted", prompt_template=load_prompt("human_simulator_code_prompt")
     ),
-    "scripted eye": lambda url: ScriptedEye(),
+    "scripted viewer": lambda url: ScriptedViewer(),
     "vision": lambda url: VisionUser(
         Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")
     ),

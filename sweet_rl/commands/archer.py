@@ -13,7 +13,7 @@ from sweet_rl.commands.archer_config import described, load_config
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.commands.belonging import check
 from sweet_rl.commands.oracles import OracleFlags, make_oracle
-from sweet_rl.commands.running import quieten, stopped_politely
+from sweet_rl.commands.running import on_interrupt, silence_libraries
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task
@@ -57,7 +57,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     tracking.sets({**config, "template": template})
     for key in ("tasks", "eval_tasks", "policy_lm", "critic_lm", "checkpoint_path", "env_load_path"):
         tracking.reads(key, config.get(key))
-    quieten()
+    silence_libraries()
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.algorithms.archer.loop import OnlineRun, Playground
     from sweet_rl.algorithms.archer.run_folder import RunFolder
@@ -97,7 +97,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
         settings = settings_of({**config, **models, "template": template})
         learner = make_learner(settings, chat_format=world.transcript(), say=say)
         how = f"What was played is in {save_path}; the same command goes on with it."
-        stack.enter_context(stopped_politely(how))
+        stack.enter_context(on_interrupt(how))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
         learner.save_policy(save_path / "final")
         if main:

@@ -172,9 +172,9 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
 
     from sweet_rl.algorithms.archer.beginnings import CRITIC, POLICY
     from sweet_rl.algorithms.archer.settings import ArcherSettings
-    from sweet_rl.commands.running import quieten
+    from sweet_rl.commands.running import silence_libraries
 
-    quieten()
+    silence_libraries()
     unfinished = folder / "unfinished"  # a policy that has not learnt yet must not be found
     shutil.rmtree(unfinished, ignore_errors=True)
     name = pupil.policy_lm

@@ -64,7 +64,7 @@ class UserFlags:
         """The scripted human, unless a server is named.
 
         Raises:
-            UsageError: the scripted eye, and a server that does not offer it.
+            UsageError: the scripted human of pages, and a server that does not offer it.
         """
         if self.model == "scripted" and self.task_type == "html" and self.server_named:
             raise UsageError(

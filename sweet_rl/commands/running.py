@@ -28,7 +28,7 @@ def progress(total: int, done: int, *, unit: str, quiet: bool) -> tqdm[NoReturn]
     return tqdm(total=total, initial=done, unit=unit, disable=quiet, mininterval=interval, dynamic_ncols=True)
 
 
-def quieten() -> None:
+def silence_libraries() -> None:
     """No bars and hints of the libraries below beside our own bar."""
     from huggingface_hub.utils import enable_progress_bars  # type: ignore[attr-defined]
     from transformers.utils import logging as transformers_logging
@@ -47,7 +47,7 @@ def _at_least_an_error(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def stopped_politely(words: str) -> Iterator[None]:
+def on_interrupt(words: str) -> Iterator[None]:
     """Ctrl-C and a polite kill end the stage with words about how to go on."""
 
     def stop(*_: object) -> None:

@@ -45,11 +45,11 @@ def serve_simulator(
 
     if api_key_var is not None and not os.environ.get(api_key_var):
         raise UsageError(f"--api_key_var {api_key_var}: this environment variable is not set, or is empty.")
-    from sweet_rl.users.faults import Weather, parse_faults
+    from sweet_rl.users.faults import FaultProfile, parse_faults
     from sweet_rl.users.server_process import serve
     from sweet_rl.worlds import world_of
 
-    weather = Weather(
+    fault_profile = FaultProfile(
         latency_median_ms=latency_median_ms,
         latency_sigma=latency_sigma,
         fault_rate=fault_rate,
@@ -60,4 +60,4 @@ def serve_simulator(
     )
     api_key = os.environ[api_key_var] if api_key_var is not None else None
     speakers = {"scripted": world_of("code").served_human()}
-    asyncio.run(serve(speakers, weather, host, port, api_key=api_key, quiet=quiet))
+    asyncio.run(serve(speakers, fault_profile, host, port, api_key=api_key, quiet=quiet))

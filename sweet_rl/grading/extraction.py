@@ -82,7 +82,7 @@ def lenient_code(trajectory: Trajectory, name: str) -> str | None:
 
 
 def _aligned(code: str) -> str:
-    """Moved to the left margin; also where only the first line, beside the marker, is shifted."""
+    """GameStep to the left margin; also where only the first line, beside the marker, is shifted."""
     code = textwrap.dedent(code.strip("\n"))
     return code.lstrip(" \t") if code[:1] in {" ", "\t"} else code
 

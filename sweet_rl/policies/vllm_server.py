@@ -24,7 +24,7 @@ import aiohttp
 
 from sweet_rl.chat import model_path
 from sweet_rl.errors import ServiceError, UsageError
-from sweet_rl.policies import lifeline
+from sweet_rl.policies import parent_watchdog
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.25
@@ -176,7 +176,7 @@ class VLLMServer:
         try:
             with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - the person's own interpreter
-                    [sys.executable, lifeline.__file__, str(os.getpid()), *command],
+                    [sys.executable, parent_watchdog.__file__, str(os.getpid()), *command],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

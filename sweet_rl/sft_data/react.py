@@ -17,7 +17,7 @@ from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, resolve
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.teachers import Asked, Teacher, of_the_model
-from sweet_rl.text_game import Moved, TextGame
+from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Failure, Message, derive_seed
 
 ATTEMPTS: Final = 3
@@ -47,7 +47,7 @@ class Played:
 
     cost: float = 0.0
     steps: int = 0
-    moved: Moved | None = None
+    moved: GameStep | None = None
     strict: bool = False
     failures: list[Failure] = field(default_factory=list)
 

@@ -41,7 +41,7 @@ DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.BAD_REQUES
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultProfile:
     """How a server behaves.
 
     Args:

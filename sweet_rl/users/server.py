@@ -20,7 +20,7 @@ from aiohttp.typedefs import Handler
 
 from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json
-from sweet_rl.users.faults import Fault, Weather
+from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.users.protocol import (
     Request,
     RequestProblem,
@@ -41,7 +41,7 @@ class SimulatorServer:
 
     Args:
         speakers: who is served beside echo, by the name of its model: what it says to messages.
-        weather: latency and faults; none by default.
+        fault_profile: latency and faults; none by default.
         host: what the server listens on: whose names it answers to.
         api_key: what requests under /v1 must bring; None: none.
         limits: for slow and large requests.
@@ -50,13 +50,13 @@ class SimulatorServer:
     def __init__(
         self,
         speakers: Mapping[str, Speaker],
-        weather: Weather | None = None,
+        fault_profile: FaultProfile | None = None,
         *,
         host: str = "127.0.0.1",
         api_key: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._weather = weather or Weather()
+        self._fault_profile = fault_profile or FaultProfile()
         self._host, self._api_key, self._limits = host, api_key, limits or Limits()
         self._speakers: dict[str, Speaker] = {**speakers, "echo": _echo}
         self._started = int(time.time())
@@ -135,14 +135,14 @@ class SimulatorServer:
         )
 
     async def _serve(self, request: web.Request, read: Callable[[bytes], Request]) -> web.StreamResponse:
-        """One request through the weather to its reply."""
+        """One request through the fault_profile to its reply."""
         number = self._requests
         self._requests += 1
         self._active += 1
         self._max_active = max(self._max_active, self._active)
         started = time.perf_counter()
         try:
-            limit = self._weather.max_in_flight
+            limit = self._fault_profile.max_in_flight
             if limit is not None and self._active > limit:
                 self._faults["turned_away"] += 1
                 raise RequestProblem(429, f"More than {limit} requests in work.", code="rate_limit")
@@ -153,7 +153,7 @@ class SimulatorServer:
                 )
             asked = read(await request.read())
             texts = self._speak(asked)
-            latency_s, fault = self._weather.draw(number)
+            latency_s, fault = self._fault_profile.draw(number)
             if latency_s:
                 await asyncio.sleep(latency_s)
             if fault is not None:
@@ -189,9 +189,9 @@ class SimulatorServer:
         content = stream_body(asked, body) if asked.stream else json.dumps(body).encode()
         kind = "text/event-stream" if asked.stream else "application/json"
         if fault is Fault.TIMEOUT:
-            await asyncio.sleep(self._weather.hang_s)
+            await asyncio.sleep(self._fault_profile.hang_s)
         if fault is Fault.SLOW_DRIP:
-            return await _drip(request, content, kind, self._weather.hang_s)
+            return await _drip(request, content, kind, self._fault_profile.hang_s)
         if fault is Fault.MALFORMED_JSON:
             content = content[: len(content) // 2]
         if fault is Fault.RESET and request.transport is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet_rl.errors import ServiceError
-from sweet_rl.users.faults import Weather
+from sweet_rl.users.faults import FaultProfile
 
 if TYPE_CHECKING:
     from sweet_rl.users.protocol import Speaker
@@ -24,7 +24,7 @@ _READY = "Serving "
 
 async def serve(
     speakers: Mapping[str, Speaker],
-    weather: Weather,
+    fault_profile: FaultProfile,
     host: str,
     port: int,
     *,
@@ -35,7 +35,7 @@ async def serve(
 
     Args:
         speakers: who is served beside echo, by the name of its model.
-        weather: latency and faults.
+        fault_profile: latency and faults.
         host: address to listen on.
         port: 0 for any free one.
         api_key: what every request under /v1 must bring; None: none.
@@ -50,7 +50,7 @@ async def serve(
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    app = SimulatorServer(speakers, weather, host=host, api_key=api_key).application()
+    app = SimulatorServer(speakers, fault_profile, host=host, api_key=api_key).application()
     async with listening(app, host, port) as actual:
         if not quiet:
             models = ", ".join([*speakers, "echo"])

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from sweet_rl.text_game import Moved, TextGame
+from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Json, Message, Observation, StepResult, StopReason, Task
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class TextGameEnv:
         return Observation(self._task_id, self._messages, self._seed)
 
 
-def _ended(moved: Moved) -> bool:
+def _ended(moved: GameStep) -> bool:
     """Won counts as an end even where it is published as a truncation (the taxi's pickup).
 
     Running out of steps does not, even where it is published as an end (AutoExplore).

@@ -17,7 +17,7 @@ from sweet_rl.flags import REQUIRED, Settings, flag
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weather(Settings):
+class FaultProfile(Settings):
     """How it is outside."""
 
     warmth: float = flag(20.0, "degrees.", at_least=-50, below=60)
@@ -27,7 +27,7 @@ class Weather(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Day(Weather):
+class Day(FaultProfile):
     """A day in a place."""
 
     place: str = flag(REQUIRED, "where.", positional=True)

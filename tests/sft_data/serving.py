@@ -10,7 +10,7 @@ from sweet_rl.users.server import SimulatorServer
 
 
 @contextmanager
-def talking(speaker, weather=None, asked=None):
+def talking(speaker, fault_profile=None, asked=None):
     """Yields the base URL; the model is called "m", and is given the last user message.
 
     What it is asked goes into the list `asked`: the request's body, with `path` and `key` beside its fields.
@@ -19,7 +19,7 @@ def talking(speaker, weather=None, asked=None):
     shared = {}
 
     async def serve():
-        server = SimulatorServer({}, weather)
+        server = SimulatorServer({}, fault_profile)
         server._speakers["m"] = lambda messages: speaker(messages[-1].text)
         application = server.application()
         application.middlewares.append(_listening(asked))

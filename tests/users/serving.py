@@ -8,8 +8,8 @@ from sweet_rl.worlds.backend_programming.human.reading import answer_served
 
 
 @asynccontextmanager
-async def serving(weather=None, **flags):
+async def serving(fault_profile=None, **flags):
     """Yields the base URL."""
-    app = SimulatorServer({"scripted": answer_served}, weather, **flags).application()
+    app = SimulatorServer({"scripted": answer_served}, fault_profile, **flags).application()
     async with listening(app, "127.0.0.1", 0) as port:
         yield f"http://127.0.0.1:{port}/v1"

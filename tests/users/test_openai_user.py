@@ -9,7 +9,7 @@ import pytest
 from sweet_rl.openai_client import ChatReply, OpenAIClient, RequestFailed, RetryPolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import NO_RESPONSE, Failure, Message, UserContext
-from sweet_rl.users.faults import Fault, Weather
+from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.users.openai import OpenAIUser
 from tests.users.serving import serving
 
@@ -80,7 +80,7 @@ async def replies_in(weather, *, count, attempts):
 
 
 def test_faults_are_ridden_out_or_recorded():
-    replies, stats = asyncio.run(replies_in(Weather(fault_rate=0.2, hang_s=2), count=200, attempts=4))
+    replies, stats = asyncio.run(replies_in(FaultProfile(fault_rate=0.2, hang_s=2), count=200, attempts=4))
     kinds = {"connection", "timeout", "rate_limited", "server_error", "malformed_reply", "empty_reply"}
     assert set(stats.retries) == kinds
     assert stats.requests == 200 + stats.retries.total()
@@ -92,7 +92,7 @@ def test_faults_are_ridden_out_or_recorded():
 
 
 def test_without_further_attempts_every_failure_is_recorded_with_its_kind():
-    weather = Weather(fault_rate=1, faults=(Fault.BAD_REQUEST, Fault.SERVER_ERROR), seed=1)
+    weather = FaultProfile(fault_rate=1, faults=(Fault.BAD_REQUEST, Fault.SERVER_ERROR), seed=1)
     replies, _ = asyncio.run(replies_in(weather, count=4, attempts=1))
     assert {reply.text for reply in replies} == {NO_RESPONSE}
     assert {(reply.failure.kind, reply.failure.status) for reply in replies} == {

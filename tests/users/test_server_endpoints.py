@@ -10,7 +10,7 @@ import pytest
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt, simulator_prompt
 from sweet_rl.types import Message, UserContext
-from sweet_rl.users.faults import Fault, Weather, parse_faults
+from sweet_rl.users.faults import Fault, FaultProfile, parse_faults
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from tests.users.serving import serving
 
@@ -129,7 +129,9 @@ def test_wrong_requests_get_openai_errors(path, body, status, words):
 
 def test_counters():
     async def main():
-        weather = Weather(latency_median_ms=50, latency_sigma=0, fault_rate=1, faults=(Fault.EMPTY_CHOICES,))
+        weather = FaultProfile(
+            latency_median_ms=50, latency_sigma=0, fault_rate=1, faults=(Fault.EMPTY_CHOICES,)
+        )
         async with serving(weather) as url:
             await asyncio.gather(*(request(f"{url}/chat/completions", chat("x", "echo")) for _ in range(3)))
             await request(f"{url}/chat/completions", {})
@@ -143,17 +145,17 @@ def test_counters():
 
 
 def test_weather_is_as_asked_and_comes_again():
-    weather = Weather(latency_median_ms=200, latency_sigma=1, fault_rate=0.2, seed=3)
+    weather = FaultProfile(latency_median_ms=200, latency_sigma=1, fault_rate=0.2, seed=3)
     draws = [weather.draw(number) for number in range(4000)]
     assert draws == [weather.draw(number) for number in range(4000)]
-    assert draws != [Weather(latency_median_ms=200, fault_rate=0.2, seed=4).draw(n) for n in range(4000)]
+    assert draws != [FaultProfile(latency_median_ms=200, fault_rate=0.2, seed=4).draw(n) for n in range(4000)]
     latencies = [seconds for seconds, _ in draws]
     assert statistics.median(latencies) == pytest.approx(0.2, rel=0.1)
     assert statistics.mean(latencies) == pytest.approx(0.2 * 1.6487, rel=0.1)  # exp(sigma ** 2 / 2)
     faults = [fault for _, fault in draws if fault]
     assert len(faults) / len(draws) == pytest.approx(0.2, abs=0.03)
     assert set(faults) == set(Fault) - {Fault.BAD_REQUEST}
-    assert Weather().draw(0) == (0.0, None)
+    assert FaultProfile().draw(0) == (0.0, None)
 
 
 def test_weather_that_makes_no_sense_is_refused():
@@ -167,13 +169,13 @@ def test_weather_that_makes_no_sense_is_refused():
         {"latency_sigma": -1},
     ):
         with pytest.raises(UsageError, match="--" + next(iter(flags))):
-            Weather(**flags)
+            FaultProfile(**flags)
 
 
 async def outcome(fault):
     """What one request meets at a server where this always happens."""
     timeout = aiohttp.ClientTimeout(total=0.4)
-    weather = Weather(fault_rate=1, faults=(fault,), hang_s=5)
+    weather = FaultProfile(fault_rate=1, faults=(fault,), hang_s=5)
     async with serving(weather) as url, aiohttp.ClientSession(timeout=timeout) as session:
         status = None
         try:
@@ -210,7 +212,7 @@ def test_every_fault_is_what_it_says(fault, want):
 
 
 def test_a_fault_reaches_streams_too():
-    weather = Weather(fault_rate=1, faults=(Fault.MALFORMED_JSON,))
+    weather = FaultProfile(fault_rate=1, faults=(Fault.MALFORMED_JSON,))
     _, text = ask("/v1/chat/completions", chat("x", "echo", stream=True), weather)
     assert text.startswith("data: {")
     assert "[DONE]" not in text

@@ -213,18 +213,18 @@ def test_a_server_that_is_killed_comes_back_and_ends_with_the_policy(model, tmp_
         policy = await VLLMPolicy.start(server, temperature=0.0, max_tokens=5)
         try:
             before = await policy.act(observe("Hi."))
-            lifeline = server._process.pid
-            (api_server,) = children(lifeline)
+            parent_watchdog = server._process.pid
+            (api_server,) = children(parent_watchdog)
             os.kill(api_server, signal.SIGKILL)
             after = await policy.act(observe("Hi."))
         finally:
             await policy.close()
-        return lifeline, before.completion.token_ids, after.completion.token_ids
+        return parent_watchdog, before.completion.token_ids, after.completion.token_ids
 
-    lifeline, before, after = asyncio.run(main())
+    parent_watchdog, before, after = asyncio.run(main())
     assert before == after
     assert server.starts == 2
-    assert not children(lifeline)
+    assert not children(parent_watchdog)
     assert not server.running
 
 

@@ -102,10 +102,10 @@ def _measure(
 
     from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
     from sweet_rl.commands.reflect.models import with_tiny_models
-    from sweet_rl.commands.running import progress, quieten
+    from sweet_rl.commands.running import progress, silence_libraries
 
     with open_world(settings, evaluates=True) as world, TemporaryDirectory() as folder:
-        quieten()
+        silence_libraries()
         from sweet_rl.algorithms.reflect.evaluation import measure
         from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
 

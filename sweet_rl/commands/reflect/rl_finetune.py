@@ -49,9 +49,9 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
 
     with ExitStack() as stack:
         world = stack.enter_context(open_world(settings))
-        from sweet_rl.commands.running import quieten, stopped_politely
+        from sweet_rl.commands.running import on_interrupt, silence_libraries
 
-        quieten()
+        silence_libraries()
         from sweet_rl.algorithms.distributed import processes
         from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
         from sweet_rl.algorithms.reflect.loop import Loop
@@ -87,7 +87,7 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
             )
         with (
             Bar(settings, world, done, quiet=quiet or not main) as bar,
-            stopped_politely(
+            on_interrupt(
                 f"Go on from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
             ),
         ):

@@ -49,9 +49,9 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
         check_kind(texts, settings.task_file, reflect=settings.reflect)
 
     from sweet_rl.commands.reflect.models import Teller, with_tiny_models
-    from sweet_rl.commands.running import progress, quieten, stopped_politely
+    from sweet_rl.commands.running import on_interrupt, progress, silence_libraries
 
-    quieten()
+    silence_libraries()
     from sweet_rl.algorithms.distributed import processes
     from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
     from sweet_rl.algorithms.reflect.models import load_policy
@@ -84,7 +84,7 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
             say(f"It goes on behind update {done}." if done else "It has no checkpoint yet: it begins anew.")
         with (
             progress(settings.max_steps, done, unit="update", quiet=quiet or not main) as bar,
-            stopped_politely(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}"),
+            on_interrupt(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}"),
         ):
             run.run(done)
         done = max(done, settings.max_steps)

@@ -20,7 +20,7 @@ COMPATS = ("fixed", "published")
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class AdventureStep:
     """What one command did to a game: the scene after it, the score so far, and whether the game ended."""
 
     scene: Scene
@@ -34,11 +34,11 @@ class Game(Protocol):
 
     max_score: int
 
-    async def begin(self, task: Task, seed: int) -> Beat:
+    async def begin(self, task: Task, seed: int) -> AdventureStep:
         """The first moment. Raises EpisodeError where there is no such game."""
         ...
 
-    async def play(self, command: str) -> Beat:
+    async def play(self, command: str) -> AdventureStep:
         """One command of one line, possibly empty. Raises EpisodeError when the game breaks."""
         ...
 
@@ -75,8 +75,8 @@ class AdventureEnv:
         """
         self._done = True
         self._task_id, self._seed, self._steps = task.task_id, seed, 0
-        self._beat = await self._game.begin(task, seed)
-        self._messages: tuple[Message, ...] = (self._say(self._beat),)
+        self._latest = await self._game.begin(task, seed)
+        self._messages: tuple[Message, ...] = (self._say(self._latest),)
         self._done = False
         return self._observe()
 
@@ -89,41 +89,41 @@ class AdventureEnv:
         if self._done:
             return StepResult(action, action, None, terminated=True)
         self._steps += 1
-        before = self._beat.score
+        before = self._latest.score
         self._done = True  # should the game break
-        self._beat = await self._play(typed(action))
-        beat = self._beat
-        self._messages = (*self._messages, Message("assistant", first_line(action)), self._say(beat))
-        truncated = self._steps >= self._max_steps and not beat.over
-        self._done = beat.over or truncated
-        reason = StopReason.ENDED if beat.over else StopReason.TURN_LIMIT if truncated else None
+        self._latest = await self._play(typed(action))
+        latest = self._latest
+        self._messages = (*self._messages, Message("assistant", first_line(action)), self._say(latest))
+        truncated = self._steps >= self._max_steps and not latest.over
+        self._done = latest.over or truncated
+        reason = StopReason.ENDED if latest.over else StopReason.TURN_LIMIT if truncated else None
         return StepResult(
             content=first_line(action),
             output=action,
             observation=self._observe(),
-            reward=float(beat.score - before),
-            terminated=beat.over,
+            reward=float(latest.score - before),
+            terminated=latest.over,
             truncated=truncated,
             stop_reason=reason,
-            info={"game": {"score": beat.score, "max_score": self._game.max_score, "won": beat.won}},
+            info={"game": {"score": latest.score, "max_score": self._game.max_score, "won": latest.won}},
         )
 
     async def close(self) -> None:
         """Nothing to free: what runs the game outlives the episode."""
         self._done = True
 
-    async def _play(self, command: str) -> Beat:
+    async def _play(self, command: str) -> AdventureStep:
         if is_refused(command, published=self._published):
-            scene = self._beat.scene
+            scene = self._latest.scene
             told = Scene(scene.look, scene.inventory, f"\n{REFUSAL}\n", scene.actions)
-            return Beat(told, self._beat.score)
+            return AdventureStep(told, self._latest.score)
         return await self._game.play(command)
 
-    def _say(self, beat: Beat) -> Message:
-        scene = beat.scene
+    def _say(self, latest: AdventureStep) -> Message:
+        scene = latest.scene
         if self._published:
             return Message("user", scene.published())
-        if beat.over:  # nothing is left to be looked at, carried or done
+        if latest.over:  # nothing is left to be looked at, carried or done
             scene = Scene("", "", scene.narrative, ())
         return Message("user", scene.text())
 

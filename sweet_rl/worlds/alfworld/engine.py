@@ -1,6 +1,6 @@
 """What plays household games, as seen by those who wrap it; the real one and a test's stand-in both fit.
 
-A moment of a game is given by the commands that led to it, so that an engine keeps no episode's state.
+A state of a game is given by the commands that led to it, so that an engine keeps no episode's state.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
-class Moment(NamedTuple):
-    """What the engine says of a moment of a game.
+class EngineState(NamedTuple):
+    """What the engine says of a state of a game.
 
     `told` is its answer to the last command (the introduction, at first). `commands` are those it accepts
     now. `score` is 1 when the task is done, `done` that the game is over.
@@ -28,12 +28,12 @@ class Engine(Protocol):
     Everything raises EpisodeError where the game cannot be read, or the engine breaks or hangs.
     """
 
-    def begin(self, source: str) -> Moment:
+    def begin(self, source: str) -> EngineState:
         """The state a game starts in: its text and the commands on offer."""
         ...
 
-    def play(self, source: str, before: Sequence[str], command: str) -> Moment:
-        """What `command` leads to from the moment that the commands `before` led to."""
+    def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
+        """What `command` leads to from the state that the commands `before` led to."""
         ...
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
-from sweet_rl.text_game import Moved, bad_task
+from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Failure, StopReason, Task
 from sweet_rl.worlds.alfworld.engine import Engine
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
@@ -29,7 +29,7 @@ HORIZON: Final = 15
 class HouseholdGame:
     """One game; a `sweet_rl.text_game.TextGame`.
 
-    A task's row names the game by `game`: an embedded game's name, or a problem's folder. `Moved.info` has
+    A task's row names the game by `game`: an embedded game's name, or a problem's folder. `GameStep.info` has
     `outcome` ("acted", "no_such_action", "over"), `command` (None where no label was on offer) and `won`.
 
     Args:
@@ -117,7 +117,7 @@ class HouseholdGame:
         """What was done so far, in the engine's words."""
         return tuple(command for command, _ in self._path)
 
-    def step(self, label: str) -> Moved:
+    def step(self, label: str) -> GameStep:
         """Take one action. A label that is not on offer costs a step and changes nothing.
 
         After the end nothing changes and nothing is rewarded.
@@ -189,10 +189,10 @@ class HouseholdGame:
             self._random.shuffle(labels)
         self._offered = dict(zip(labels, commands, strict=True))
 
-    def _moved(self, reward: float, outcome: str, command: str | None) -> Moved:
+    def _moved(self, reward: float, outcome: str, command: str | None) -> GameStep:
         self._over = outcome == "over" or self._terminated or self._truncated
         info = {"outcome": outcome, "command": command, "won": self._terminated and reward > 0}
-        return Moved(self.text, reward, self._terminated, self._truncated, info)
+        return GameStep(self.text, reward, self._terminated, self._truncated, info)
 
     @contextlib.contextmanager
     def _listing_failures(self) -> Any:

@@ -14,7 +14,7 @@ from typing import Final
 
 from sweet_rl.errors import EpisodeError
 from sweet_rl.workers import WorkerPool
-from sweet_rl.worlds.alfworld.engine import Moment
+from sweet_rl.worlds.alfworld.engine import EngineState
 
 STEP_TIMEOUT_S: Final = 100.0
 """The published limit of one step."""
@@ -40,10 +40,10 @@ class Household(WorkerPool):
             "sweet_rl.worlds.alfworld.worker", workers=workers, timeout_s=timeout_s, called="household engine"
         )
         self._plan_timeout_s = plan_timeout_s
-        self._first: dict[str, Moment] = {}
+        self._first: dict[str, EngineState] = {}
 
-    def begin(self, source: str) -> Moment:
-        """A game's first moment.
+    def begin(self, source: str) -> EngineState:
+        """A game's first state.
 
         Raises:
             EpisodeError: there is no such game, or it cannot be read.
@@ -53,14 +53,14 @@ class Household(WorkerPool):
             self._first[source] = self.ask_now("begin", source, told=source)
         return self._first[source]
 
-    def play(self, source: str, before: Sequence[str], command: str) -> Moment:
+    def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
         """What `command` leads to.
 
         Raises:
             EpisodeError: the engine broke, or hangs; the pool goes on without it.
         """
-        moment: Moment = self.ask_now("play", source, tuple(before), command, told=command)
-        return moment
+        state: EngineState = self.ask_now("play", source, tuple(before), command, told=command)
+        return state
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
         """The planner's commands; empty where it finds none.

@@ -1,6 +1,6 @@
 """The real engine: TextWorld's PDDL games with ALFWorld's names, and Fast Downward's planner behind both.
 
-Runs in a worker process and serves any number of episodes with one loaded game each: a moment is found again
+Runs in a worker process and serves any number of episodes with one loaded game each: a state is found again
 by applying the operators of the commands that led to it, which takes a millisecond. Texts come from the
 game's own grammar, as `PddlEnv` derives them; the commands' texts, which take most of an engine's time and
 state nothing that changes, are derived once.
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sweet_rl.worlds.alfworld.engine import Moment
+from sweet_rl.worlds.alfworld.engine import EngineState
 from sweet_rl.worlds.alfworld.library import Library
 from sweet_rl.worlds.alfworld.sources import bad_game, read_game
 
@@ -40,11 +40,11 @@ class TextWorldEngine:
         self._library = Library()
         self._games: OrderedDict[str, LoadedGame] = OrderedDict()
 
-    def begin(self, source: str) -> Moment:
+    def begin(self, source: str) -> EngineState:
         """The state a game starts in: its text and the commands on offer."""
         return self._game(source).begin()
 
-    def play(self, source: str, before: Sequence[str], command: str) -> Moment:
+    def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
         """The state after `command`, given the commands `before` it."""
         return self._game(source).play(tuple(before), command)
 
@@ -66,7 +66,7 @@ Way: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class LoadedGame:
-    """One game in the engine, at some moment; taken to another one at will.
+    """One game in the engine, at some state; taken to another one at will.
 
     Args:
         source: see `sources.read_game`.
@@ -96,39 +96,39 @@ class LoadedGame:
         self._texts: dict[tuple[str, ...], str] = {}
         self._ways: OrderedDict[tuple[str, ...], Way] = OrderedDict({(): ()})
         self._here: tuple[str, ...] = ()
-        self._moments: dict[tuple[str, ...], Moment] = {}
+        self._states: dict[tuple[str, ...], EngineState] = {}
         self._plans: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._first: Moment | None = None
+        self._first: EngineState | None = None
 
     def _actions(self) -> Iterable[tuple[str, Any]]:
         """The grammar's actions by name."""
         actions: dict[str, Any] = self._env._logic.actions  # noqa: SLF001
         return actions.items()
 
-    def begin(self) -> Moment:
-        """The first moment, with the introduction."""
+    def begin(self) -> EngineState:
+        """The first state, with the introduction."""
         if self._first is None:
             self._go_to(())
-            self._first = self._moment(self._derive("#intro#", {}))
+            self._first = self._as_state(self._derive("#intro#", {}))
         return self._first
 
-    def play(self, before: tuple[str, ...], command: str) -> Moment:
-        """One command from the moment that `before` led to; what was found once is known."""
+    def play(self, before: tuple[str, ...], command: str) -> EngineState:
+        """One command from the state that `before` led to; what was found once is known."""
         after = (*before, command)
-        if after not in self._moments:
-            if len(self._moments) >= WAYS_KEPT:
-                self._moments.clear()
-            self._moments[after] = self._play(before, command)
-        return self._moments[after]
+        if after not in self._states:
+            if len(self._states) >= WAYS_KEPT:
+                self._states.clear()
+            self._states[after] = self._play(before, command)
+        return self._states[after]
 
-    def _play(self, before: tuple[str, ...], command: str) -> Moment:
+    def _play(self, before: tuple[str, ...], command: str) -> EngineState:
         self._go_to(before)
         action = self._offered().get(command)
         if action is None:
             self._remember((*before, command), self._ways[before])
-            return self._moment(NOTHING_HAPPENS)
+            return self._as_state(NOTHING_HAPPENS)
         self._apply(action, command)
-        return self._moment(self._derive(action.feedback_rule, action.mapping))
+        return self._as_state(self._derive(action.feedback_rule, action.mapping))
 
     def plan(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """What the planner would do from there; a way that it named once is known to its end."""
@@ -216,9 +216,9 @@ class LoadedGame:
         }
         return str(self._env._logic.grammar.derive(rule, context))  # noqa: SLF001
 
-    def _moment(self, told: str) -> Moment:
+    def _as_state(self, told: str) -> EngineState:
         won = bool(self._state.check_goal())
-        return Moment(told, tuple(sorted(self._offered())), float(won), won)
+        return EngineState(told, tuple(sorted(self._offered())), float(won), won)
 
 
 class _Applied(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Final
 from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
-from sweet_rl.text_game import Moved, bad_task
+from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
 from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
 from sweet_rl.worlds.auto_explore.cost import step_cost
@@ -122,10 +122,10 @@ class ExploreGame:
         self._over = False
         return self._text
 
-    def step(self, label: str) -> Moved:
+    def step(self, label: str) -> GameStep:
         """Take the agent's text: a label, the command itself, or something that only costs a step."""
         if self._over:
-            return Moved(self._text, 0.0, terminated=True, truncated=False, info={"won": False})
+            return GameStep(self._text, 0.0, terminated=True, truncated=False, info={"won": False})
         self.steps += 1
         chosen = resolve_label(label, self.offered)
         command = None if chosen is None else self.offered[chosen]
@@ -155,7 +155,7 @@ class ExploreGame:
         elif self._over and not won:
             info["out_of_steps"] = True
         said = self._result if self._over and not self._strict else self._text
-        return Moved(said, -cost, terminated, self._over and not terminated, info)
+        return GameStep(said, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
         """End the game; a repository's view holds no resource."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from sweet_rl.chat.reflect_format import resolve_label
 from sweet_rl.errors import UsageError
-from sweet_rl.text_game import Moved, bad_task
+from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Json, Task, derive_seed
 from sweet_rl.worlds.dangerous_taxi.drawing import NAME, game_instruction, prompt
 from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
@@ -49,8 +49,8 @@ class TaxiGame:
     """One game; a `sweet_rl.text_game.TextGame`.
 
     A task's row may name `start` (of `START_STATES`; else the seed draws one) and `curriculum` (of
-    `CURRICULA`). `Moved.info` has `outcome`: "moved", "picked_up" (where that pays), "delivered", "no_effect"
-    or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
+    `CURRICULA`). `GameStep.info` has `outcome`: "moved", "picked_up" (where that pays), "delivered",
+    "no_effect" or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
 
     Args:
         horizon: steps at most.
@@ -143,13 +143,13 @@ class TaxiGame:
         self._terminated = self._truncated = False
         return self.text
 
-    def step(self, label: str) -> Moved:
+    def step(self, label: str) -> GameStep:
         """Take one action. A label that there is not costs a step and changes nothing.
 
         After the end nothing changes and nothing is rewarded.
         """
         if self._terminated or self._truncated:
-            return Moved(self.text, 0.0, self._terminated, self._truncated, _info("over"))
+            return GameStep(self.text, 0.0, self._terminated, self._truncated, _info("over"))
         self.steps += 1
         self._truncated = self.steps >= self.horizon
         found = resolve_label(label, _OFFERED)
@@ -164,7 +164,7 @@ class TaxiGame:
     def close(self) -> None:
         """Do nothing: the game is a number in memory."""
 
-    def _act(self, action: int) -> Moved:
+    def _act(self, action: int) -> GameStep:
         before = self.state
         state, reward, delivered = TABLE[before][action]
         self._states.append(state)
@@ -187,9 +187,9 @@ class TaxiGame:
         pays = self.curriculum in _PICKUP_PAYS and not self._picked_up
         return pays and decode(state).passenger == IN_TAXI
 
-    def _moved(self, reward: int, outcome: str, *, won: bool = False) -> Moved:
+    def _moved(self, reward: int, outcome: str, *, won: bool = False) -> GameStep:
         info = _info(outcome, won=won)
-        return Moved(self.text, reward / REWARD_SCALE, self._terminated, self._truncated, info)
+        return GameStep(self.text, reward / REWARD_SCALE, self._terminated, self._truncated, info)
 
 
 def _info(outcome: str, *, won: bool = False) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sweet_rl.types import Task
-from sweet_rl.worlds.adventures.env import AdventureEnv, Beat
+from sweet_rl.worlds.adventures.env import AdventureEnv, AdventureStep
 from sweet_rl.worlds.adventures.scenes import Scene
 from sweet_rl.worlds.detective.interpreter import Position
 from sweet_rl.worlds.detective.story import find_story
@@ -71,16 +71,16 @@ class _DetectiveGame:
         self._stub = None if valid_actions is None else tuple(valid_actions)
         self._state = b""
 
-    async def begin(self, _task: Task, _seed: int) -> Beat:
+    async def begin(self, _task: Task, _seed: int) -> AdventureStep:
         return self._take(await self._interpreters.begin(with_actions=self._stub is None))
 
-    async def play(self, command: str) -> Beat:
+    async def play(self, command: str) -> AdventureStep:
         return self._take(
             await self._interpreters.play(self._state, command, with_actions=self._stub is None)
         )
 
-    def _take(self, position: Position) -> Beat:
+    def _take(self, position: Position) -> AdventureStep:
         self._state = position.state
         actions = position.actions if self._stub is None else self._stub
         scene = Scene(position.look, position.inventory, position.narrative, actions)
-        return Beat(scene, position.score, over=position.over, won=position.won)
+        return AdventureStep(scene, position.score, over=position.over, won=position.won)

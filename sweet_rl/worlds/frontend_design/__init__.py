@@ -100,10 +100,10 @@ class FrontendDesign(Dialogue):
         return "holds no web pages: no ground_truth begins with a tag. Leave --task_type out for functions."
 
     def make_user(self) -> User:
-        """The scripted eye, which compares pictures."""
-        from sweet_rl.worlds.frontend_design.human import ScriptedEye
+        """The scripted human, who compares pictures."""
+        from sweet_rl.worlds.frontend_design.human import ScriptedViewer
 
-        return ScriptedEye()
+        return ScriptedViewer()
 
     def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
         """The human as the paper has it: a model that sees."""

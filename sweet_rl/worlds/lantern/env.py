@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sweet_rl.errors import EpisodeError
 from sweet_rl.types import Failure, StopReason, Task
-from sweet_rl.worlds.adventures.env import AdventureEnv, Beat
+from sweet_rl.worlds.adventures.env import AdventureEnv, AdventureStep
 from sweet_rl.worlds.lantern.game import LanternGame
 from sweet_rl.worlds.lantern.map import MAX_SCORE
 
@@ -31,7 +31,7 @@ class LanternEnv(AdventureEnv):
 class _Lantern:
     max_score = MAX_SCORE
 
-    async def begin(self, task: Task, _seed: int) -> Beat:
+    async def begin(self, task: Task, _seed: int) -> AdventureStep:
         variant = task.extra.get("variant", 0)
         if not isinstance(variant, int) or isinstance(variant, bool):
             detail = f"task {task.task_id!r}: 'variant' must be a whole number, got {variant!r}"
@@ -39,10 +39,10 @@ class _Lantern:
         self._game = LanternGame(variant)
         return self._now()
 
-    async def play(self, command: str) -> Beat:
+    async def play(self, command: str) -> AdventureStep:
         self._game.do(command)
         return self._now()
 
-    def _now(self) -> Beat:
+    def _now(self) -> AdventureStep:
         game = self._game
-        return Beat(game.scene(), game.score, over=game.over, won=game.won)
+        return AdventureStep(game.scene(), game.score, over=game.over, won=game.won)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sweet_rl.algorithms.reflect.play import Rules, play
 from sweet_rl.errors import EpisodeError
-from sweet_rl.text_game import Moved
+from sweet_rl.text_game import GameStep
 from sweet_rl.types import Failure, StopReason, Task
 
 HEAD = "\nThe actions you can take now is:"
@@ -38,7 +38,7 @@ class Game:
     def step(self, label):
         self.steps += 1
         over = label == "1" or self.steps == 3
-        return Moved(self.text, 1.0 if label == "1" else -0.5, label == "1", over, {})
+        return GameStep(self.text, 1.0 if label == "1" else -0.5, label == "1", over, {})
 
     def close(self):
         self.closed = True

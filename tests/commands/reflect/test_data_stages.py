@@ -23,7 +23,7 @@ from sweet_rl.commands.reflect.split_data import split_data
 from sweet_rl.commands.reflect.taxi_gen_sft import taxi_gen_sft
 from sweet_rl.commands.reflect.taxi_reflection import taxi_reflection
 from sweet_rl.errors import DataError, ServiceError, UsageError
-from sweet_rl.users.faults import Fault, Weather
+from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
 from tests.sft_data.serving import talking
 
@@ -236,7 +236,7 @@ def test_an_episode_without_a_service_is_no_failure_of_the_model(here, capsys, s
             asked.pop("output", None)
             auto_explore_gpt(task_file=str(TASKS / "data.json"), eval_reps=1, horizon=1, markov=True, **asked)
 
-    stormy = Weather(fault_rate=0.5, faults=(Fault.SERVER_ERROR,), seed=1)
+    stormy = FaultProfile(fault_rate=0.5, faults=(Fault.SERVER_ERROR,), seed=1)
     with talking(lambda _: "Action: 0", stormy) as url, pytest.raises(ServiceError) as caught:
         measure(base_url=url)
     assert "they have no score and are in no mean" in str(caught.value)

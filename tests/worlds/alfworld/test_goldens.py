@@ -6,7 +6,7 @@ import pytest
 
 from sweet_rl.errors import EpisodeError
 from sweet_rl.types import Failure, StopReason
-from sweet_rl.worlds.alfworld.engine import Moment
+from sweet_rl.worlds.alfworld.engine import EngineState
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 
 INTRODUCTION = "Welcome.\n\nYour task is to: put some tomato in microwave."
@@ -20,13 +20,13 @@ class FakeEngine:
     fails = False
 
     def begin(self, source):
-        return Moment(INTRODUCTION, FIRST)
+        return EngineState(INTRODUCTION, FIRST)
 
     def play(self, source, before, command):
         if self.fails:
             raise EpisodeError(StopReason.WORLD_FAILED, Failure("game_crashed", "hangs"))
         done = len(before) == 1
-        return Moment(f"You do: {command}", LATER, float(done), done)
+        return EngineState(f"You do: {command}", LATER, float(done), done)
 
     def plan(self, source, before):
         return ("go to microwave 1", "open microwave 1")
@@ -114,7 +114,7 @@ def test_metrics(shared):
 def test_more_commands_than_labels():
     class Crowded(FakeEngine):
         def play(self, source, before, command):
-            return Moment("Many.", tuple(f"go to door {number}" for number in range(253)))
+            return EngineState("Many.", tuple(f"go to door {number}" for number in range(253)))
 
     game = HouseholdGame(Crowded())
     game.begin("x")

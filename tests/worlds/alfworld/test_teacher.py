@@ -7,7 +7,7 @@ import pytest
 
 from sweet_rl.chat.reflect_format import ACTION_HEADS, sft_texts
 from sweet_rl.records import task_from_row
-from sweet_rl.worlds.alfworld.engine import Moment as Said
+from sweet_rl.worlds.alfworld.engine import EngineState as Said
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.teacher.lessons import household_texts, play_household, thought
 
@@ -50,12 +50,12 @@ def play(seed, **flags):
 
 
 def test_nothing_random_is_the_planner():
-    moments = play(0, random_share=0)
-    assert [moment.action for moment in moments] == [moment.best for moment in moments]
-    assert len(moments) == 3
-    assert {moment.extra["problem"] for moment in moments} == {"house-0"}
-    assert INTRODUCTION in moments[0].text
-    assert "Here is the previous path" not in moments[0].text
+    states = play(0, random_share=0)
+    assert [state.action for state in states] == [state.best for state in states]
+    assert len(states) == 3
+    assert {state.extra["problem"] for state in states} == {"house-0"}
+    assert INTRODUCTION in states[0].text
+    assert "Here is the previous path" not in states[0].text
 
 
 def test_mostly_random_games_end_at_the_horizon_or_with_success():
@@ -81,8 +81,8 @@ def test_the_embedded_teacher_says_whether_the_last_command_helped():
 
 
 def records(**changes):
-    (moment, *_) = play(0, random_share=0)
-    return [{"state": moment.text, "reflection": "R", "action": 1, "problem": "a-Tomato-b", **changes}]
+    (state, *_) = play(0, random_share=0)
+    return [{"state": state.text, "reflection": "R", "action": 1, "problem": "a-Tomato-b", **changes}]
 
 
 def test_texts_are_what_games_show():

@@ -20,7 +20,7 @@ from sweet_rl.worlds.frontend_design.agents import (
 from sweet_rl.worlds.frontend_design.agents.canvas import Block, Canvas, Words
 from sweet_rl.worlds.frontend_design.agents.edits import apply_remarks
 from sweet_rl.worlds.frontend_design.agents.sketch import sketch
-from sweet_rl.worlds.frontend_design.human import ScriptedEye
+from sweet_rl.worlds.frontend_design.human import ScriptedViewer
 from sweet_rl.worlds.frontend_design.human.words import ALIKE
 from tests.worlds.frontend_design.scenes import canvas_page, context
 
@@ -172,7 +172,7 @@ def test_the_improver_understands_everything_that_the_eye_says(seed):
     target = canvas_page(wanted(random.Random(seed)))
     canvas = sketch(DESCRIPTION)
     for _ in range(25):
-        said = ScriptedEye().answer(context(target, canvas_page(canvas), "see"))
+        said = ScriptedViewer().answer(context(target, canvas_page(canvas), "see"))
         if said == ALIKE:
             break
         assert apply_remarks(canvas, said) > 0, said

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.teachers import Asked, Teacher
-from sweet_rl.text_game import Moved
+from sweet_rl.text_game import GameStep
 from sweet_rl.types import Failure, Message, derive_seed
 from sweet_rl.worlds.auto_explore.commands import unwrap
 from sweet_rl.worlds.auto_explore.game import ExploreGame
@@ -31,7 +31,7 @@ class Turn(NamedTuple):
     reflection: str
     reply: str
     command: str | None
-    moved: Moved
+    moved: GameStep
 
     @property
     def failure(self) -> Failure | None:
@@ -68,7 +68,7 @@ class ExploreTalk:
         self._asked = 0
         self._look()
 
-    def follow(self, command: str) -> Moved:
+    def follow(self, command: str) -> GameStep:
         """Take a step without asking anybody: a command that is on offer.
 
         Raises:

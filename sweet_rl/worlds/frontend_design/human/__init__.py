@@ -1,5 +1,5 @@
-"""The scripted eye: a human without a model; `look` sees, `match` pairs, `differences` and `words` say."""
+"""The scripted human who looks at pages; `page_parser` sees, `match` pairs, `differences` and `words` say."""
 
-from sweet_rl.worlds.frontend_design.human.human import ScriptedEye
+from sweet_rl.worlds.frontend_design.human.human import ScriptedViewer
 
-__all__ = ["ScriptedEye"]
+__all__ = ["ScriptedViewer"]

@@ -1,4 +1,4 @@
-"""What strikes the eye, as sentences with weights: about how many square pixels look wrong."""
+"""What differs between two pages, as sentences with weights: about how many square pixels look wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sweet_rl.worlds.frontend_design.human import words
-from sweet_rl.worlds.frontend_design.human.match import Pairs, match_texts, match_things
-from sweet_rl.worlds.frontend_design.human.scene import Scene, Text, Thing, color_distance
+from sweet_rl.worlds.frontend_design.human.match import Pairs, match_elements, match_texts
+from sweet_rl.worlds.frontend_design.human.scene import Element, Scene, Text, color_distance
 
 _READING: Final = 4.0
 """People look at texts first: what a text covers counts more than plain ground."""
@@ -30,7 +30,7 @@ def describe(target: Scene) -> list[Remark]:
     """The wanted page, part by part, the most striking first."""
     ground = f"My page is {target.height} px tall, on a {words.color(target.background)} background."
     remarks = [Remark(10.0 * target.width * target.height, "layout", ground)]
-    remarks += [_missing_thing(thing, target) for thing in target.things]
+    remarks += [_missing_element(element, target) for element in target.elements]
     remarks += [_missing_text(text, target, another=False) for text in target.texts]
     return _sorted(remarks)
 
@@ -38,7 +38,7 @@ def describe(target: Scene) -> list[Remark]:
 def compare(target: Scene, draft: Scene) -> list[Remark]:
     """What is to change in the draft, the most striking first; nothing where they look alike."""
     remarks = list(_page(target, draft))
-    remarks += _things(target, draft)
+    remarks += _elements(target, draft)
     texts = match_texts(target.texts, draft.texts)
     remarks += _texts(target, draft, texts)
     remarks += _arrangement(target, draft, texts)
@@ -61,20 +61,20 @@ def _page(target: Scene, draft: Scene) -> Iterator[Remark]:
         yield Remark(0.5 * taller * target.width, "size", sentence)
 
 
-def _things(target: Scene, draft: Scene) -> Iterator[Remark]:
-    pairs = match_things(target.things, draft.things)
-    for i, wanted in enumerate(target.things):
+def _elements(target: Scene, draft: Scene) -> Iterator[Remark]:
+    pairs = match_elements(target.elements, draft.elements)
+    for i, wanted in enumerate(target.elements):
         if i not in {i for i, _ in pairs}:
-            yield _missing_thing(wanted, target)
-    for j, drawn in enumerate(draft.things):
+            yield _missing_element(wanted, target)
+    for j, drawn in enumerate(draft.elements):
         if j not in {j for _, j in pairs}:
             called = words.begin(_called(drawn, draft))
             yield Remark(_weight(drawn, draft), _about(drawn), f"{called} is not on my page.")
     for i, j in pairs:
-        yield from _changed_thing(target.things[i], draft.things[j], draft)
+        yield from _changed_element(target.elements[i], draft.elements[j], draft)
 
 
-def _changed_thing(wanted: Thing, drawn: Thing, draft: Scene) -> Iterator[Remark]:
+def _changed_element(wanted: Element, drawn: Element, draft: Scene) -> Iterator[Remark]:
     changes, weight = [], 0.0
     if wanted.color and drawn.color and color_distance(wanted.color, drawn.color) > 0.01:
         changes.append(words.color(wanted.color))
@@ -89,27 +89,27 @@ def _changed_thing(wanted: Thing, drawn: Thing, draft: Scene) -> Iterator[Remark
         yield Remark(weight, _about(wanted), f"{called} should be {', '.join(changes)}.")
 
 
-def _missing_thing(wanted: Thing, target: Scene) -> Remark:
+def _missing_element(wanted: Element, target: Scene) -> Remark:
     where = words.region(wanted.x + wanted.width / 2, wanted.y + wanted.height / 2, target)
-    what = words.thing(wanted, target)
+    what = words.element(wanted, target)
     article = "an" if what[0] in "aeiou" else "a"
     place = words.place(wanted.x, wanted.y)
     sentence = f"{where} there should be {article} {what} of {words.size(wanted)}, {place}."
     return Remark(_weight(wanted, target), _about(wanted), sentence)
 
 
-def _called(drawn: Thing, draft: Scene) -> str:
-    return f"the {words.thing(drawn, draft)} {words.place(drawn.x, drawn.y)}"
+def _called(drawn: Element, draft: Scene) -> str:
+    return f"the {words.element(drawn, draft)} {words.place(drawn.x, drawn.y)}"
 
 
-def _weight(thing: Thing, scene: Scene) -> float:
-    if thing.color is None:
-        return 0.7 * thing.area
-    return (0.1 + color_distance(thing.color, scene.background)) * thing.area
+def _weight(element: Element, scene: Scene) -> float:
+    if element.color is None:
+        return 0.7 * element.area
+    return (0.1 + color_distance(element.color, scene.background)) * element.area
 
 
-def _about(thing: Thing) -> str:
-    return "color" if thing.kind == "area" else "picture"
+def _about(element: Element) -> str:
+    return "color" if element.kind == "area" else "picture"
 
 
 def _texts(target: Scene, draft: Scene, pairs: Pairs) -> Iterator[Remark]:

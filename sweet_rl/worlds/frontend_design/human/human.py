@@ -13,7 +13,7 @@ from sweet_rl.pages import Box, PageContext, RenderedPage
 from sweet_rl.types import Message, UserContext, UserReply
 from sweet_rl.worlds.frontend_design.human import words
 from sweet_rl.worlds.frontend_design.human.differences import Remark, compare, describe
-from sweet_rl.worlds.frontend_design.human.look import look
+from sweet_rl.worlds.frontend_design.human.page_parser import parse_page
 from sweet_rl.worlds.frontend_design.human.scene import Scene
 
 LIMIT: Final = 1000
@@ -28,7 +28,7 @@ _TOPICS: Final = {
 Key = tuple[bytes, tuple[Box, ...]]
 
 
-class ScriptedEye:
+class ScriptedViewer:
     """Compares what the two browsers' windows show and names the most salient differences in plain words.
 
     It says nothing of the source, which it is never shown. An agent that has no page yet hears of the
@@ -60,12 +60,12 @@ class ScriptedEye:
         target = self._recall(context.target)
         if context.draft is None:
             return _about_the_target(describe(target), context.messages)
-        remarks = compare(target, look(context.draft))
+        remarks = compare(target, parse_page(context.draft))
         return _together([remark.sentence for remark in remarks]) if remarks else words.ALIKE
 
     def _recall(self, page: RenderedPage) -> Scene:
         key = (sha256(page.image).digest(), page.boxes)
-        scene = self._targets.pop(key, None) or look(page)
+        scene = self._targets.pop(key, None) or parse_page(page)
         self._targets[key] = scene  # the last one to be forgotten
         while len(self._targets) > 256:
             self._targets.popitem(last=False)

@@ -1,11 +1,11 @@
-"""Which text or thing of one page is which of the other."""
+"""Which text or element of one page is which of the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
-from sweet_rl.worlds.frontend_design.human.scene import Text, Thing, color_distance
+from sweet_rl.worlds.frontend_design.human.scene import Element, Text, color_distance
 
 Pairs = list[tuple[int, int]]
 """Indices into the target's and the draft's list."""
@@ -30,7 +30,7 @@ def match_texts(target: Sequence[Text], draft: Sequence[Text]) -> Pairs:
     return pairs + _greedy(left, over, alike)
 
 
-def match_things(target: Sequence[Thing], draft: Sequence[Thing]) -> Pairs:
+def match_elements(target: Sequence[Element], draft: Sequence[Element]) -> Pairs:
     """Of one kind, in about one place, or of one colour and size elsewhere."""
 
     def alike(i: int, j: int) -> float | None:
@@ -75,7 +75,7 @@ def _distance(one: Text, other: Text) -> float:
     return abs(one.x - other.x) + abs(one.y - other.y)
 
 
-def _overlap(one: Thing, other: Thing) -> float:
+def _overlap(one: Element, other: Element) -> float:
     """Intersection over union."""
     width = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
     height = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)

@@ -1,4 +1,4 @@
-"""What the eye makes out on a page: texts where their letters stand, and coloured areas, pictures, fields.
+"""What is seen on a page: texts where their letters stand, and coloured areas, pictures, fields.
 
 All lengths are CSS pixels from the page's top left corner.
 """
@@ -40,7 +40,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class Element:
     """What is no text; `kind` is "area" (which has a colour), "picture" or "input field"."""
 
     kind: str
@@ -58,13 +58,13 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A page as the eye sees it; texts are in reading order."""
+    """A page as it is seen; texts are in reading order."""
 
     width: int
     height: int
     background: Color
     texts: tuple[Text, ...] = ()
-    things: tuple[Thing, ...] = ()
+    elements: tuple[Element, ...] = ()
 
 
 def color_distance(one: Color, other: Color) -> float:

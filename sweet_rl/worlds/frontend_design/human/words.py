@@ -1,4 +1,4 @@
-"""How the eye talks: short sentences of one build for one thing each, so that anybody can follow them.
+"""How the scripted human talks: short sentences of one build for one element each.
 
 Every sentence gives colours by name and code, and places in pixels from the left and from the top.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sweet_rl.pages import Color
-from sweet_rl.worlds.frontend_design.human.scene import Scene, Text, Thing, color_distance
+from sweet_rl.worlds.frontend_design.human.scene import Element, Scene, Text, color_distance
 
 ALIKE: Final = "The two pages look alike to me."
 NOTHING_SHOWN: Final = "I cannot see a page of yours yet, so this is what I have in mind."
@@ -85,14 +85,14 @@ def spread(text: Text) -> str:
     return said
 
 
-def thing(what: Thing, scene: Scene) -> str:
-    """The noun for a thing: its kind, or the colour of a box or band."""
+def element(what: Element, scene: Scene) -> str:
+    """The noun for an element: its kind, or the colour of a box or band."""
     if what.color is None:
         return what.kind
     return f"{color(what.color)} {'band' if what.width > 0.97 * scene.width else 'box'}"
 
 
-def size(what: Thing) -> str:
+def size(what: Element) -> str:
     """Width by height, rounded to pixels."""
     return f"{round(what.width)} by {round(what.height)} px"
 

@@ -1,4 +1,4 @@
-"""From a rendered page to what an eye sees on it."""
+"""From a rendered page to what is seen on it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from sweet_rl.errors import missing_package
 from sweet_rl.pages import Box, Color, RenderedPage
-from sweet_rl.worlds.frontend_design.human.ink import Ink, Rect, find_ink, looks_like_a_picture, share_of
-from sweet_rl.worlds.frontend_design.human.scene import Scene, Text, Thing, color_distance, reading_order
+from sweet_rl.worlds.frontend_design.human.scene import Element, Scene, Text, color_distance, reading_order
+from sweet_rl.worlds.frontend_design.human.text_extent import (
+    Rect,
+    TextExtent,
+    find_text_extent,
+    looks_like_a_picture,
+    share_of,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -17,10 +23,10 @@ _PICTURES: Final = frozenset({"img", "svg", "video", "canvas", "iframe", "object
 _FIELDS: Final = frozenset({"input", "textarea", "select"})
 _CANVAS: Final = frozenset({"html", "body"})
 _MOST: Final = 300
-"""Texts and things that are looked at, the largest first: a hostile page has any number."""
+"""Texts and elements that are looked at, the largest first: a hostile page has any number."""
 
 
-def look(page: RenderedPage) -> Scene:
+def parse_page(page: RenderedPage) -> Scene:
     """Everything worth talking about.
 
     Raises:
@@ -30,8 +36,8 @@ def look(page: RenderedPage) -> Scene:
     boxes = page.boxes
     background = _page_background(boxes)
     texts = sorted((_text(i, boxes, picture) for i in _largest(boxes, text=True)), key=reading_order)
-    things = _things(boxes, picture, background, page)
-    return Scene(page.width, page.height, background, tuple(texts), tuple(things))
+    elements = _elements(boxes, picture, background, page)
+    return Scene(page.width, page.height, background, tuple(texts), tuple(elements))
 
 
 def fold(text: str) -> str:
@@ -44,7 +50,7 @@ def _open(image: bytes) -> Picture | None:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise missing_package("Pillow", "pages", needed_for="The scripted eye") from None
+        raise missing_package("Pillow", "pages", needed_for="The scripted human") from None
     try:
         return Image.open(io.BytesIO(image)).convert("RGB")
     except (UnidentifiedImageError, OSError, ValueError):
@@ -65,7 +71,7 @@ def _largest(boxes: tuple[Box, ...], *, text: bool) -> list[int]:
 
 def _text(index: int, boxes: tuple[Box, ...], picture: Picture | None) -> Text:
     box = boxes[index]
-    ink = find_ink(picture, box, _inner(index, boxes)) if picture else None
+    ink = find_text_extent(picture, box, _inner(index, boxes)) if picture else None
     if ink is None or not ink.rows:
         return _text_of_box(box)
     lines = 1 if box.height < 1.9 * box.font_size else len(ink.rows)
@@ -107,7 +113,7 @@ def _text_of_box(box: Box) -> Text:
     )
 
 
-def _line_height(box: Box, ink: Ink) -> float:
+def _line_height(box: Box, ink: TextExtent) -> float:
     between = (ink.rows[-1][0] - ink.rows[0][0]) / (len(ink.rows) - 1)
     by_box = box.height / len(ink.rows)
     return by_box if abs(by_box - between) < 0.15 * between else between
@@ -125,10 +131,10 @@ def _inner(index: int, boxes: tuple[Box, ...]) -> list[Box]:
     return found
 
 
-def _things(
+def _elements(
     boxes: tuple[Box, ...], picture: Picture | None, background: Color, page: RenderedPage
-) -> list[Thing]:
-    things: list[Thing] = []
+) -> list[Element]:
+    elements: list[Element] = []
     pictures: set[int] = set()
     for index in _largest(boxes, text=False):
         box = boxes[index]
@@ -138,14 +144,14 @@ def _things(
         place = (float(rect[0]), float(rect[1]), float(rect[2] - rect[0]), float(rect[3] - rect[1]))
         if box.tag in _PICTURES or (picture and _has_picture(index, boxes, picture, rect, pictures)):
             pictures.add(index)
-            things.append(Thing("picture", *place))
+            elements.append(Element("picture", *place))
         elif box.tag in _FIELDS:
-            things.append(Thing("input field", *place))
+            elements.append(Element("input field", *place))
         elif _is_painted(index, boxes, background, pictures) and (
             picture is None or share_of(picture, rect, box.background or background) > 0.08
         ):
-            things.append(Thing("area", *place, box.background))
-    return _uncovered(things)
+            elements.append(Element("area", *place, box.background))
+    return _uncovered(elements)
 
 
 def _has_picture(
@@ -184,17 +190,17 @@ def _clip(box: Box, page: RenderedPage) -> Rect:
     return round(max(0, box.x)), round(max(0, box.y)), round(right), round(bottom)
 
 
-def _uncovered(things: list[Thing]) -> list[Thing]:
+def _uncovered(elements: list[Element]) -> list[Element]:
     """Without those that lie under a later one."""
     return [
-        thing
-        for i, thing in enumerate(things)
-        if all(_share(thing, later) <= 0.9 for later in things[i + 1 :])
+        element
+        for i, element in enumerate(elements)
+        if all(_share(element, later) <= 0.9 for later in elements[i + 1 :])
     ]
 
 
-def _share(thing: Thing, other: Thing) -> float:
-    """How much of a thing another one covers."""
-    width = min(thing.x + thing.width, other.x + other.width) - max(thing.x, other.x)
-    height = min(thing.y + thing.height, other.y + other.height) - max(thing.y, other.y)
-    return max(0.0, width) * max(0.0, height) / thing.area
+def _share(element: Element, other: Element) -> float:
+    """How much of an element another one covers."""
+    width = min(element.x + element.width, other.x + other.width) - max(element.x, other.x)
+    height = min(element.y + element.height, other.y + other.height) - max(element.y, other.y)
+    return max(0.0, width) * max(0.0, height) / element.area

@@ -20,7 +20,7 @@ _VISIBLE = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class TextExtent:
     """The letters of one box on the page; `rows` are top and bottom of every line."""
 
     left: float
@@ -29,7 +29,7 @@ class Ink:
     centred: bool
 
 
-def find_ink(picture: Picture, box: Box, inner: Sequence[Box]) -> Ink | None:
+def find_text_extent(picture: Picture, box: Box, inner: Sequence[Box]) -> TextExtent | None:
     """The letters of a box, without what stands in the boxes inside it; None where they cannot be told."""
     left, top = max(0, round(box.x)), max(0, round(box.y))
     right = min(picture.width, round(box.x + box.width))
@@ -110,7 +110,7 @@ def _within(box: Box, rect: Rect) -> Rect:
     return x, y, x + max(1, round(box.width)), y + max(1, round(box.height))
 
 
-def _read(mask: Picture, rect: Rect, size: float) -> Ink:
+def _read(mask: Picture, rect: Rect, size: float) -> TextExtent:
     left, _, right, _ = mask.getbbox() or (0, 0, *mask.size)
     rows = _rows(mask.getprojection()[1], gap=0.2 * size)
     centred = False
@@ -120,7 +120,7 @@ def _read(mask: Picture, rect: Rect, size: float) -> Ink:
             if line and (before := line[0] - left) > 6:
                 centred = abs(before - (right - line[2])) < max(6.0, 0.3 * before)
                 break
-    return Ink(
+    return TextExtent(
         rect[0] + left,
         rect[0] + right,
         tuple((float(rect[1] + top), float(rect[1] + bottom)) for top, bottom in rows),

@@ -1,6 +1,6 @@
 """Runs a command, and ends it with everything it started when the process that wanted it is gone.
 
-Run as a file, by path, as the leader of a new session: `python lifeline.py PARENT_PID COMMAND...`. A server
+Run as a file, by path, as the leader of a new session: `parent_watchdog.py PARENT_PID COMMAND...`. A server
 that has several processes on a GPU must not outlive a run that was killed, and a killed run cannot clean up:
 so another process has to watch. Uses the standard library only and works on any POSIX system.
 """

@@ -1,4 +1,4 @@
-"""The scripted eye: what it sees on pages drawn by hand, and what it says of them."""
+"""The scripted human: what it sees on pages drawn by hand, and what it says of them."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sweet_rl.pages import Box, PageContext, RenderedPage
 from sweet_rl.types import UserContext
-from sweet_rl.worlds.frontend_design.human import ScriptedEye
-from sweet_rl.worlds.frontend_design.human.look import look
+from sweet_rl.worlds.frontend_design.human import ScriptedViewer
+from sweet_rl.worlds.frontend_design.human.page_parser import parse_page
 from sweet_rl.worlds.frontend_design.human.words import ALIKE, NOTHING_SHOWN
 from tests.worlds.frontend_design.scenes import area, context, page, text
 
@@ -21,7 +21,7 @@ BREAD = text("Fresh bread every day", 20, 100)
 
 
 def say(target, draft, *turns):
-    return ScriptedEye().answer(context(target, draft, *turns))
+    return ScriptedViewer().answer(context(target, draft, *turns))
 
 
 def test_the_same_page_looks_alike():
@@ -151,7 +151,7 @@ def test_letters_are_found_where_they_stand_in_a_wide_box():
     one = RenderedPage(
         wide.image, 800, 400, (Box("body", 0, 0, 800, 400), Box("h1", 0, 0, 800, 45, "Centred", font_size=30))
     )
-    seen = look(one).texts[0]
+    seen = parse_page(one).texts[0]
     assert (seen.x, seen.width, seen.lines) == (350, 100, 1)
 
 
@@ -159,7 +159,7 @@ def test_lines_are_counted_and_their_middle_is_noticed():
     rows = [((20, 105, 219, 117), (0, 0, 0)), ((60, 129, 179, 141), (0, 0, 0))]
     one = page(paint=rows)
     box = Box("p", 0, 100, 800, 48, "two lines")
-    seen = look(RenderedPage(one.image, 800, 400, (box,))).texts[0]
+    seen = parse_page(RenderedPage(one.image, 800, 400, (box,))).texts[0]
     assert (seen.lines, seen.line_height, seen.centred) == (2, 24, True)
     assert (seen.x, seen.width, seen.y) == (20, 200, 100)
 
@@ -174,34 +174,36 @@ def test_a_picture_behind_texts_is_seen_without_an_img():
         for y in range(0, 300, 10)
     ]
     one = page(Box("header", 0, 0, 800, 300), paint=paint)
-    assert [thing.kind for thing in look(one).things] == ["picture"]
+    assert [element.kind for element in parse_page(one).elements] == ["picture"]
 
 
 def test_a_smooth_picture_is_one_but_a_painted_gradient_is_not():
     paint = [((0, y, 799, y), (y // 2, 200 - y // 2, 60)) for y in range(300)]
-    assert [thing.kind for thing in look(page(Box("div", 0, 0, 800, 300), paint=paint)).things] == ["picture"]
+    assert [
+        element.kind for element in parse_page(page(Box("div", 0, 0, 800, 300), paint=paint)).elements
+    ] == ["picture"]
     painted = page(Box("div", 0, 0, 800, 300, background=(0, 200, 60)), paint=paint)
-    assert [thing.kind for thing in look(painted).things] != ["picture"]
+    assert [element.kind for element in parse_page(painted).elements] != ["picture"]
 
 
 def test_what_stands_outside_the_page_has_a_place_all_the_same():
     target = RenderedPage(b"", 800, 1, (Box("p", -900, -40, 10, 10, "out"),))
-    assert "At the top left there should be" in ScriptedEye().answer(context(target, None))
+    assert "At the top left there should be" in ScriptedViewer().answer(context(target, None))
 
 
 def test_bytes_that_are_no_picture_are_done_without():
     one = RenderedPage(b"no picture", 800, 400, page(HEADER, TITLE).boxes)
-    assert [seen.text for seen in look(one).texts] == ["Bakery"]
+    assert [seen.text for seen in parse_page(one).texts] == ["Bakery"]
     assert say(one, one) == ALIKE
 
 
 def test_it_needs_pictures():
     with pytest.raises(TypeError, match="PageContext"):
-        asyncio.run(ScriptedEye().reply(UserContext("p", "h", ())))
+        asyncio.run(ScriptedViewer().reply(UserContext("p", "h", ())))
 
 
 def test_as_a_user_it_remembers_no_episode():
-    eye = ScriptedEye()
+    eye = ScriptedViewer()
     one, other = context(page(HEADER), page(), "x"), context(page(TITLE), page(), "x")
 
     async def main():
