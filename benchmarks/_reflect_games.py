@@ -20,27 +20,27 @@ Walk = list[tuple[str, str]]
 
 def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded]]:
     """Settings with a model that has learnt to reflect; the world's labels; the games."""
-    from sweet_rl.algorithms.reflect.settings import ReflectSettings
-    from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
-    from sweet_rl.chat.reflect_format import ACTION_HEADS, reflection_prompt
+    from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
+    from sweet_rl.algorithms.reflect.settings import settings_of
+    from sweet_rl.chat.reflect_format import reflection_prompt
     from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
-    settings = ReflectSettings(
+    shown = {"with_prompt": flags.history, "with_history": flags.history}
+    settings = settings_of(
         env=flags.world,
-        with_prompt=flags.history,
-        with_history=flags.history,
         task_file="auto-explore:train" if flags.world == "auto_explore" else "taxi",
         use_8bit=False,
         device="cpu",
         reflect=True,
         disable_dropout=True,
         reflect_max_new_tokens=NEW_TOKENS,
+        **({} if flags.world == "auto_explore" else shown),
     )
-    with open_world(settings) as world:
+    with open_playground(settings) as world:
         game: Any = world.make_game()
         tasks = world.levels[0]
         lessons = [walk(game, tasks[-1 - n], n, flags.steps) for n in range(60)]
-        head = ACTION_HEADS[settings.world]
+        head = game.head
         texts = [
             reflection_prompt(text, head, instruction=game.instruction) + said
             for lesson in lessons
@@ -54,7 +54,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
         found = (walk(game, task, n, flags.steps) for n, task in enumerate(tasks))
         walks = list(islice((one for one in found if len(one) == flags.steps), EPISODES))
         settings = replace(settings, model_name=str(model), reflect_model_name=str(model))
-        return settings, world.labels, [Recorded(game.name, game.instruction, one) for one in walks]
+        return settings, world.labels, [Recorded(game.head, game.instruction, one) for one in walks]
 
 
 def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
@@ -67,7 +67,7 @@ def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
     game.reset(task, seed=seed)
     found: Walk = []
     for _ in range(steps):
-        if game.name == "dangerous_taxi":
+        if hasattr(game, "best_actions"):
             said = taxi_thought(None, None, game.state, rng)
             label = str(next(iter(game.best_actions()), 0))
         else:
@@ -116,9 +116,9 @@ class Recorded:
     success_threshold = 0.0
     labels = max_labels = ()
 
-    def __init__(self, name: str, instruction: str, states: Walk) -> None:
-        self.name, self.instruction, self.states = name, instruction, states
-        self.task = Task(name, "", "", "", {}, {})
+    def __init__(self, head: str, instruction: str, states: Walk) -> None:
+        self.head, self.instruction, self.states = head, instruction, states
+        self.task = Task("recorded", "", "", "", {}, {})
         self._at = 0
 
     @property

@@ -26,7 +26,7 @@ from random import Random
 
 from _machine import machine_line
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
+from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, Policy
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, rollout
@@ -41,7 +41,7 @@ from sweet_rl.types import (
     Task,
     Trajectory,
 )
-from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds import load_tasks, world_of
 
 NO_TASK = task_from_row({"task_id": "nothing", "problem_description": "Do nothing.", "ground_truth": ""})
 QUESTIONS = (
@@ -226,7 +226,7 @@ async def auto_explore(_flags: argparse.Namespace) -> AsyncIterator[World]:
     library = Library()
 
     def say(seen: Observation) -> str:
-        offered = offered_commands(seen.messages[-1].content, ACTION_HEADS["auto_explore"])
+        offered = offered_commands(seen.messages[-1].content, world_of("auto_explore").action_head)
         labels = [label for label, command in offered.items() if not command.startswith("id ")]
         return labels[(seen.seed + 7 * seen.turn) % len(labels)]
 
@@ -244,7 +244,9 @@ async def alfworld(_flags: argparse.Namespace) -> AsyncIterator[World]:
     from sweet_rl.worlds.text_game_env import TextGameEnv
 
     def say(seen: Observation) -> str:
-        return draw.choice(list(offered_commands(seen.messages[-1].content, ACTION_HEADS["alfworld"])))
+        return draw.choice(
+            list(offered_commands(seen.messages[-1].content, world_of("alfworld").action_head))
+        )
 
     draw = Random(0)
     with Household() as household:

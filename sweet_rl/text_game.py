@@ -49,8 +49,8 @@ class TextGame(Protocol):
     """One game; begun anew as often as one likes. It blocks, and is not to be shared between threads."""
 
     @property
-    def name(self) -> str:
-        """The world: a key of `sweet_rl.chat.reflect_format.ACTION_HEADS`."""
+    def head(self) -> str:
+        """What begins the list of actions; "" where a prompt has none."""
         ...
 
     @property

@@ -1,12 +1,11 @@
-"""How the worlds of Reflect-RL look to its two models: markers, labels, and the texts made of them.
+"""How worlds of labels look to the two models of Reflect-RL: markers, labels, and the texts made of them.
 
 A world's prompt ends with the list of actions, which begins at the world's action head. The reflection model
 reads what stands before the head and writes after the analyse marker; the policy reads all of it and the
 list, and writes one label after the action marker. Nothing here knows a
 world or a model: training texts, training games and evaluation are all written by these functions.
 
-Published behaviour: docs/published/reflect_rl.md#two-models, #data-of-autoexplore, #episodes,
-#data-of-dangeroustaxi-and-alfworld, #deviations, #autoexplore.
+Published behaviour: docs/published/reflect_rl.md#two-models, #episodes, #deviations.
 """
 
 from __future__ import annotations
@@ -32,18 +31,8 @@ ACTION_MARKER: Final = " # Action:\n"
 REFLECTION_END: Final = "# Action:"
 """A reflection that goes on to act is cut here."""
 
-ACTION_HEADS: Final[dict[str, str]] = {
-    "auto_explore": "\n# Choose from below your command",
-    "dangerous_taxi": "\nThe actions you can take now is:",
-    "alfworld": "\nThe actions you can take now is:",
-}
-"""What begins the list of actions, by world. Worlds that are not here list none, or not at the end."""
-
 _OFFER: Final = re.compile(r"^(?:Action )?(\w+)[.:] (.+)$", re.MULTILINE)
 """A line of a list of actions: `3. cd lib`, or `Action 3: go to shelf 1`."""
-
-_STATE_BEGINS: Final = ("--- Initial State ---", "--- Current State ---")
-_SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
 
 
 class PromptParts(NamedTuple):
@@ -71,7 +60,7 @@ def split_prompt(text: str, head: str | None) -> PromptParts:
 
     Args:
         text: the whole prompt of a state.
-        head: of `ACTION_HEADS`; None or "" for a world without one.
+        head: of the world (`World.action_head`); None or "" for a world without one.
     """
     at = text.rfind(head) if head else -1
     return PromptParts(text, "") if at < 0 else PromptParts(text[:at], text[at:])
@@ -93,7 +82,7 @@ def reflection_prompt(text: str, head: str | None, *, instruction: str = "") -> 
     Args:
         text: the whole prompt of a state.
         head: what begins its list of actions.
-        instruction: put on a line of its own in front (the taxi's game instruction).
+        instruction: put on a line of its own in front.
     """
     return f"{_in_front(instruction)}{split_prompt(text, head).before}{ANALYSE_MARKER}"
 
@@ -127,35 +116,6 @@ def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instr
         plain=f"{policy_prompt(text, head)}{label}",
         reflection=f"{reflection_prompt(text, head, instruction=instruction)}{reflection}",
         policy=f"{policy_prompt(text, head, reflection, instruction=instruction)}{label}",
-    )
-
-
-def taxi_sft_texts(
-    state: str, reflection: str, label: str, *, instruction: str = "", strict: bool = False
-) -> SftTexts | None:
-    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state.
-
-    Args:
-        state: the recorded prompt; lines that give the best move away are taken out.
-        reflection: what was written about it.
-        label: the action that was taken.
-        instruction: the game instruction; of no effect with `strict`.
-        strict: the published texts, which differ from what the models are shown later: they begin
-            with the state, are stripped, and have a line break before the analyse marker.
-    """
-    starts = [at for at in map(state.find, _STATE_BEGINS) if at >= 0]
-    if not starts:
-        return None
-    head = ACTION_HEADS["dangerous_taxi"]
-    if not strict:
-        return sft_texts(_SPOILER_LINE.sub("", state), head, reflection, label, instruction=instruction)
-    text = _SPOILER_LINE.sub("", state[starts[0] :]).strip()
-    before, after = split_prompt(text, head)
-    reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
-    return SftTexts(
-        plain=f"{text}{ACTION_MARKER}{label}",
-        reflection=reflected,
-        policy=f"{reflected}{after}{ACTION_MARKER}{label}",
     )
 
 

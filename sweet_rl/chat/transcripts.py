@@ -1,11 +1,10 @@
-r"""How the worlds of ArCHer look to a model that reads plain text: one string per observation.
+"""How a world looks to a model that reads plain text: one string per observation.
 
-An `Observation` holds messages: what the world said (user) and what the agent did (assistant). The formats
-here write them as the published environments do, to the character, and end where the agent is about to act.
-None of them knows a world; a system message at the beginning is skipped.
+An `Observation` holds messages: what the world said (user) and what the agent did (assistant). A
+transcript writes them and ends where the agent is about to act; a system message at the beginning is skipped.
+Worlds have further ones of their own.
 
-Published behaviour: docs/published/archer.md#policy, #twenty-questions, #guess-my-city, #webshop,
-#detective, #ten-words.
+Published behaviour: docs/published/archer.md#policy, #ten-words.
 """
 
 from __future__ import annotations
@@ -21,46 +20,13 @@ from sweet_rl.types import Message
 OBSERVATION_SLOT: Final = "{obs}"
 """Where a template takes the observation."""
 
-_INSTRUCTION_BEGINS: Final = "Instruction:  \n"
-_INSTRUCTION_ENDS: Final = "\n[Search]"
 
-
-class QuestionTranscript:
-    r"""Question games: the opening line, then a line for each question.
-
-    `["Questions:\n", "Is it alive?", "Yes."]` becomes `"Questions:\nIs it alive? Yes.\n"`. A question
-    that has no answer yet is written with nothing behind it.
-    """
+class WholeTranscript:
+    """All that was said, a line each; of use in any world."""
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The game so far: the opening, then a line for each question with its answer."""
-        spoken = _without_system(messages)
-        opening = "".join(message.content for message in spoken[:1])
-        return opening + "".join(
-            message.content if message.role == "assistant" else f" {message.content}\n"
-            for message in spoken[1:]
-        )
-
-
-class ShopTranscript:
-    r"""WebShop: all pages and actions, then the instruction once more.
-
-    A page is written as `"\nObservation:\n{page}"`, an action as `"\nAction:\n{action}"`. The instruction is
-    found in the first page; at the end it survives when a model's reader cuts the text on the left. A first
-    page without one gives no such ending.
-    """
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """The visit so far and, behind `Instruction:`, what is wanted."""
-        spoken = _without_system(messages)
-        transcript = "".join(
-            f"\nAction:\n{message.content}"
-            if message.role == "assistant"
-            else f"\nObservation:\n{message.content}"
-            for message in spoken
-        )
-        instruction = shop_instruction(spoken[0].content) if spoken else None
-        return transcript if instruction is None else f"{transcript}\nInstruction:\n{instruction}"
+        """Every message, with a line break behind it."""
+        return "".join(f"{message.content}\n" for message in without_system(messages))
 
 
 class LastObservation:
@@ -102,41 +68,6 @@ class TemplatedTranscript:
         return self.template.replace(OBSERVATION_SLOT, self.inner.render(messages))
 
 
-TRANSCRIPTS: Final[dict[str, type[ChatFormat]]] = {
-    "twenty_questions": QuestionTranscript,
-    "guess_my_city": QuestionTranscript,
-    "webshop": ShopTranscript,
-    "detective": LastObservation,
-    "lantern": LastObservation,
-    "dangerous_taxi": LastObservation,
-    "auto_explore": LastObservation,
-    "alfworld": LastObservation,
-}
-"""The published text of each world, by its task type."""
-
-
-def transcript_of(task_type: str) -> ChatFormat:
-    """The format that writes a world's published text.
-
-    Raises:
-        UsageError: the world has no text of its own; lists those that have.
-    """
-    if task_type not in TRANSCRIPTS:
-        raise UsageError(
-            f"{task_type!r} has no transcript format. Those that have: {', '.join(sorted(TRANSCRIPTS))}."
-        )
-    return TRANSCRIPTS[task_type]()
-
-
-def shop_instruction(page: str) -> str | None:
-    r"""What the start page of a shop asks for, a trailing blank included.
-
-    It stands between `"Instruction:  \n"` and the last `"\n[Search]"`; None where the page has no such part.
-    """
-    _, found, rest = page.partition(_INSTRUCTION_BEGINS)
-    instruction, ended, _ = rest.rpartition(_INSTRUCTION_ENDS)
-    return instruction if found and ended else None
-
-
-def _without_system(messages: Sequence[Message]) -> Sequence[Message]:
+def without_system(messages: Sequence[Message]) -> Sequence[Message]:
+    """The dialogue behind a system message, if it begins with one."""
     return messages[1:] if messages and messages[0].role == "system" else messages

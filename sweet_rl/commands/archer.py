@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
-from sweet_rl.commands.archer_config import described, load_config
+from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.commands.belonging import check
-from sweet_rl.commands.oracles import OracleFlags, make_oracle
-from sweet_rl.commands.running import on_interrupt, silence_libraries
+from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
+from sweet_rl.commands.running import silence_libraries, on_interrupt
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task
-from sweet_rl.worlds import Options, World, load_tasks, options_of, world_of
+from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.loop import LoopSettings
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 TINY = "tiny"
 """Name of models that are made here, from the seed."""
 
-WORLDS = {"adventure": "detective", "llm_twenty_questions": "twenty_questions"}
-"""Published names of worlds that have another one here."""
-
-_TEN = "twenty-questions:ten"
+OWN_TEMPLATE = "own"
+"""Name of the template that a world has for models that follow instructions."""
 
 
 def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> None:
@@ -50,8 +48,8 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
     world, oracle = _world(config), _oracle(config)
     options = _options(config, world)
     _check_overrides(overrides, config, world)
-    tasks, held_out = _tasks(config, world)
-    template = template_of(config["template"], tasks)
+    tasks, held_out = _tasks(config, world, options)
+    template = template_of(config["template"], world, tasks)
     loop_settings = _loop_settings(config)
 
     tracking.sets({**config, "template": template})
@@ -105,30 +103,41 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 
 
 def _world(config: Mapping[str, Any]) -> World:
-    world = world_of(WORLDS.get(config["env_name"], config["env_name"]))
+    world = world_of(config["env_name"])
     if world.answered_by == "human":
         raise UsageError(f"env_name={config['env_name']} gives no rewards for turns, which are learned from.")
     return world
 
 
 def _options(config: Mapping[str, Any], world: World) -> Options:
+    """The world's options: those that are settings, and what ArCHer calls by other names."""
     values = {
         "max_turns": config["max_steps"],
         "compat": config["compat"],
         "place": config["env_load_path"],
-        "reads_json": config["env_name"] == "llm_twenty_questions" or config["agent_type"] == "archer_llm",
     }
-    return options_of(world, values)
+    if config["agent_type"] == "archer_llm":
+        values["reads_json"] = True
+    own = {option.name: config[option.name] for option in own_options(world) if option.name in config}
+    return options_of(world, values | own)
 
 
 def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], world: World) -> None:
     """Refuse settings on the command line that belong to another world, oracle or algorithm."""
     pairs = [override.partition("=") for override in overrides]
-    asked = {config["oracle"]} if world.answered_by == "oracle" else {world.name, config["env_name"]}
-    facets = {name: {str(config[name])} for name in ("env_name", "agent_type")}
-    facets |= {name: {str(config[name]).lower()} for name in ("use_lora", "use_wandb")}
     given = [key for key, _, value in pairs if value.lower() not in {"null", "none", "~"}]
-    check(given, facets | {"place": asked}, dashes="")
+    own = {option.name for option in own_options(world)}
+    for key in given:
+        if key not in own and (owners := owners_of(key)):
+            raise not_of(key, owners, world.name)
+    asked = config["oracle"] if world.answered_by == "oracle" else world.name
+    if "env_load_path" in given and "place" not in own and asked not in ORACLES[1:]:
+        where = [*ORACLES[1:], *owners_of("place")]
+        raise UsageError(f"env_load_path belongs to {' or '.join(where)}, and this is {asked}. Leave it out.")
+    facets: dict[str, set[str]] = {"agent_type": {str(config["agent_type"])}}
+    facets |= {name: {str(config[name]).lower()} for name in ("use_lora", "use_wandb")}
+    facets |= {"task_type": {config["env_name"]}, "answered_by": {world.answered_by}}
+    check(given, facets, dashes="")
 
 
 def _oracle(config: Mapping[str, Any]) -> OracleFlags:
@@ -137,16 +146,9 @@ def _oracle(config: Mapping[str, Any]) -> OracleFlags:
     return flags
 
 
-def _tasks(config: Mapping[str, Any], world: World) -> tuple[list[Task], list[Task]]:
+def _tasks(config: Mapping[str, Any], world: World, options: Options) -> tuple[list[Task], list[Task]]:
     """What is played, and what is measured on."""
-    played, measured = world.train_tasks, world.test_tasks
-    if config["env_name"] == "llm_twenty_questions":
-        played = measured = _TEN
-    if world.name == "webshop":
-        lower, upper = config["webshop_lower"], config["webshop_upper"]
-        where = "" if config["env_load_path"] is None else "@server"
-        played = f"webshop:{lower}-{upper}{where}"
-        measured = f"webshop:{upper}-{2 * upper - lower}{where}"
+    played, measured = world.training_tasks(options)
     tasks = load_tasks(config["tasks"] or played)
     held_out = load_tasks(config["eval_tasks"] or measured)
     if (place := config["env_idx"]) is not None:
@@ -205,10 +207,19 @@ def _begun_with(names: Mapping[str, Any], told: Collection[str], save_path: Path
     return {**critic, "policy_lm": str(model), "checkpoint_path": None}
 
 
-def template_of(name: str | None, tasks: Sequence[Task]) -> str | None:
-    """The text around observations; `{words}` in it stands for what the tasks hide."""
+def template_of(name: str | None, world: World, tasks: Sequence[Task]) -> str | None:
+    """The text around observations.
+
+    Args:
+        name: a file or a packaged prompt, in which `{words}` stands for what the tasks hide; `OWN_TEMPLATE`
+            for the world's own; None for none.
+        world: that is played.
+        tasks: what is played.
+    """
     if name is None:
         return None
+    if name == OWN_TEMPLATE:
+        return world.template(tasks)
     return load_prompt(name).replace("{words}", ", ".join(task.hidden_information for task in tasks))
 
 

@@ -1,14 +1,18 @@
-"""Configurations of online runs: composed by Hydra, checked against the file that names every setting."""
+"""Configurations of online runs: composed by Hydra, checked against the file that names every setting.
+
+A world's own options are settings as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import sweet_rl
 from sweet_rl.errors import UsageError, missing_package, suggestion
 from sweet_rl.types import Json
+from sweet_rl.worlds import all_worlds, own_options, world_of
 
 CONFIGS = Path(sweet_rl.__file__).parent / "configs" / "archer"
 """The packaged configurations; `configs/archer` of the repository."""
@@ -31,29 +35,52 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     Raises:
         UsageError: no such file, an unknown or missing setting, a value of the wrong kind, a secret.
     """
-    config = _compose(name, overrides, folder)
     defaults = _compose(DEFAULTS, (), None)
+    keys = [_key(override) for override in overrides]
+    ours = [override for override, key in zip(overrides, keys, strict=True) if key in defaults]
+    config = _compose(name, ours, folder)
+    known = {**world_settings(config), **defaults}
+    for key in (*keys, *config):
+        if key not in known:
+            raise _unknown(key, known, config)
+    if len(ours) < len(overrides):
+        config = _compose(name, [*ours, *(f"++{one}" for one in overrides if one not in ours)], folder)
     for key, variable in _SECRETS.items():
         if config.pop(key, ""):
             raise UsageError(f"{key}: secrets are taken from the environment only. Set {variable} instead.")
     for key, value in config.items():
-        if key not in defaults:
-            raise UsageError(f"{key}: there is no such setting{suggestion(key, defaults)}.")
         if value == _MISSING:
             raise UsageError(f"{key}=... is needed: {name!r} does not set it.")
-        _check_kind(key, value, defaults[key])
+        _check_kind(key, value, known[key])
     return config
 
 
+def world_settings(config: Mapping[str, Json]) -> dict[str, Json]:
+    """The options of the configured world that are settings under their own names, with their defaults.
+
+    Raises:
+        UsageError: there is no such world.
+    """
+    if config["env_name"] == _MISSING:
+        return {}
+    own = own_options(world_of(str(config["env_name"])))
+    return {option.name: option.default for option in own if option.name != "place"}  # env_load_path
+
+
 def described(config: dict[str, Json]) -> str:
-    """Every setting with its value and what default.yaml says of it, by section."""
+    """Every setting with its value and what default.yaml says of it, by section; then the world's own."""
     lines = []
+    own = world_settings(config)
     for line in (CONFIGS / f"{DEFAULTS}.yaml").read_text(encoding="utf-8").splitlines():
         key, colon, rest = line.partition(":")
         if line.startswith("# --"):
             lines += ["", line.strip("# -")]
         elif colon and key in config:
             lines.append(f"  {key}={config[key]!r}\n        {rest.partition('# ')[2]}")
+            own.pop(key, None)
+    if own:
+        lines += ["", str(config["env_name"])]
+        lines += [f"  {key}={config.get(key, default)!r}" for key, default in own.items()]
     return "\n".join(lines).strip("\n")
 
 
@@ -72,29 +99,41 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
             f"There is no configuration {name!r} in {str(where)!r}{suggestion(name, known)}. "
             f"There are {', '.join(known) or 'none'}."
         )
-    for override in overrides:
-        key, equals, _ = override.partition("=")
-        if not equals:
-            raise UsageError(f"{override!r}: settings are written key=value, as in lm_lr=1e-5.")
-        if key.startswith(("+", "~")):
-            raise UsageError(f"{override!r}: settings can be changed, neither added nor removed.")
     try:
         with initialize_config_dir(str(where), version_base="1.3"):
             composed = compose(name, overrides=[*_PACKAGED, *overrides])
         config: Any = OmegaConf.to_container(composed, resolve=True)
     except (ConfigCompositionException, MissingConfigException, OmegaConfBaseException) as error:
-        raise _composition_error(error, overrides, where) from error
+        line = str(error).partition("\n")[0]
+        raise UsageError(f"The configuration cannot be read: {line}") from error
     return {str(key): value for key, value in config.items()}
 
 
-def _composition_error(error: Exception, overrides: Sequence[str], where: Path) -> UsageError:
-    """Hydra's complaint, with the setting that was probably meant."""
-    defaults = {} if where != CONFIGS else _compose(DEFAULTS, (), None)
-    for override in overrides:
-        key = override.partition("=")[0]
-        if defaults and key not in defaults:
-            return UsageError(f"{key}: there is no such setting{suggestion(key, defaults)}.")
-    return UsageError(f"The configuration cannot be read: {str(error).partition(chr(10))[0]}")
+def _key(override: str) -> str:
+    key, equals, _ = override.partition("=")
+    if not equals:
+        raise UsageError(f"{override!r}: settings are written key=value, as in lm_lr=1e-5.")
+    if key.startswith(("+", "~")):
+        raise UsageError(f"{override!r}: settings can be changed, neither added nor removed.")
+    return key
+
+
+def _unknown(key: str, known: Mapping[str, Json], config: Mapping[str, Json]) -> UsageError:
+    if owners := owners_of(key):
+        return not_of(key, owners, str(config["env_name"]))
+    return UsageError(f"{key}: there is no such setting{suggestion(key, known)}.")
+
+
+def owners_of(key: str) -> tuple[str, ...]:
+    """The worlds of which a setting is an option."""
+    return tuple(
+        world.name for world in all_worlds() if key in {option.name for option in own_options(world)}
+    )
+
+
+def not_of(key: str, owners: Sequence[str], world: str) -> UsageError:
+    """The error for a setting of another world."""
+    return UsageError(f"{key} belongs to the world {' or '.join(owners)}, and this is {world}. Leave it out.")
 
 
 def _check_kind(key: str, value: Json, default: Json) -> None:

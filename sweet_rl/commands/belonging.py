@@ -66,17 +66,10 @@ RULES: Final = (
     Rule("model api_key_var request_timeout_s request_attempts", "teacher", "openai"),
     Rule("extra", "scenario", "taxi"),
     Rule("shuffle_action", "scenario", "alfworld"),
-    Rule("with_prompt with_history taxi_curriculum", "env", "taxi"),
-    Rule("repo_dir sandbox_dir easy leaveout_prob", "env", "auto_explore"),
-    Rule("depth_curriculum merge_first_two merge_after_first_k", "env", "auto_explore"),
-    Rule("shuffle_action", "env", "auto_explore alfworld"),
     Rule("ppo_clip_coef ppo_update_iter", "trainer", "ppo"),
     Rule("critic_update_freq critic_update_iter shared_critic critic_layer_type", "critic", "used"),
     Rule("reflect_model_name reflect_prob reflect_max_new_tokens", "reflect", "asked"),
     # -- ArCHer; settings of learning may be given to all that are compared
-    Rule("webshop_lower webshop_upper", "env_name", "webshop"),
-    Rule("oracle oracle_model", "env_name", "twenty_questions llm_twenty_questions guess_my_city"),
-    Rule("env_load_path", "place", "seq2seq openai gradio adventure detective webshop auto_explore"),
     Rule("use_baseline normalize_advantages", "agent_type", "archer archer_llm"),
     Rule("candidates", "agent_type", "chai"),
     Rule("filter_quantile", "agent_type", "online_filteredbc"),
@@ -87,7 +80,6 @@ RULES: Final = (
 _WORDS: Final = {
     "task_type": "the world {values}",
     "answered_by": "the world {values}",
-    "env_name": "the world {values}",
     "human": "a human behind a server (--hostname, --port or --env_base_url)",
     "asked": "models behind a server",
     "engine": "a model run by {values}",
@@ -95,7 +87,6 @@ _WORDS: Final = {
     "clip_model": "--clip_model",
     "critic": "--use_critic",
     "reflect": "--reflect",
-    "place": "{values}",
 }
 """How a facet is called where it is more than the flag of its name."""
 

@@ -5,19 +5,18 @@ Published behaviour: docs/published/archer.md#behaviour-cloning, #ten-words.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
-from sweet_rl.commands.archer import TINY, WORLDS, template_of
-from sweet_rl.commands.archer_config import load_config
-from sweet_rl.errors import DataError, UsageError, no_such
-from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.commands.archer import TINY, template_of
+from sweet_rl.commands.archer_config import load_config, not_of, owners_of
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.bc import Demonstration
@@ -43,29 +42,8 @@ TINY_RECIPE: Final[Mapping[str, Any]] = {
 _TINY_STEPS: Final = 200
 """Of a tiny policy at least, where the number of passes over the demonstrations is not given."""
 
-_SKILL: Final = 1.0
-
-
-class _World(NamedTuple):
-    """Who shows it, what is played, how often each task, and the configuration that plays it online."""
-
-    agent: str
-    tasks: str
-    games: int
-    config: str
-
-
-_LANTERN: Final = "env_name=lantern tasks=lantern:train eval_tasks=lantern:test max_new_tokens=32"
-"""Overrides of the small world, which has no configuration of its own."""
-
-_WORLDS: Final = {
-    "twenty_questions": _World("asker", "twenty-questions", 4, "archer_20q"),
-    "llm_twenty_questions": _World("asker", "twenty-questions:ten", 40, "archer_llm_20q"),
-    "guess_my_city": _World("asker", "guess-my-city", 6, "archer_city"),
-    "adventure": _World("walkthrough", "detective", 1, "archer_detective"),
-    "lantern": _World("walkthrough", "lantern:train", 1, "archer_debug"),
-    "webshop": _World("careful", "webshop:2000-2100", 1, "archer_webshop"),
-}
+_ANY: Final = "archer_debug"
+"""The configuration of a world that has none of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +65,14 @@ class Demonstrations:
         """Find what is wrong before anything is begun.
 
         Raises:
-            UsageError: an unknown world, or flags of a scripted agent beside a data set.
+            UsageError: an unknown world, one that rewards no turns, or flags of a scripted agent beside a
+                data set.
         """
-        if self.env_name not in _WORLDS:
-            raise no_such("world to begin in", self.env_name, _WORLDS)
+        if self.world.answered_by == "human":
+            raise UsageError(f"--env_name {self.env_name} gives no rewards for turns, which are imitated.")
+        own = {option.name for option in own_options(self.world)}
+        if self.env_load_path is not None and "place" not in own:
+            raise not_of("--env_load_path", owners_of("place"), self.world.name)
         for name in ("games", "agent_model", "skill", "env_load_path") if self.dataset else ():
             if getattr(self, name) is not None:
                 raise UsageError(
@@ -100,26 +82,38 @@ class Demonstrations:
             raise UsageError(f"--games must be at least 1, got {self.games}.")
 
     @property
-    def world(self) -> _World:
-        """How the chosen environment is shown: agent, tasks, games and configuration."""
-        return _WORLDS[self.env_name]
+    def world(self) -> World:
+        """The world that is begun in."""
+        return world_of(self.env_name)
+
+    @property
+    def options(self) -> Options:
+        """The world's, with the place that is named."""
+        return options_of(self.world, {"place": self.env_load_path})
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration that plays the world online."""
+        return load_config(self.world.archer_config or _ANY, self.own_settings)
+
+    @property
+    def own_settings(self) -> list[str]:
+        """What a configuration is told that knows nothing of the world."""
+        if self.world.archer_config:
+            return []
+        played, measured = self.world.training_tasks(self.options)
+        return [f"env_name={self.env_name}", f"tasks={played}", f"eval_tasks={measured}", "max_new_tokens=32"]
 
     @property
     def played(self) -> str:
-        """The task source that the scripted agent plays."""
-        theirs = self.env_name == "webshop" and self.env_load_path is not None
-        return self.tasks or f"{self.world.tasks}{'@server' if theirs else ''}"
+        """The task source that the scripted agent plays: what is played online."""
+        return self.tasks or self.config["tasks"] or self.world.training_tasks(self.options)[0]
 
     @property
     def goes_on(self) -> str:
-        """Overrides with which `run_archer` plays the same world."""
-        place = "" if self.env_load_path is None else f" env_load_path={self.env_load_path}"
-        return f"--config-name {self.world.config}{f' {_LANTERN}' * (self.env_name == 'lantern')}{place}"
-
-    @property
-    def task_type(self) -> str:
-        """The name of the environment as `--task_type` knows it."""
-        return WORLDS.get(self.env_name, self.env_name)
+        """Arguments with which `run_archer` plays the same world."""
+        place = [] if self.env_load_path is None else [f"env_load_path={self.env_load_path}"]
+        return " ".join(["--config-name", self.world.archer_config or _ANY, *self.own_settings, *place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +263,14 @@ def _played(show: Demonstrations, folder: Path) -> str:
     """The file of games that a scripted agent has played; goes on with one that was begun."""
     from sweet_rl.commands.simulate_interactions import simulate_interactions
 
-    world, path = show.world, folder / _FILE
-    agent = show.agent_model or world.agent
+    path = folder / _FILE
     simulate_interactions(
         show.played,
         str(path),
-        task_type=show.task_type,
-        agent_model=agent,
-        skill=_SKILL if show.skill is None and agent == "asker" else show.skill,
-        best_of_n=show.games or world.games,
+        task_type=show.env_name,
+        agent_model=show.agent_model or show.world.agents[0],
+        skill=show.skill,
+        best_of_n=show.games or show.world.games_shown,
         game_place=show.env_load_path,
         seed=show.seed,
         to_continue=path.exists(),
@@ -295,11 +288,11 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     from sweet_rl.algorithms.archer.replay import transitions
     from sweet_rl.records import load_trajectories
 
-    transcript = world_of(show.task_type).transcript()
+    transcript = show.world.transcript()
     found = []
     for path in paths:
         for game in load_trajectories(path):
-            if not game.task.task_id.startswith(f"{show.task_type}/"):
+            if show.world.refuses([game.task]):
                 raise DataError(
                     f"is no task of {show.env_name}",
                     path=path,
@@ -321,19 +314,16 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
 
 def _form(show: Demonstrations) -> tuple[str | None, str | None, int]:
     """Template, end and tokens of an utterance, as the world's configuration has them."""
-    config = load_config(show.world.config, ())
-    tasks = load_tasks(show.played)
-    return template_of(config["template"], tasks), config["eos_str"], config["max_new_tokens"]
+    config = show.config
+    template = template_of(config["template"], show.world, load_tasks(show.played))
+    return template, config["eos_str"], config["max_new_tokens"]
 
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
     """A turn as it is to be said: in one world as JSON."""
     from sweet_rl.algorithms.archer.bc import Demonstration
 
-    action = step.action.strip("\n")
-    if show.env_name == "llm_twenty_questions" and '"Question":' not in action:
-        action = json.dumps({"Question": action}, ensure_ascii=False)
-    return Demonstration(step.observation, action)
+    return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))
 
 
 def _texts(

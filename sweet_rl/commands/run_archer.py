@@ -10,7 +10,7 @@ from sweet_rl.commands.recording import recorded
 
 @recorded("run_archer")
 def run_archer(
-    *overrides: str, config_name: str = "archer_20q", config_dir: str | None = None, settings: bool = False
+    *overrides: str, config_name: str | None = None, config_dir: str | None = None, settings: bool = False
 ) -> None:
     """Train a policy online: it plays, and learns from what it played.
 
@@ -21,17 +21,20 @@ def run_archer(
     The smallest run needs no model and no download, and takes a minute:
     run_archer.py --config-name archer_debug
     Published runs, once there is a policy to begin with (run_bc.py makes one from nothing):
-    run_archer.py --config-name archer_20q checkpoint_path=FOLDER use_wandb=false
-    Several processes: accelerate launch --num_processes 4 scripts/run_archer.py --config-name archer_20q ...
+    run_archer.py --config-name NAME checkpoint_path=FOLDER use_wandb=false
+    Several processes: accelerate launch --num_processes 4 scripts/run_archer.py --config-name NAME ...
+    Any world that rewards turns, also of another package: env_name=WORLD or env_name=module:WORLD
 
     Args:
         overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
-        config_name: archer_20q, archer_city, archer_detective, archer_webshop, archer_llm_20q, chai_20q, online_filteredbc_20q, archer_debug, or a file of your own.
+        config_name: a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.
         config_dir: where that file lies; default the packaged configurations.
         settings: list every setting with its value in this configuration, and stop.
     """
     from sweet_rl.commands import archer
+    from sweet_rl.worlds import ARCHERS_FIRST, world_of
 
+    config_name = config_name or str(world_of(ARCHERS_FIRST).archer_config)
     if settings:
         archer.list_settings(config_name, overrides, config_dir)
     else:

@@ -13,7 +13,7 @@ from sweet_rl.errors import UsageError
 def run_bc(
     output_dir: str | None = None,
     *,
-    env_name: str = "twenty_questions",
+    env_name: str | None = None,
     dataset: str | None = None,
     min_reward: float | None = None,
     tasks: str | None = None,
@@ -40,19 +40,19 @@ def run_bc(
     Without a data set a scripted agent plays first. The folder then holds policy/, for tiny models critic/, and
     the demonstrations; run_archer takes it as checkpoint_path. From nothing, without a download:
 
-    run_bc.py outputs/bc_20q
-    run_archer.py --config-name archer_20q checkpoint_path=outputs/bc_20q use_wandb=false
+    run_bc.py outputs/bc
+    and then the line of run_archer that it prints.
 
     Args:
         output_dir: folder for the policy.
-        env_name: twenty_questions, llm_twenty_questions, guess_my_city, adventure (Detective), lantern or webshop.
+        env_name: the world: its name, also the published one, or module:WORLD; any that rewards turns. Default: the first of the published ones.
         dataset: .jsonl files of trajectories to imitate, several with commas between them (of simulate_interactions.py or of run_archer.py); default: a scripted agent plays.
         min_reward: imitate only games with at least this return; default all.
-        tasks: what the scripted agent plays, such as twenty-questions:ten; default: what the published configurations play.
+        tasks: what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.
         games: games of the scripted agent for each task; default by world.
-        agent_model: the scripted agent: asker, careful, buyer, walkthrough or random; default the best one of the world.
+        agent_model: the scripted agent, one of the world's; default its first.
         skill: of an asker, how often it asks one of the best questions; default 1.
-        env_load_path: the game file of Detective, or a shop's address.
+        env_load_path: what a world is made from that needs it: a game file, a server's address, a folder.
         policy_lm: the model that imitates: a folder or a hub name; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.
         critic_lm: tiny makes a critic beside the policy; default: tiny for a tiny policy, else none (run_archer's critic_lm then says which).
         iterations: passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.
@@ -69,6 +69,7 @@ def run_bc(
     """
     from sweet_rl.commands import cloning
     from sweet_rl.commands.archer import TINY
+    from sweet_rl.worlds import ARCHERS_FIRST
 
     if output_dir is None:
         raise UsageError("--output_dir, the folder for the policy, is needed.")
@@ -83,7 +84,16 @@ def run_bc(
     }
     cloning.run(
         cloning.Demonstrations(
-            env_name, dataset, min_reward, tasks, games, agent_model, skill, env_load_path, seed, quiet
+            env_name or ARCHERS_FIRST,
+            dataset,
+            min_reward,
+            tasks,
+            games,
+            agent_model,
+            skill,
+            env_load_path,
+            seed,
+            quiet,
         ),
         cloning.Pupil(
             policy_lm,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, resolve_label, split_prompt
+from sweet_rl.chat.reflect_format import offered_commands, resolve_label, split_prompt
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.teachers import Asked, Teacher, of_the_model
@@ -103,7 +103,7 @@ async def play(
         EpisodeError: the game broke.
     """
     played = Played(strict=strict)
-    head = ACTION_HEADS[game.name]
+    head = game.head
     draws = random.Random(seed)
     while played.moved is None or not played.moved.over:
         before, actions = split_prompt(game.text, head)

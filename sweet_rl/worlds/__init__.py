@@ -4,18 +4,33 @@ A world of your own is an object of a subclass of `World`; an entry point of the
 it a name. Nothing outside a world's folder knows its name but the list here.
 """
 
-from sweet_rl.worlds.base import AgentRequest, Options, World, flags_of, options_of
-from sweet_rl.worlds.registry import names, world_of, worlds_with
+from sweet_rl.worlds.base import (
+    AgentRequest,
+    Level,
+    LevelRequest,
+    Options,
+    World,
+    flags_of,
+    options_of,
+    own_options,
+)
+from sweet_rl.worlds.registry import ARCHERS_FIRST, REFLECTS_FIRST, all_worlds, names, world_of, worlds_with
 from sweet_rl.worlds.tasks import load_tasks
 
 __all__ = [
+    "ARCHERS_FIRST",
+    "REFLECTS_FIRST",
     "AgentRequest",
+    "Level",
+    "LevelRequest",
     "Options",
     "World",
+    "all_worlds",
     "flags_of",
     "load_tasks",
     "names",
     "options_of",
+    "own_options",
     "world_of",
     "worlds_with",
 ]

@@ -7,11 +7,14 @@ import: what it needs to be played is imported when it is opened.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, ClassVar, Literal
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from sweet_rl.chat.formats import ChatFormat
+from sweet_rl.chat.reflect_format import CHOICES
+from sweet_rl.chat.transcripts import WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.prompts import load_prompt
@@ -19,6 +22,7 @@ from sweet_rl.types import Json, Task
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.text_game import TextGame
     from sweet_rl.users.protocol import Speaker
 
 Rows = list[dict[str, Json]]
@@ -44,6 +48,28 @@ class Options:
     def published(self) -> bool:
         """Whether the published rules hold, oddities included."""
         return self.compat == "published"
+
+
+class Level(NamedTuple):
+    """One level of a curriculum: tasks that are learned together."""
+
+    name: str
+    tasks: Sequence[Task]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelRequest:
+    """How an algorithm asks for levels.
+
+    Args:
+        tasks: the file or list that was named; None for the world's own.
+        measures: they are to be measured on, not learned from.
+        entries: of a level whose tasks are drawn when they are played.
+    """
+
+    tasks: str | None = None
+    measures: bool = False
+    entries: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +113,12 @@ class World:
         user_prompt: the packaged prompt of a model that plays the simulated human.
         unused: common options that mean nothing here.
         action_head: begins the list of actions in worlds whose agents choose labels.
+        labels: every label that can be on offer.
+        learning: the options where an agent learns in it level by level; None: those of `options`.
+        equal_levels: levels get as many iterations each; else by their numbers of tasks.
+        takes_files: its tasks can be learned from a file of them.
+        archer_config: the packaged configuration of `run_archer` that plays it as published.
+        games_shown: episodes of a scripted agent for each task, for a policy to begin with by imitation.
         player_rules: instructions for a person who plays; `{turns}` is the limit.
     """
 
@@ -98,10 +130,16 @@ class World:
     sources: ClassVar[tuple[str, ...]]
     answered_by: ClassVar[Answerer] = "world"
     agents: ClassVar[tuple[str, ...]] = ()
-    agent_prompt: ClassVar[str]
+    agent_prompt: ClassVar[str | None] = None
     user_prompt: ClassVar[str | None] = None
     unused: ClassVar[tuple[str, ...]] = ()
     action_head: ClassVar[str | None] = None
+    labels: ClassVar[Sequence[str]] = CHOICES
+    learning: ClassVar[type[Options] | None] = None
+    equal_levels: ClassVar[bool] = False
+    takes_files: ClassVar[bool] = True
+    archer_config: ClassVar[str | None] = None
+    games_shown: ClassVar[int] = 1
     player_rules: ClassVar[str] = "You have {turns} turns."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
@@ -175,17 +213,96 @@ class World:
             UsageError: its placeholders are others.
         """
 
+    @property
+    def learns_with(self) -> type[Options]:
+        """The dataclass of its options where an agent learns in it level by level."""
+        return self.learning or self.options
+
     def system_prompt(self) -> str:
-        """The instructions of a model that plays, before everything else."""
-        return load_prompt(self.agent_prompt)
+        """The instructions of a model that plays, before everything else; empty where there are none."""
+        return "" if self.agent_prompt is None else load_prompt(self.agent_prompt)
 
     def transcript(self) -> ChatFormat:
-        """How an episode looks to a model that reads plain text.
+        """How an episode looks to a model that reads plain text: all that was said, a line each."""
+        return WholeTranscript()
+
+    def template(self, tasks: Sequence[Task]) -> str | None:
+        """What stands around the transcript for a model that follows instructions; `{obs}` is its place.
+
+        Args:
+            tasks: what is played, for worlds that name the possible answers.
+        """
+        return f"{self.system_prompt()}\n\n{{obs}}"
+
+    def training_tasks(self, options: Options) -> tuple[str, str]:
+        """The task lists to learn from and to measure on."""
+        return self.train_tasks, self.test_tasks
+
+    def levels(self, options: Options, request: LevelRequest) -> Sequence[Level]:
+        """Tasks in the order in which they are learned: one level, unless the world has a curriculum.
+
+        Args:
+            options: of `learning`.
+            request: what is asked for.
 
         Raises:
-            UsageError: it has no such text.
+            UsageError: there are no such tasks, or they are another world's.
+            DataError: a task is wrong.
         """
-        raise UsageError(f"{self.name!r} has no transcript format.")
+        source = request.tasks or self.training_tasks(options)[request.measures]
+        tasks = self.tasks_of(source)
+        if why := self.refuses(tasks):
+            raise UsageError(f"{source!r} {why}")
+        return [Level(source, tasks)]
+
+    def tasks_of(self, source: str) -> list[Task]:
+        """Tasks of one of the world's lists, or of a file.
+
+        Raises:
+            UsageError: there are none.
+            DataError: a row is wrong.
+        """
+        from sweet_rl.records import load_tasks_file, task_from_row
+
+        name, _, where = source.partition(":")
+        if name in self.sources:
+            return [task_from_row(row) for row in self.rows(name, where, limit=None, seed=0)]
+        return load_tasks_file(Path(source).expanduser())
+
+    def success_return(self, options: Options) -> float:
+        """An episode is a success whose rewards sum to more."""
+        return 0.0
+
+    def games(self, options: Options) -> AbstractContextManager[Callable[[], TextGame]]:
+        """What makes a fresh game, for algorithms that choose labels; what games share is freed at the end.
+
+        Args:
+            options: of `options` or `learning`.
+
+        Raises:
+            UsageError: a package or a file is missing, or no turn is rewarded here.
+        """
+        from sweet_rl.worlds.played import Look, games_of
+
+        if self.answered_by == "human":
+            raise UsageError(f"{self.name} gives no rewards for turns, which are learned from.")
+        user = self.make_user() if self.answered_by == "oracle" else None
+        look = Look(
+            self.transcript(),
+            self.action_head or "",
+            self.system_prompt().strip(),
+            self.labels,
+            -self.success_return(options),
+        )
+        return games_of(self.open(options, user), user, look)
+
+    def prepared(self, options: Options, request: LevelRequest) -> Options:
+        """The options with which games of these tasks are played."""
+        return options
+
+    def shown_action(self, action: str, options: Options) -> str:
+        """An action of a scripted agent as a policy is to write it that imitates it."""
+        return action
 
     def refuses(self, tasks: Sequence[Task]) -> str:
         """Why tasks are not of this world, as the rest of a sentence about their source; empty if they are.
@@ -202,7 +319,7 @@ class World:
 
     def settings(self, options: Options) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
-        own = [field.name for field in fields(self.options) if field.name not in _COMMON]
+        own = [option.name for option in own_options(self) if option.metadata.get("flag", option.name)]
         common = {"task_type": self.name, "max_steps": self.turns(options), "compat": options.compat}
         return common | {name: getattr(options, name) for name in own}
 
@@ -214,13 +331,32 @@ class World:
 _COMMON = frozenset(field.name for field in fields(Options))
 
 
-def flags_of(world: World) -> dict[str, str]:
-    """The flags of a world's options: the name that is typed, and the option's."""
-    flags = {field.name: field.metadata.get("flag", field.name) for field in fields(world.options)}
-    return {flag: name for name, flag in flags.items() if flag and name not in world.unused}
+def own_options(world: World) -> tuple[Field[Any], ...]:
+    """The options that this world has beyond those of all."""
+    return tuple(option for option in fields(world.options) if option.name not in _COMMON)
 
 
-def options_of(world: World, values: Mapping[str, Json]) -> Options:
-    """The options of this world among the values of many; those of other worlds are left out."""
-    names = {field.name for field in fields(world.options)}
-    return world.options(**{name: value for name, value in values.items() if name in names})
+def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
+    """The flags of a world's options: the name that is typed, and the option's.
+
+    Args:
+        world: whose flags they are.
+        learning: where an agent learns level by level; without those that any world has.
+    """
+    options = fields(world.learns_with) if learning else fields(world.options)
+    left_out = _COMMON if learning else frozenset(world.unused)
+    flags = {option.name: option.metadata.get("flag", option.name) for option in options}
+    return {flag: name for name, flag in flags.items() if flag and name not in left_out}
+
+
+def options_of(world: World, values: Mapping[str, Json], *, learning: bool = False) -> Options:
+    """The options of this world among the values of many; those of other worlds are left out.
+
+    Args:
+        world: whose options they are.
+        values: by option.
+        learning: where an agent learns level by level.
+    """
+    kind = world.learns_with if learning else world.options
+    names = {option.name for option in fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in names})

@@ -20,6 +20,19 @@ _FOLDERS = {
     "auto_explore": "auto_explore",
     "alfworld": "alfworld",
 }
+_PUBLISHED = {
+    "adventure": "detective",
+    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions:TEN_WORDS",
+    "taxi": "dangerous_taxi",
+}
+"""What worlds are called in published command lines, where that is another name than ours."""
+
+ARCHERS_FIRST = "twenty_questions"
+"""The world of ArCHer's commands where none is named."""
+
+REFLECTS_FIRST = "auto_explore"
+"""The world of Reflect-RL's commands where none is named."""
+
 _WORLDS = Registry(
     "sweet_rl.worlds",
     "world",
@@ -33,12 +46,12 @@ def names() -> tuple[str, ...]:
 
 
 def world_of(name: str) -> World:
-    """The world of this name, or `module:ATTRIBUTE`.
+    """The world of this name, ours or the published one, or `module:ATTRIBUTE`.
 
     Raises:
         UsageError: there is none, or what is there is no world.
     """
-    found = _WORLDS.find(name)
+    found = _WORLDS.find(_PUBLISHED.get(name, name))
     if not isinstance(found, World):
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of "

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.records import load_tasks_file, task_from_row
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.registry import all_worlds
@@ -34,6 +33,8 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     """
     if limit is not None and limit < 0:
         raise UsageError(f"the number of tasks must be 0 or more, got {limit}. Leave it out for all tasks.")
+    from sweet_rl.records import load_tasks_file, task_from_row  # not for those who only ask for names
+
     name, _, where = source.partition(":")
     if name == HUB_REPOSITORY:
         return load_tasks_file(_download(where or "test"))[:limit]

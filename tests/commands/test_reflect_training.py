@@ -226,13 +226,13 @@ def test_the_first_process_says_each_thing_once(capsys):
 
 
 def test_the_bar_names_the_level(capsys):
-    from sweet_rl.algorithms.reflect.settings import ReflectSettings
-    from sweet_rl.algorithms.reflect.worlds import open_world
+    from sweet_rl.algorithms.reflect.playground import open_playground
+    from sweet_rl.algorithms.reflect.settings import settings_of
     from sweet_rl.commands.reflect.progress import Bar
 
-    settings = ReflectSettings(env="taxi", taxi_curriculum=True, max_steps=6)
+    settings = settings_of(env="taxi", taxi_curriculum=True, max_steps=6)
     entry = {"cost": 1.0, "succ": 0.25, "loss": [2.0, None], "critic_loss": [None, None]}
-    with open_world(settings) as world, Bar(settings, world, 0, quiet=False) as bar:
+    with open_playground(settings) as world, Bar(settings, world, 0, quiet=False) as bar:
         for done in range(1, 7):
             bar.log(done, entry)
     shown = capsys.readouterr().err

@@ -137,6 +137,10 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         ("wandb_key=1234", r"wandb_key: secrets are taken from the environment only"),
         ("+new=1", r"neither added nor removed"),
         ("lm_lr", r"written key=value"),
+        (
+            "with_prompt=true",
+            r"with_prompt belongs to the world dangerous_taxi, and this is twenty_questions",
+        ),
         ("env_name=chess", r"There is no world 'chess'. Known: code,"),
         ("oracle=seq2seq", r"needs the folder of the model"),
         ("env_idx=10", r"env_idx must be from 0 to 9"),
@@ -154,9 +158,10 @@ def test_published_configurations_play_all_words_and_measure_on_them(name):
     """157 objects, 91 cities; a run of one's own keeps a fifth apart."""
     config = load_config(name, [])
     world = archer._world(config)
-    played, measured = archer._tasks(config, world)
+    options = archer._options(config, world)
+    played, measured = archer._tasks(config, world, options)
     assert [len(played), len(measured)] == ([91, 91] if name == "archer_city" else [157, 157])
-    apart = archer._tasks({**config, "tasks": None, "eval_tasks": None}, world)
+    apart = archer._tasks({**config, "tasks": None, "eval_tasks": None}, world, options)
     assert [len(tasks) for tasks in apart] == ([73, 18] if name == "archer_city" else [126, 31])
 
 

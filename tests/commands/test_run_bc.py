@@ -110,7 +110,12 @@ def test_a_data_set_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"env_name": "chess"}, r"no world to begin in 'chess'.*Known: twenty_questions"),
+        ({"env_name": "chess"}, r"There is no world 'chess'\. Known: code"),
+        ({"env_name": "code"}, r"--env_name code gives no rewards for turns"),
+        (
+            {"env_load_path": "x"},
+            r"--env_load_path belongs to the world detective or webshop.*twenty_questions",
+        ),
         ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill is of the scripted agent"),
         ({"games": 0}, r"--games must be at least 1"),
         ({"learning_rate": 0.0}, r"--learning_rate must be above 0"),

@@ -56,7 +56,7 @@ class Row(NamedTuple):
     after: float | None
 
 
-class Ground:
+class Playground:
     """Where the attacks go: a sandbox, and what they must not reach."""
 
     def __init__(self, folder: Path) -> None:
@@ -107,7 +107,7 @@ class Ground:
         os.environ.pop("SWEET_RL_CANARY", None)
 
 
-def whole_table(ground: Ground) -> list[Row]:
+def whole_table(ground: Playground) -> list[Row]:
     """All rows, the published ones last."""
     published = [case for case in CASES if case.published is not None]
     return [*ground.rows(CASES), *ground.rows(published, "published")]
@@ -127,7 +127,7 @@ def main() -> None:
     """Print each row that is not as it should be, and the number of rows by category."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        ground = Ground(Path(folder))
+        ground = Playground(Path(folder))
         rows = whole_table(ground)
         print(f"{ground.sandbox.protection}\n\n{'':<24}{'rows':>6}{'as expected':>13}{'after it 1.0':>14}")
         ground.close()

@@ -9,13 +9,13 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.extraction import forbidden_word
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
-from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Ground, whole_table
+from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Playground, whole_table
 from tests.grading.hostile_case import DOUBLE, Case
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory):
-    ground = Ground(tmp_path_factory.mktemp("ground"))
+    ground = Playground(tmp_path_factory.mktemp("ground"))
     yield ground
     ground.close()
 
@@ -56,7 +56,7 @@ def test_there_are_many_and_none_is_stopped_by_its_words():
 def test_without_namespaces_the_same_is_held(tmp_path, monkeypatch):
     """As in an ordinary container: Landlock and seccomp alone, and no folder to write to."""
     monkeypatch.setattr("sweet_rl.grading.sandbox.worker.NAMESPACES", False)
-    weak = Ground(tmp_path)
+    weak = Playground(tmp_path)
     try:
         if "Landlock" not in weak.sandbox.layers:
             pytest.skip("this kernel has no Landlock")

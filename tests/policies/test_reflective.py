@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from sweet_rl.chat.reflect_format import (
-    ACTION_HEADS,
     ACTION_MARKER,
     ANALYSE_MARKER,
     policy_prompt,
@@ -22,13 +21,14 @@ from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 from sweet_rl.worlds.backend_programming.env import BackendEnv
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
+from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
 from sweet_rl.worlds.text_game_env import TextGameEnv
 from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
-TAXI = ACTION_HEADS["dangerous_taxi"]
+TAXI = ACTION_HEAD
 
 
 class Reflector:

@@ -3,7 +3,7 @@
 Repaired: one convention for newlines. The observation ends as the world writes it, the action is followed by
 what ends an utterance, and the last, smaller step is made, too. Importing this module imports torch.
 
-Published behaviour: docs/published/archer.md#behaviour-cloning, #twenty-questions.
+Published behaviour: docs/published/archer.md#behaviour-cloning.
 """
 
 from __future__ import annotations

@@ -67,6 +67,5 @@ def find_beginning(path: str) -> Beginning:
 _MAY_BE = (
     "It may be a folder of run_bc, a model folder (config.json and weights), an adapter's, the folder of a "
     "run_archer that has ended or one of its checkpoint-N, or a file: .safetensors, or .pt with "
-    "model_state_dict. `sweet-rl run_bc --env_name twenty_questions --output_dir FOLDER` makes one from "
-    "nothing."
+    "model_state_dict. `sweet-rl run_bc --output_dir FOLDER` makes one from nothing."
 )

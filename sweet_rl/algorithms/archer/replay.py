@@ -121,7 +121,7 @@ def _reward_of(turn: AgentTurn, trajectory: Trajectory, number: int) -> float:
         raise DataError(
             "is missing",
             field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
-            repair="Transitions come from worlds that reward every turn, such as twenty_questions.",
+            repair="Transitions come from worlds that reward every turn.",
         )
     return float(turn.reward)
 

@@ -11,8 +11,8 @@ from statistics import fmean
 
 from sweet_rl.algorithms.reflect.loop import in_batches, play_shared, rules_of
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector
+from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.algorithms.reflect.worlds import World
 from sweet_rl.grading.report import proportion_interval
 from sweet_rl.types import Json, derive_seed
 
@@ -48,7 +48,7 @@ class LevelResult:
 
 def measure(
     settings: ReflectSettings,
-    world: World,
+    ground: Playground,
     actor: Actor,
     reflector: Reflector | None,
     tell: Callable[[int], object] = lambda _: None,
@@ -59,19 +59,19 @@ def measure(
 
     Args:
         settings: of the evaluation.
-        world: what is played.
+        ground: what is played.
         actor: the policy.
         reflector: the reflection model, if there is one.
         tell: called with the number of episodes of a batch that is over.
     """
     results = []
-    for name, tasks in zip(world.names, world.levels, strict=True):
+    for name, tasks in zip(ground.names, ground.levels, strict=True):
         turns = [(place, again) for again in range(settings.eval_reps) for place in range(len(tasks))]
         played: list[Played] = []
         for batch in in_batches(len(turns), settings.per_device_eval_batch_size):
             chosen = [turns[number] for number in batch]
             played += play_shared(
-                world,
+                ground,
                 [tasks[place] for place, _ in chosen],
                 [derive_seed(settings.seed, "evaluate", name, place, again) for place, again in chosen],
                 actor,

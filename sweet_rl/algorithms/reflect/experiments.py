@@ -8,15 +8,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectSettings, as_flags, settings_of
 from sweet_rl.errors import StorageError, UsageError, missing_package
 from sweet_rl.records import replace_file
 from sweet_rl.training.checkpoints import step_of
 from sweet_rl.types import Json
+from sweet_rl.worlds import REFLECTS_FIRST, flags_of, world_of
 
 SETTINGS = "setting.yml"
 
@@ -78,7 +79,7 @@ def starting(folder: Path | None) -> Iterator[None]:
 
 def save_settings(folder: Path, settings: ReflectSettings) -> None:
     """Write all flags as a flat map."""
-    text = _yaml().safe_dump(asdict(settings), sort_keys=False)
+    text = _yaml().safe_dump(as_flags(settings), sort_keys=False)
     replace_file(folder / SETTINGS, [text.encode()])
 
 
@@ -139,13 +140,11 @@ def check(settings: ReflectSettings) -> list[str]:
                 f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
                 "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
             )
-    default = ReflectSettings.__dataclass_fields__["task_file"].default
-    if settings.env != "auto_explore" and settings.task_file not in {default, ""}:
-        source = settings.task_file.partition(":")[0]
-        if not source.startswith(settings.env):
-            surprises.append(
-                f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
-            )
+    source = (settings.task_file or "").partition(":")[0]
+    if source and not settings.world.takes_files and source not in settings.world.sources:
+        surprises.append(
+            f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
+        )
     return surprises
 
 
@@ -218,9 +217,9 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
         UsageError: a flag that was typed contradicts the run.
     """
     saved = read_settings(folder)
-    known = {field.name for field in fields(ReflectSettings)}
-    placed = _placed(saved, folder)
-    before = replace(settings, **{name: value for name, value in placed.items() if name in known})
+    placed = as_flags(settings) | _placed(saved, folder)
+    own = flags_of(world_of(str(placed["env"])), learning=True)
+    before = settings_of(**{name: value for name, value in placed.items() if name in {*PLAIN, *own}})
     changed = [
         f"--{name} was {saved[name]!r}, is {value!r}"
         for name, value in typed.items()
@@ -236,11 +235,8 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
 
 def typed_flags(settings: ReflectSettings) -> dict[str, Any]:
     """Flags that differ from their defaults."""
-    return {
-        field.name: getattr(settings, field.name)
-        for field in fields(settings)
-        if getattr(settings, field.name) != field.default
-    }
+    usual = as_flags(ReflectSettings(env=settings.env)) | {"env": REFLECTS_FIRST}
+    return {name: value for name, value in as_flags(settings).items() if value != usual[name]}
 
 
 def _yaml() -> Any:

@@ -21,11 +21,11 @@ from sweet_rl.algorithms.distributed.collectives import own_rows
 from sweet_rl.algorithms.distributed.processes import is_main, world_size
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector, Rules, play
+from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.replay import Replay
 from sweet_rl.algorithms.reflect.schedule import Schedule
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.trainer import Row, Trainer, episode_of, episode_state
-from sweet_rl.algorithms.reflect.worlds import World
 from sweet_rl.errors import ServiceError
 from sweet_rl.types import Json, Task, derive_seed
 
@@ -48,7 +48,7 @@ class Loop:
         settings: of the run.
         trainer: holds the policy that plays.
         reflector: reflects before each action; None: no reflection.
-        world: what is played.
+        ground: what is played.
         checkpoints: what the first process writes; None in the others.
         watchers: called after every iteration.
     """
@@ -58,16 +58,16 @@ class Loop:
         settings: ReflectSettings,
         trainer: Trainer,
         reflector: Reflector | None,
-        world: World,
+        ground: Playground,
         checkpoints: Checkpoints | None,
         watchers: Sequence[Watcher] = (),
     ) -> None:
         self._settings, self._trainer, self._reflector = settings, trainer, reflector
-        self._world, self._checkpoints, self._watchers = world, checkpoints, watchers
+        self._ground, self._checkpoints, self._watchers = ground, checkpoints, watchers
         self._replay: Replay[Played] = Replay(settings.replay_buffer_size)
         self._schedule = Schedule(
-            [len(level) for level in world.levels],
-            world.starts,
+            [len(level) for level in ground.levels],
+            ground.starts,
             batch=settings.per_device_eval_batch_size,
             seed=settings.seed,
             strict=settings.strict,
@@ -99,10 +99,10 @@ class Loop:
         begins, level, items = self._schedule.draw(iteration)
         if begins:
             self._replay.clear()
-        tasks = [self._world.levels[level][item] for item in items]
+        tasks = [self._ground.levels[level][item] for item in items]
         seeds = [derive_seed(settings.seed, "episode", iteration, number) for number in range(len(items))]
         played = play_shared(
-            self._world, tasks, seeds, self._trainer.agent, self._reflector, rules_of(settings)
+            self._ground, tasks, seeds, self._trainer.agent, self._reflector, rules_of(settings)
         )
         whole = [episode for episode in played if episode.failure is None and episode.steps]
         if not whole:
@@ -163,7 +163,7 @@ def rules_of(settings: ReflectSettings) -> Rules:
 
 
 def play_shared(
-    world: World,
+    ground: Playground,
     tasks: Sequence[Task],
     seeds: Sequence[int],
     actor: Actor,
@@ -174,7 +174,7 @@ def play_shared(
     """Play one episode of each task; every process plays its share and knows all of them.
 
     Args:
-        world: of the tasks.
+        ground: of the tasks.
         tasks: what is played.
         seeds: of the episodes.
         actor: the policy.
@@ -184,7 +184,7 @@ def play_shared(
     """
     mine = own_rows(len(tasks))
     played = play(
-        world.make_game, [tasks[n] for n in mine], [seeds[n] for n in mine], actor, reflector, rules
+        ground.make_game, [tasks[n] for n in mine], [seeds[n] for n in mine], actor, reflector, rules
     )
     found = dict(zip(mine, played, strict=True))
     if world_size() > 1:

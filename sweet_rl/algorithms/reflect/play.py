@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, cut_reflection, policy_prompt, reflection_prompt
+from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
 from sweet_rl.errors import EpisodeError
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
@@ -156,7 +156,7 @@ def play(
         while going := [one for one in episodes if not one.over]:
             reflections = _reflections(going, reflector, rules)
             prompts = [
-                policy_prompt(one.text, _head(one), said, instruction=_instruction(one, said))
+                policy_prompt(one.text, one.game.head, said, instruction=_instruction(one, said))
                 for one, said in zip(going, reflections, strict=True)
             ]
             chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
@@ -178,13 +178,9 @@ def _reflections(
     if rules.one_draw:
         drawn = [drawn[0]] * len(going)
     asked = [one for one, wanted in zip(going, drawn, strict=True) if wanted]
-    prompts = [reflection_prompt(one.text, _head(one), instruction=one.game.instruction) for one in asked]
+    prompts = [reflection_prompt(one.text, one.game.head, instruction=one.game.instruction) for one in asked]
     written = iter(reflector.write(prompts, [one.seed_of("reflect") for one in asked]) if asked else ())
     return [cut_reflection(next(written)) if wanted else "" for wanted in drawn]
-
-
-def _head(one: _Playing) -> str:
-    return ACTION_HEADS[one.game.name]
 
 
 def _instruction(one: _Playing, reflection: str | None) -> str:

@@ -33,8 +33,8 @@ def starts_of(sizes: Sequence[int], max_steps: int, *, strict: bool = False) -> 
     return [max_steps * items // max(1, total) for items in before]
 
 
-def thirds(levels: int, max_steps: int) -> list[int]:
-    """The same for levels of equal length, as the taxi's are."""
+def equal_starts(levels: int, max_steps: int) -> list[int]:
+    """The same for levels that get as many iterations each."""
     return [level * max_steps // levels for level in range(levels)]
 
 

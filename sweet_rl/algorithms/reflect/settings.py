@@ -1,4 +1,4 @@
-"""Settings of the stages of Reflect-RL: the 75 published flags, then ours.
+"""Settings of the stages of Reflect-RL: published flags, ours, and those of the world that is played.
 
 Published behaviour: docs/published/reflect_rl.md#flags.
 """
@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from sweet_rl.errors import UsageError
-
-ENVS: Final = ("auto_explore", "taxi", "alfworld")
+from sweet_rl.types import Json
+from sweet_rl.worlds import REFLECTS_FIRST, Options, World, flags_of, options_of, world_of
 
 
 @dataclass(frozen=True, slots=True)
-class ReflectSettings:
-    """All flags under their published names and defaults; the last six are ours.
+class ReflectFlags:
+    """Flags of any world, under their published names and defaults; the last six are ours.
 
     Args:
         per_device_train_batch_size: rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.
@@ -62,7 +62,7 @@ class ReflectSettings:
         save_total_limit: checkpoints of fine-tuning that are kept.
         logging_steps: updates or iterations over which the numbers shown are means.
         cache_dir: where downloaded models are kept.
-        env: the world: auto_explore, taxi or alfworld.
+        env: the world: its name, the published one as well, or module:WORLD.
         trainer: pg (policy gradient) or ppo (needs a critic).
         replay_buffer_size: successful episodes that are remembered.
         use_critic: learn a value of states and subtract it from the costs to come.
@@ -75,25 +75,14 @@ class ReflectSettings:
         random_map: of no effect; kept for published command lines.
         is_slippery: of no effect; kept for published command lines.
         horizon: steps of an episode at most.
-        task_file: tasks of auto_explore; in fine-tuning the .jsonl file of texts.
-        repo_dir: the repositories of auto_explore.
-        sandbox_dir: where copies of them are made.
+        task_file: tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.
+        sandbox_dir: of no effect: no files are copied.
         discretize_actions: of no effect: actions are labels.
-        disable_alfworld: do without the planner of alfworld.
-        with_prompt: the taxi's text begins with the rules.
-        with_history: the taxi's text shows all earlier grids.
         first_step: play only the first step of every episode.
         curriculum_index: only this level of the curriculum; -1: all, one after the other.
         few_data: only the first so many tasks of the first level; 0: all.
-        easy: auto_explore asks for a file by its name.
         reflect: let the reflection model think first; fine-tuning: train it, instead of the policy.
         reflect_prob: how often it is asked, by step.
-        leaveout_prob: auto_explore leaves out files that are no answers with this probability.
-        shuffle_action: labels are drawn anew at every step.
-        depth_curriculum: auto_explore begins with files near the top.
-        merge_first_two: the two shallowest levels are one.
-        merge_after_first_k: levels behind the first so many are one.
-        taxi_curriculum: learn to pick up, then to drop off, then both; without it no taxi episode succeeds.
         seed: of all draws.
         strict: published arithmetic throughout, questionable as some of it is; for comparisons.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
@@ -148,7 +137,7 @@ class ReflectSettings:
     save_total_limit: int = 10
     logging_steps: int = 10
     cache_dir: str = "model/"
-    env: str = "auto_explore"
+    env: str = REFLECTS_FIRST
     trainer: str = "pg"
     replay_buffer_size: int = 50
     use_critic: bool = False
@@ -161,25 +150,14 @@ class ReflectSettings:
     random_map: bool = True
     is_slippery: bool = False
     horizon: int = 15
-    task_file: str = "data/auto_explore/tasks_filtered/train.json"
-    repo_dir: str = "data/auto_explore/repos_filtered/"
+    task_file: str | None = None
     sandbox_dir: str = "/dev/shm/"  # noqa: S108 - as published
     discretize_actions: bool = True
-    disable_alfworld: bool = True
     first_step: bool = False
     curriculum_index: int = -1
     few_data: int = 0
-    easy: bool = False
     reflect: bool = False
     reflect_prob: float = 1.0
-    leaveout_prob: float = 0.5
-    shuffle_action: bool = False
-    depth_curriculum: bool = False
-    merge_first_two: bool = False
-    merge_after_first_k: int = 3
-    with_prompt: bool = False
-    with_history: bool = False
-    taxi_curriculum: bool = False
     seed: int = 0
     strict: bool = False
     device: str = "auto"
@@ -198,14 +176,77 @@ class ReflectSettings:
                 if not fits(float(getattr(self, name))):
                     raise UsageError(f"--{name} must be {what}, got {getattr(self, name)!r}.")
 
+
+PLAIN: Final = tuple(field.name for field in fields(ReflectFlags))
+"""Settings that do not depend on the world."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectSettings(ReflectFlags):
+    """The settings of a run: those of any world, and the world's own (`settings_of`).
+
+    Args:
+        options: of the world, where an agent learns in it; default its own.
+
+    Raises:
+        UsageError: a value is out of its range, or there is no such world.
+    """
+
+    options: Options | None = None
+
+    def __post_init__(self) -> None:
+        ReflectFlags.__post_init__(self)
+        if self.options is None:
+            object.__setattr__(self, "options", options_of(self.world, {}, learning=True))
+
     @property
-    def world(self) -> str:
-        """The world's name in this library: that of its action head."""
-        return "dangerous_taxi" if self.env == "taxi" else self.env
+    def world(self) -> World:
+        """The world that is played.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        return world_of(self.env)
+
+    @property
+    def rules(self) -> Options:
+        """The options of a game: the world's own, and what is said of any world."""
+        names = {option.name for option in fields(self.world.learns_with)}
+        values = {
+            option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)
+        }
+        values |= {name: getattr(self, name) for name in _OF_GAMES if name in names}
+        values |= {"max_turns": self.horizon, "compat": "published" if self.strict else "fixed"}
+        return self.world.learns_with(**values)
+
+
+_OF_GAMES: Final = ("first_step",)
+"""Settings of any world that are options of some."""
+
+
+def settings_of(**flags: Any) -> ReflectSettings:
+    """Settings from flags by their names, those of the world among them.
+
+    Raises:
+        UsageError: there is no such world, or a value is out of its range.
+        TypeError: neither the stage nor the world has such a flag.
+    """
+    world = world_of(flags.get("env", REFLECTS_FIRST))
+    own = flags_of(world, learning=True)
+    given = {own[name]: flags.pop(name) for name in own if name in flags}
+    return ReflectSettings(**flags, options=options_of(world, given, learning=True))
+
+
+def as_flags(settings: ReflectSettings) -> dict[str, Json]:
+    """All settings as one flat map, by the names of their flags."""
+    plain = {
+        field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "options"
+    }
+    own = flags_of(settings.world, learning=True)
+    return plain | {flag: getattr(settings.options, name) for flag, name in own.items()}
 
 
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "env": ENVS,
     "trainer": ("pg", "ppo"),
     "critic_layer_type": ("linear", "mlp"),
     "bnb_4bit_compute_dtype": ("float16", "bfloat16", "float32"),
@@ -227,20 +268,14 @@ _RANGES: Final[tuple[_Range, ...]] = (
         "at least 1",
     ),
     (
-        "learning_rate weight_decay replay_buffer_size few_data top_k merge_after_first_k entropy_coef",
+        "learning_rate weight_decay replay_buffer_size few_data top_k entropy_coef",
         lambda value: value >= 0,
         "at least 0",
     ),
     ("max_grad_norm temperature ppo_clip_coef", lambda value: value > 0, "above 0"),
     (
-        "lora_dropout warmup_ratio top_p reflect_prob leaveout_prob",
+        "lora_dropout warmup_ratio top_p reflect_prob",
         lambda value: 0 <= value <= 1,
         "between 0 and 1",
     ),
 )
-
-OURS: Final = ("seed", "strict", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules")
-"""Flags that the published code does not have."""
-
-PUBLISHED: Final = tuple(field.name for field in fields(ReflectSettings) if field.name not in OURS)
-"""The 75 that it has, in their order there."""

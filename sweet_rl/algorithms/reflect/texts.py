@@ -41,8 +41,8 @@ def read_texts(path: str | Path) -> list[str]:
         what = "holds records, not texts" if path.is_file() else "is no file"
         hint = written_by(path) if path.suffix == ".jsonl" else ""
         raise UsageError(
-            f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts, as gen_sft, "
-            "taxi_gen_sft and alfworld_gen_sft write them."
+            f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts, as the "
+            "stages write them whose names end with gen_sft."
         )
     texts = []
     for line, row in read_rows(path):

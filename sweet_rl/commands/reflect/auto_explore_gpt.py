@@ -52,8 +52,8 @@ def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
     """
     from pathlib import Path
 
-    from sweet_rl.algorithms.reflect.curriculum import LevelFlags
     from sweet_rl.commands.reflect.explore_runs import ExploreFlags, run
+    from sweet_rl.worlds.auto_explore.levels import LevelFlags
 
     levels = LevelFlags(
         depth_curriculum=told.depth_curriculum,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
@@ -32,7 +32,7 @@ def evaluate(
     are measured. Models, rank and precision are those of a checkpoint's own run. All checkpoints play the same
     games; nothing is left out of repositories.
 
-    sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env taxi --taxi_curriculum --curriculum_index 2 --per_device_eval_batch_size 50
+    sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env WORLD --per_device_eval_batch_size 50
 
     Args:
         checkpoints: folders of checkpoints, with + between a policy and its reflection model.
@@ -86,7 +86,6 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
         reflect=bool(plus),
         reflect_load_dir=None if reflection in {"", "base"} else reflection,
         reflect_prob=1.0,
-        leaveout_prob=0.0,
     )
     for surprise in check(settings):
         say(f"Note: {surprise}")
@@ -97,25 +96,28 @@ def _measure(
     name: str, settings: ReflectSettings, say: Callable[[str], None], *, quiet: bool
 ) -> dict[str, Any]:
     """One checkpoint: settings and results."""
-    from dataclasses import asdict
     from tempfile import TemporaryDirectory
 
-    from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
+    from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
     from sweet_rl.commands.reflect.models import with_tiny_models
     from sweet_rl.commands.running import progress, silence_libraries
 
-    with open_world(settings, evaluates=True) as world, TemporaryDirectory() as folder:
+    with open_playground(settings, measures=True) as playground, TemporaryDirectory() as folder:
         silence_libraries()
         from sweet_rl.algorithms.reflect.evaluation import measure
         from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
 
-        settings = with_tiny_models(settings, Path(folder), lambda: sample_texts(world))
+        settings = with_tiny_models(settings, Path(folder), lambda: sample_texts(playground))
         reflector = load_reflector(settings, say)
-        agent = load_policy(settings, world.labels, say, trains=False)
-        total = settings.eval_reps * sum(map(len, world.levels))
+        agent = load_policy(settings, playground.labels, say, trains=False)
+        total = settings.eval_reps * sum(map(len, playground.levels))
         with progress(total, 0, unit="episode", quiet=quiet) as bar:
-            results = measure(settings, world, agent, reflector, bar.update)
+            results = measure(settings, playground, agent, reflector, bar.update)
     print(name)
     for result in results:
         print(f"  {result.line()}")
-    return {"checkpoint": name, "settings": asdict(settings), "levels": [result.row() for result in results]}
+    return {
+        "checkpoint": name,
+        "settings": as_flags(settings),
+        "levels": [result.row() for result in results],
+    }

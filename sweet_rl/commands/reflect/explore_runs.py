@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.curriculum import LevelFlags, levels_of
 from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
 from sweet_rl.commands.reflect.teachers import beside, judge_episodes, make_teacher, teach_all
 from sweet_rl.errors import UsageError
@@ -18,6 +17,7 @@ from sweet_rl.sft_data.teachers import Teacher
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json, Task, derive_seed
 from sweet_rl.worlds.auto_explore.game import ExploreGame
+from sweet_rl.worlds.auto_explore.levels import LevelFlags, levels_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.tasks import load_dataset, task_rows
 from sweet_rl.worlds.auto_explore.teacher.episodes import play_explore

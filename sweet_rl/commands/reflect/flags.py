@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, make_dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectFlags, settings_of
+from sweet_rl.command_line import Options
+from sweet_rl.command_line.stage_flags import stage_flags
 from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.commands.stages import Stage, needing, stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import described, flag
+from sweet_rl.flags import flags_of as flags_of_settings
+from sweet_rl.worlds import flags_of, names, world_of
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
 _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "numpy"})
 
 
 def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
-    """Give a stage's function the published flags, which become one `ReflectSettings`.
+    """Give a stage's function the published flags and those of the world, which become one `ReflectSettings`.
 
     Args:
         **defaults: flags whose default is another one in this stage.
@@ -30,68 +40,140 @@ def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
 
     def decorate(function: Stage) -> Stage:
         guarded = needing(_PACKAGES, "reflect", needed_for=function.__name__)(function)
-        reading = stage(defaults=defaults)(guarded)
-        kinds = {one.name: str(one.annotation) for one in inspect.signature(reading).parameters.values()}
-        reading.rewrite_arguments = functools.partial(rewrite, kinds)  # type: ignore[attr-defined]
+
+        @functools.wraps(function)
+        def chosen(flags: ReflectFlags, own: Any, /, *words: Any, **named: Any) -> None:
+            values = {name: getattr(flags, name) for name in PLAIN}
+            values |= {one.name: getattr(own, one.name) for one in fields(own)}
+            guarded(settings_of(**values), *words, **named)
+
+        plain = inspect.signature(function)
+        of_any, *others = plain.parameters.values()
+        parameters = [of_any, of_any.replace(name="own"), *others]
+        chosen.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
+        chosen.__annotations__ = {of_any.name: ReflectFlags}
+        reading = stage(defaults=defaults, options=Options("env", own_flags, names))(chosen)
+        reading.rewrite_arguments = functools.partial(rewrite, reading)  # type: ignore[attr-defined]
         return belonging(_facets)(reading)  # type: ignore[no-any-return]
 
     return decorate
 
 
+@functools.cache
+def own_flags(env: str) -> type:
+    """The options of a world where an agent learns in it, as settings of a stage; none where it cannot.
+
+    Raises:
+        UsageError: there is no such world.
+    """
+    world = world_of(env)
+    if world.answered_by == "human":
+        return make_dataclass("WorldFlags", [])
+    kind = world.learns_with
+    types, options = typing.get_type_hints(kind), {option.name: option for option in fields(kind)}
+    helps: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        helps |= described(owner)
+    made = [
+        (name, types[option], flag(options[option].default, helps.get(option, "")))
+        for name, option in flags_of(world, learning=True).items()
+    ]
+    return make_dataclass("WorldFlags", made, kw_only=True, namespace={"__doc__": world.name})
+
+
 def _facets(flags: Mapping[str, Any]) -> Facets:
-    """What a run learns in and by; published command lines and runs that go on say more than they use."""
-    if flags["strict"] or flags.get("resume") or flags["mode"] == "train_SPT":
+    """What a run learns by; published command lines and runs that go on say more than they use."""
+    if flags["strict"] or flags.get("resume") or flags["mode"] in {"train_SPT", "test"}:
         return {}
-    facets = {"env": {flags["env"]}}
-    if flags["mode"] == "test":
-        return facets
-    facets["trainer"] = {flags["trainer"]}
-    facets["critic"] = {"used"} if flags["use_critic"] else {"none"}
-    facets["reflect"] = {"asked"} if flags["reflect"] else {"none"}
-    return facets
+    return {
+        "trainer": {flags["trainer"]},
+        "critic": {"used"} if flags["use_critic"] else {"none"},
+        "reflect": {"asked"} if flags["reflect"] else {"none"},
+    }
 
 
-def rewrite(kinds: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
+def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     """The command line with whole names, and a value behind every switch.
 
+    Options of other worlds are left out where published command lines have them without effect: in
+    fine-tuning, with --strict, and where a run goes on. Such a run's world is that of its folder.
+
     Args:
-        kinds: annotations by flag.
+        function: the stage.
         arguments: as typed.
 
     Raises:
         UsageError: a beginning fits several flags, or a switch is given something else.
     """
-    rewritten: list[str] = []
+    kinds = {one.name: one.annotation.partition(" ")[0] for one in stage_flags(function)}
+    worlds = {
+        name: {one.name: one.annotation.partition(" ")[0] for one in _own(name)} for name in _envs(arguments)
+    }
+    rewritten = list(
+        _rewritten(kinds | {flag: kind for own in worlds.values() for flag, kind in own.items()}, arguments)
+    )
+    typed = dict(word[2:].split("=", 1) for word in rewritten if word.startswith("--") and "=" in word)
+    if "resume" in typed and "env" not in typed and (env := _env_of(typed["resume"])):
+        rewritten.append(f"--env={env}")
+        typed["env"] = env
+    usual = {one.name: one.default for one in stage_flags(function)}
+    if "resume" not in typed and typed.get("strict") != "True" and usual["mode"] != "train_SPT":
+        return rewritten
+    here = {one.name for one in _own(typed.get("env", usual["env"]))}
+    others = {flag for own in worlds.values() for flag in own} - here
+    return [word for word in rewritten if word[2:].partition("=")[0] not in others]
+
+
+def _own(env: str) -> Sequence[Any]:
+    return flags_of_settings(own_flags(env))
+
+
+def _envs(arguments: Sequence[str]) -> set[str]:
+    """The worlds that have a name, and one that is named as module:ATTRIBUTE."""
+    named = [word.partition("=")[2] for word in arguments if word.startswith("--env=")]
+    named += [after for word, after in pairwise(arguments) if word == "--env"]
+    return {*names(), *(name for name in named if ":" in name)}
+
+
+def _env_of(folder: str) -> str | None:
+    """The world of a run that is to go on; the stage says what is wrong with a folder that names none."""
+    from sweet_rl.algorithms.reflect.experiments import read_settings
+
+    try:
+        return str(read_settings(Path(folder).expanduser())["env"])
+    except (UsageError, KeyError):
+        return None
+
+
+def _rewritten(kinds: Mapping[str, str], arguments: Sequence[str]) -> Iterator[str]:
     words = list(arguments)
     strict = "--strict" in words or "--strict=True" in words
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
-            rewritten.append(word)
+            yield word
             continue
         typed, equals, value = word[2:].partition("=")
         name = _whole(typed.replace("-", "_"), kinds)
         if name not in kinds:
             negated = name.removeprefix("no_")
             if kinds.get(negated) == "bool" and not equals:
-                rewritten.append(f"--{negated}=False")
+                yield f"--{negated}=False"
             else:
-                rewritten.append(word)  # the check of names suggests what was probably meant
-        elif kinds[name] == "bool":
+                yield word  # the check of names suggests what was probably meant
+            continue
+        if kinds[name] == "bool":
             if not equals:
                 follows = words and words[0].lower() in _TRUE | _FALSE
                 value = words.pop(0) if follows else "True"
-            rewritten.append(f"--{name}={_switch(name, value)}")
-        elif equals:
-            rewritten.append(f"--{name}={value}")
-        else:
+            value = str(_switch(name, value))
+        elif not equals:
             if not words or (words[0].startswith("--") and words[0][2:3].isalpha()):
                 raise UsageError(f"--{name} needs a value.")
             value = words.pop(0)
-            rewritten.append(f"--{name}={value}")
-        if strict and name == "weight_decay" and not rewritten[-1].partition("=")[2].isdigit():
+        if strict and name == "weight_decay" and not value.isdigit():
             raise UsageError(f"--weight_decay is a whole number in the published code, got {value!r}.")
-    return rewritten
+        yield f"--{name}={value}"
 
 
 def _whole(typed: str, kinds: Mapping[str, str]) -> str:

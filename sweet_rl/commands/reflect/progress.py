@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.algorithms.reflect.worlds import World
 from sweet_rl.commands.running import progress
 
 
@@ -20,15 +20,15 @@ class Bar:
 
     Args:
         settings: of the run.
-        world: what is played.
+        ground: what is played.
         done: iterations made before.
         quiet: show nothing.
     """
 
-    def __init__(self, settings: ReflectSettings, world: World, done: int, *, quiet: bool) -> None:
+    def __init__(self, settings: ReflectSettings, ground: Playground, done: int, *, quiet: bool) -> None:
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
-        self._world, self._critic = world, settings.use_critic
+        self._ground, self._critic = ground, settings.use_critic
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +46,7 @@ class Bar:
         }
         if self._critic:
             shown["critic"] = _mean(loss for one in self._recent for loss in one["critic_loss"])
-        if len(self._world.levels) > 1:
+        if len(self._ground.levels) > 1:
             self._bar.set_description_str(self._level(done - 1), refresh=False)
         self._bar.set_postfix_str(
             ", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False
@@ -55,8 +55,8 @@ class Bar:
 
     def _level(self, iteration: int) -> str:
         """The name of the level that is played in an iteration."""
-        begun = bisect_right(self._world.starts, iteration)
-        return str(self._world.names[max(0, begun - 1)])
+        begun = bisect_right(self._ground.starts, iteration)
+        return str(self._ground.names[max(0, begun - 1)])
 
 
 def _mean(values: Iterable[float | None]) -> float:

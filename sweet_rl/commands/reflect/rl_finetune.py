@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
@@ -23,8 +23,8 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
     remembers. Runs go to CKPT_PATH/NNN_rl_finetune, with setting.yml and checkpoint-N/ (adapter, tokenizer,
     critic, logs.json, and what --resume needs to go on exactly).
 
-    A tiny model learns to pick the passenger up:
-    sweet-rl reflect rl_finetune --env taxi --taxi_curriculum --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
+    A tiny model learns:
+    sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
     Several processes: accelerate launch --num_processes 4 scripts/reflect/rl_finetune.py ...; they make the updates of one.
 
     Args:
@@ -33,7 +33,6 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
         flags: the published ones.
     """
     from contextlib import ExitStack
-    from dataclasses import asdict
 
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.commands.reflect.models import Teller, with_tiny_models
@@ -45,11 +44,11 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
         else experiments.with_saved_reflector(experiments.with_saved(flags, flags.load_dir))
     )
     surprises = experiments.check(settings)
-    from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
+    from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
 
     with ExitStack() as stack:
-        world = stack.enter_context(open_world(settings))
-        from sweet_rl.commands.running import on_interrupt, silence_libraries
+        playground = stack.enter_context(open_playground(settings))
+        from sweet_rl.commands.running import silence_libraries, on_interrupt
 
         silence_libraries()
         from sweet_rl.algorithms.distributed import processes
@@ -68,15 +67,15 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
         with experiments.starting(folder if main and old is None else None):
             if old is None:
                 settings = processes.from_main(
-                    lambda: with_tiny_models(settings, folder, lambda: sample_texts(world))
+                    lambda: with_tiny_models(settings, folder, lambda: sample_texts(playground))
                 )
                 if main:
                     experiments.save_settings(folder, settings)
             checkpoints = Checkpoints(folder)
             state = processes.from_main(checkpoints.newest)
-            trainer, reflector = _learner(settings, world.labels, say)
+            trainer, reflector = _learner(settings, playground.labels, say)
         say(f"The run is in {folder}")
-        tracking.sets(asdict(settings))
+        tracking.sets(as_flags(settings))
         tracking.writes(folder, folder=True, continues=True)
         done = 0 if state is None else int(state["done"])
         if old is not None:
@@ -86,12 +85,12 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
                 else "It has no checkpoint yet: it begins anew."
             )
         with (
-            Bar(settings, world, done, quiet=quiet or not main) as bar,
+            Bar(settings, playground, done, quiet=quiet or not main) as bar,
             on_interrupt(
                 f"Go on from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
             ),
         ):
-            loop = Loop(settings, trainer, reflector, world, checkpoints if main else None, [bar])
+            loop = Loop(settings, trainer, reflector, playground, checkpoints if main else None, [bar])
             loop.run(state)
         done = max(done, settings.max_steps)
         say(f"{done} iterations are done; the policy is in {folder}/checkpoint-{done}")

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.commands.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
+from sweet_rl.errors import UsageError
 
 
 @recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
@@ -22,15 +23,15 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
     checkpoint-N/ (adapter, tokenizer, and what --resume needs to go on exactly).
 
     The policy, then the reflection model:
-    sweet-rl reflect supervised_pretrain --task_file data/taxi/sft_policy.jsonl --max_steps 2000
-    sweet-rl reflect supervised_pretrain --task_file data/taxi/sft_reflection.jsonl --reflect --max_steps 2000
+    sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000
+    sweet-rl reflect supervised_pretrain --task_file data/sft_reflection.jsonl --reflect --max_steps 2000
 
     Args:
         resume: a run's folder: go on with it where its newest checkpoint is, with its own flags.
         quiet: no progress bar.
         flags: the published ones.
     """
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
@@ -44,6 +45,8 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
     if settings.load_dir is not None:
         experiments.checkpoint_folder(settings.load_dir)
     settings = replace(settings, shrink_head=False)
+    if settings.task_file is None:
+        raise UsageError("--task_file, a .jsonl file of training texts, is needed.")
     texts = read_texts(settings.task_file)
     if not settings.strict:
         check_kind(texts, settings.task_file, reflect=settings.reflect)
@@ -78,7 +81,7 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
             run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
             done = run.load(folder)
         say(f"The run is in {folder}")
-        tracking.sets(asdict(settings))
+        tracking.sets(as_flags(settings))
         tracking.writes(folder, folder=True, continues=True)
         if old is not None:
             say(f"It goes on behind update {done}." if done else "It has no checkpoint yet: it begins anew.")
@@ -94,7 +97,6 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
     """The texts as tokens; a published run passes over those without a marker."""
     from sweet_rl.algorithms.reflect.texts import encode, encode_published
-    from sweet_rl.errors import UsageError
 
     positions = getattr(agent.config, "max_position_embeddings", None)
     room = min(settings.max_seq_length, positions or settings.max_seq_length)

@@ -17,6 +17,7 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.commands.recording import recorded
 from sweet_rl.studies.chains import Call, Chain
+from sweet_rl.worlds import world_of
 
 CONFIG = "demo_20q"
 TASKS = "twenty-questions:ten"
@@ -147,7 +148,6 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     """Make the two models of a seed; the policy learns to play as in the games."""
     from sweet_rl.algorithms.archer.bc import demonstrations_of
     from sweet_rl.algorithms.archer.replay import transitions
-    from sweet_rl.chat.transcripts import transcript_of
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
     from sweet_rl.commands.cloning import clone
@@ -155,7 +155,7 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     from sweet_rl.tiny_models.question_models import make_models
 
     tracking.writes(output, folder=True)
-    transcript = transcript_of("twenty_questions")
+    transcript = world_of("twenty_questions").transcript()
     played = [steps for game in load_trajectories(games_path) if (steps := transitions(game, transcript))]
     texts = [steps[-1].next_observation for steps in played]
     policy, critic = make_models(Path(output), seed=seed, texts=texts, hidden_size=width, layers=layers)
@@ -191,12 +191,11 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
 def _learner(overrides: Sequence[str]) -> Any:
     """The learner of a run, before it has learned."""
     from sweet_rl.algorithms.archer.learners import make_learner
-    from sweet_rl.chat.transcripts import transcript_of
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
 
     settings = settings_of(load_config(CONFIG, overrides))
-    return make_learner(settings, chat_format=transcript_of("twenty_questions"))
+    return make_learner(settings, chat_format=world_of("twenty_questions").transcript())
 
 
 async def _play(policy: Any, output: Path, games: int) -> None:

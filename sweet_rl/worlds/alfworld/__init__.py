@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.chat.transcripts import LastObservation
-from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.contracts import Policy
+from sweet_rl.text_game import TextGame
+from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
+from sweet_rl.worlds.text_game_world import TextGameWorld
+
+ACTION_HEAD: Final = "\nThe actions you can take now is:"
+"""What begins the list of actions, which ends a prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,18 @@ class AlfworldOptions(Options):
     shuffle_action: bool = False
 
 
-class Alfworld(World):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlfworldLearning(AlfworldOptions):
+    """Options of ALFWorld where an agent learns in it.
+
+    Args:
+        disable_alfworld: of no effect: the planner is asked when it is needed.
+    """
+
+    disable_alfworld: bool = True
+
+
+class Alfworld(TextGameWorld):
     """Games in ALFWorld's format: made here, or of its data."""
 
     name = "alfworld"
@@ -34,7 +48,10 @@ class Alfworld(World):
     sources = ("alfworld", "alfworld-data")
     agents = ("planner", "careless", "random")
     agent_prompt = "llm_agent_household_prompt.txt"
-    action_head = ACTION_HEADS["alfworld"]
+    action_head = ACTION_HEAD
+    learning = AlfworldLearning
+    takes_files = False
+    threaded = True
     player_rules = (
         "Do the task in the household: type the number of an action. You carry one thing at a time. "
         "You have {turns} actions."
@@ -46,30 +63,38 @@ class Alfworld(World):
 
         return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where)
 
-    @asynccontextmanager
-    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+    def levels(self, options: Options, request: LevelRequest) -> list[Level]:
+        """One level: a list's games; by default a user's, or the embedded ones with the published goal."""
+        from sweet_rl.worlds.alfworld.homes import TOMATO, data_folder
+
+        split, source = "test" if request.measures else "train", request.tasks or ""
+        name, _, where = source.partition(":")
+        if name in self.sources:
+            return [Level(where or split, self.tasks_of(source))]
+        source = f"alfworld:{TOMATO}:{split}" if data_folder() is None else f"alfworld-data:{split}"
+        return [Level(split, self.tasks_of(source))]
+
+    @contextmanager
+    def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
         """Games in worker processes of one engine."""
         from sweet_rl.worlds.alfworld.game import HouseholdGame
         from sweet_rl.worlds.alfworld.homes import BLACKLIST
         from sweet_rl.worlds.alfworld.household import Household
-        from sweet_rl.worlds.text_game_env import TextGameEnv
 
         shuffle = isinstance(options, AlfworldOptions) and options.shuffle_action
         with Household() as household:
-
-            def game() -> HouseholdGame:
-                return HouseholdGame(
-                    household,
-                    horizon=self.turns(options),
-                    shuffle_action=shuffle,
-                    strict=options.published,
-                    blacklist=BLACKLIST,
-                )
-
-            yield lambda: TextGameEnv(game, threaded=True)
+            yield lambda: HouseholdGame(
+                household,
+                horizon=self.turns(options),
+                shuffle_action=shuffle,
+                strict=options.published,
+                blacklist=BLACKLIST,
+            )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """With a planner of its own: a worker process, started when it is first asked."""
+        import asyncio
+
         from sweet_rl.worlds.alfworld.agents import HouseholdPlayer
         from sweet_rl.worlds.alfworld.household import Household
 
@@ -88,10 +113,6 @@ class Alfworld(World):
             system_prompt=wanted.system_prompt,
             on_close=household.close,
         )
-
-    def transcript(self) -> LastObservation:
-        """What the game said last: it says the whole state each time."""
-        return LastObservation()
 
 
 WORLD = Alfworld()

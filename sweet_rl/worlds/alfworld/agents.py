@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from sweet_rl.chat import with_system
-from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands, split_prompt
+from sweet_rl.chat.reflect_format import offered_commands, split_prompt
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy, skill_of
 from sweet_rl.types import (
@@ -25,6 +25,7 @@ from sweet_rl.types import (
     StopReason,
     derive_seed,
 )
+from sweet_rl.worlds.alfworld import ACTION_HEAD
 
 Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 """A game's source and the commands so far, to commands that solve it from there."""
@@ -77,7 +78,7 @@ class HouseholdPlayer(ScriptedPolicy):
         """
         text = observation.messages[-1].content
         prompt = self.chat_format.render(with_system(self._system_prompt, observation.messages))
-        offered = offered_commands(text, ACTION_HEADS["alfworld"])
+        offered = offered_commands(text, ACTION_HEAD)
         rng = Random(derive_seed(observation.seed, observation.turn, "household player"))
         if rng.random() >= self._skill:
             label = rng.choice(list(offered))
@@ -91,7 +92,7 @@ class HouseholdPlayer(ScriptedPolicy):
 
     async def _planned(self, task_id: str, text: str, offered: Mapping[str, str]) -> str:
         """The label of the planner's next command."""
-        done = _DONE.findall(split_prompt(text, ACTION_HEADS["alfworld"]).before)
+        done = _DONE.findall(split_prompt(text, ACTION_HEAD).before)
         key = (task_id, *done)
         if key not in self._plans:
             if task_id not in self._games:

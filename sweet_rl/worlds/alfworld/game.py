@@ -15,14 +15,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
+from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Failure, StopReason, Task
+from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.engine import Engine
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
 
-NAME: Final = "alfworld"
 HORIZON: Final = 15
 
 
@@ -43,7 +43,7 @@ class HouseholdGame:
         UsageError: the horizon is not positive.
     """
 
-    name = NAME
+    head = ACTION_HEAD
     instruction = ""
     max_labels: Sequence[str] = CHOICES
     success_threshold: float = 0.0
@@ -105,7 +105,7 @@ class HouseholdGame:
         )
         history = f"\n\nHere is the previous path:\n{path}" if path else ""
         actions = "\n".join(f"Action {label}: {self._offered[label]}" for label in self.labels)
-        return f"{self._introduction}{history}\n{ACTION_HEADS[NAME]}\n{actions}"
+        return f"{self._introduction}{history}\n{ACTION_HEAD}\n{actions}"
 
     @property
     def labels(self) -> Sequence[str]:

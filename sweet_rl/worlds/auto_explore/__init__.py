@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.chat.transcripts import LastObservation
-from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.contracts import Policy
+from sweet_rl.errors import UsageError
+from sweet_rl.text_game import TextGame
+from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
+from sweet_rl.worlds.text_game_world import TextGameWorld
+
+ACTION_HEAD: Final = "\n# Choose from below your command"
+"""What begins the list of actions, which ends a prompt."""
+
+LEARNED_TASKS: Final = "data/auto_explore/tasks_filtered/train.json"
+"""Records that agents learn from unless others are named, as published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,30 @@ class ExploreOptions(Options):
     shuffle_action: bool = False
 
 
-class AutoExplore(World):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreLearning(ExploreOptions):
+    """Options of AutoExplore where an agent learns in it.
+
+    Args:
+        place: the repositories that tasks of a file are about.
+        leaveout_prob: files that are no answers are left out with this probability.
+        easy: ask for a file by its name.
+        depth_curriculum: begin with files near the top.
+        merge_first_two: the two shallowest levels are one.
+        merge_after_first_k: levels behind the first so many are one.
+        first_step: only the first step is played.
+    """
+
+    place: str | None = field(default="data/auto_explore/repos_filtered/", metadata={"flag": "repo_dir"})
+    leaveout_prob: float = field(default=0.5, metadata={"range": (0.0, 1.0)})
+    easy: bool = False
+    depth_curriculum: bool = False
+    merge_first_two: bool = False
+    merge_after_first_k: int = 3
+    first_step: bool = field(default=False, metadata={"flag": None})
+
+
+class AutoExplore(TextGameWorld):
     """Reflect-RL's explorer of repositories."""
 
     name = "auto_explore"
@@ -37,7 +68,8 @@ class AutoExplore(World):
     sources = ("auto-explore",)
     agents = ("planner", "wanderer")
     agent_prompt = "llm_agent_explore_prompt.txt"
-    action_head = ACTION_HEADS["auto_explore"]
+    action_head = ACTION_HEAD
+    learning = ExploreLearning
     player_rules = (
         "Find the file that answers the question: type the label of a command. `cd` goes to a "
         "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands."
@@ -49,26 +81,60 @@ class AutoExplore(World):
 
         return explore_tasks(where)
 
-    @asynccontextmanager
-    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+    def prepared(self, options: Options, request: LevelRequest) -> Options:
+        """Embedded tasks have embedded repositories; measured policies see them whole."""
+        if not isinstance(options, ExploreOptions):
+            return options
+        if _is_list(request):
+            options = replace(options, place=None)
+        return replace(options, leaveout_prob=0.0) if request.measures else options
+
+    def levels(self, options: Options, request: LevelRequest) -> list[Level]:
+        """Tasks of a list or of records, by the depth of their files where that is asked for."""
+        from sweet_rl.records import task_from_row
+        from sweet_rl.worlds.auto_explore.levels import LevelFlags, levels_of
+        from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, task_rows
+
+        learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
+        source, strict = request.tasks or LEARNED_TASKS, options.published
+        if _is_list(request):
+            rows = explore_tasks(source.partition(":")[2])
+        else:
+            rows = task_rows(load_dataset(source, strict=strict), easy=learning.easy, strict=strict)
+            _need_one(learning.place, {str(row["root"]) for row in rows})
+        flags = LevelFlags(
+            depth_curriculum=learning.depth_curriculum,
+            merge_first_two=learning.merge_first_two,
+            merge_after_first_k=learning.merge_after_first_k,
+            easy=learning.easy,
+            strict=strict,
+        )
+        found = levels_of(
+            rows,
+            flags,
+            paths=lambda row: [str(path) for path in row["targets"]],
+            question=lambda row: str(row.get("question") or row.get("problem_description") or ""),
+        )
+        return [Level(f"level {n}", [task_from_row(row) for row in level]) for n, level in enumerate(found)]
+
+    @contextmanager
+    def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
         """Games over one library of repositories, each looked at once."""
         from sweet_rl.worlds.auto_explore.game import ExploreGame
         from sweet_rl.worlds.auto_explore.repositories.library import Library
-        from sweet_rl.worlds.text_game_env import TextGameEnv
 
         explore = options if isinstance(options, ExploreOptions) else ExploreOptions()
+        learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
         library = Library(explore.place)
-
-        def game() -> ExploreGame:
-            return ExploreGame(
-                library,
-                horizon=self.turns(options),
-                leaveout_prob=explore.leaveout_prob,
-                shuffle_action=explore.shuffle_action,
-                strict=options.published,
-            )
-
-        yield lambda: TextGameEnv(game)
+        yield lambda: ExploreGame(
+            library,
+            horizon=self.turns(options),
+            leaveout_prob=explore.leaveout_prob,
+            shuffle_action=explore.shuffle_action,
+            easy=learning.easy,
+            first_step=learning.first_step,
+            strict=options.published,
+        )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that goes straight to the file, and one that draws a command."""
@@ -81,9 +147,30 @@ class AutoExplore(World):
         targets = {task.task_id: task.ground_truth for task in wanted.tasks}
         return PlanningExplorer(targets, system_prompt=wanted.system_prompt)
 
-    def transcript(self) -> LastObservation:
-        """What the game said last: it says the whole state each time."""
-        return LastObservation()
+
+def _is_list(request: LevelRequest) -> bool:
+    return (request.tasks or "").partition(":")[0] in AutoExplore.sources
+
+
+def _need_one(folder: str | None, roots: set[str]) -> None:
+    """A repository that is missing spoils its own episodes; where all are, the folder is another one.
+
+    Raises:
+        UsageError: names a repository and the folder.
+    """
+    from sweet_rl.worlds.auto_explore.repositories.library import Library
+
+    library = Library(folder)
+    absent: UsageError | None = None
+    for root in sorted(roots):
+        try:
+            library.get(root)
+        except UsageError as error:
+            absent = absent or error
+        else:
+            return
+    if absent is not None:
+        raise absent
 
 
 WORLD = AutoExplore()

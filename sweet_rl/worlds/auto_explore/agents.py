@@ -8,10 +8,11 @@ from random import Random
 from typing import Final
 
 from sweet_rl.chat import ChatFormat
-from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
+from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Observation, derive_seed
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.repositories.ways import next_command
 
 _FOLDER: Final = re.compile(r"\n\n# Current working directory\n(.*)\n\n# Files under")
@@ -48,7 +49,7 @@ class PlanningExplorer(ScriptedPolicy):
                 "exactly the tasks that are played."
             )
         text = observation.messages[-1].content
-        folder, offered = current_folder(text), offered_commands(text, ACTION_HEADS["auto_explore"])
+        folder, offered = current_folder(text), offered_commands(text, ACTION_HEAD)
         labels = {command: label for label, command in offered.items()}
         command = next_command(folder, target)
         if command.startswith("cat ") and command not in labels:  # no file is opened twice
@@ -68,5 +69,5 @@ class Wanderer(ScriptedPolicy):
 
     def _say(self, observation: Observation) -> str:
         text = observation.messages[-1].content
-        labels = list(offered_commands(text, ACTION_HEADS["auto_explore"])) or ["0"]
+        labels = list(offered_commands(text, ACTION_HEAD)) or ["0"]
         return Random(derive_seed(observation.seed, observation.turn, "wanderer")).choice(labels)

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, CHOICES, resolve_label
+from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
 from sweet_rl.worlds.auto_explore.cost import step_cost
 from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, is_allowed
@@ -55,7 +56,7 @@ class ExploreGame:
         UsageError: a number is out of its range.
     """
 
-    name = "auto_explore"
+    head = ACTION_HEAD
     instruction = ""
     max_labels: Sequence[str] = CHOICES
     success_threshold = SUCCESS_THRESHOLD
@@ -269,7 +270,7 @@ def render(
         ("# Command history", "\n".join(history)),
         ("# Execution result of your last command", result),
         (
-            ACTION_HEADS["auto_explore"].strip(),
+            ACTION_HEAD.strip(),
             "\n".join(f"{a}. {command}" for a, command in offered.items()),
         ),
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS
-from sweet_rl.chat.transcripts import LastObservation
-from sweet_rl.contracts import Env, Policy, User
-from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.contracts import Policy
+from sweet_rl.text_game import TextGame
+from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
+from sweet_rl.worlds.text_game_world import TextGameWorld
+
+ACTION_HEAD: Final = "\nThe actions you can take now is:"
+"""What begins the list of actions, which ends a prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,18 @@ class TaxiOptions(Options):
     with_history: bool = False
 
 
-class DangerousTaxi(World):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxiLearning(TaxiOptions):
+    """Options of DangerousTaxi where an agent learns in it.
+
+    Args:
+        taxi_curriculum: learn to pick up, then to drop off, then both; without it no taxi episode succeeds.
+    """
+
+    taxi_curriculum: bool = False
+
+
+class DangerousTaxi(TextGameWorld):
     """Reflect-RL's taxi."""
 
     name = "dangerous_taxi"
@@ -35,7 +50,11 @@ class DangerousTaxi(World):
     sources = ("taxi", "dangerous-taxi")
     agents = ("planner", "careless", "random")
     agent_prompt = "llm_agent_taxi_prompt.txt"
-    action_head = ACTION_HEADS["dangerous_taxi"]
+    action_head = ACTION_HEAD
+    labels = ("0", "1", "2", "3", "4", "5")
+    learning = TaxiLearning
+    equal_levels = True
+    takes_files = False
     player_rules = (
         "Fetch the passenger (P) with the taxi (T) and bring them to the destination (D): type "
         "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
@@ -48,23 +67,33 @@ class DangerousTaxi(World):
 
         return taxi_tasks(where)
 
-    @asynccontextmanager
-    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
-        """Open games; episodes share nothing."""
+    def levels(self, options: Options, request: LevelRequest) -> list[Level]:
+        """The start states of a list; else games whose starts are drawn, in one level or three."""
+        from sweet_rl.records import task_from_row
+        from sweet_rl.worlds.dangerous_taxi.tasks import drawn_tasks
+
+        source = request.tasks or ""
+        name, _, where = source.partition(":")
+        if name in self.sources:
+            return [Level(where or "full", self.tasks_of(source))]
+        learns = isinstance(options, TaxiLearning) and options.taxi_curriculum
+        names = ("pickup", "dropoff", "full") if learns else ("none",)
+        return [
+            Level(name, [task_from_row(row) for row in drawn_tasks(name, request.entries)]) for name in names
+        ]
+
+    @contextmanager
+    def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
+        """Games; they share nothing."""
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-        from sweet_rl.worlds.text_game_env import TextGameEnv
 
         taxi = options if isinstance(options, TaxiOptions) else TaxiOptions()
-
-        def game() -> TaxiGame:
-            return TaxiGame(
-                horizon=self.turns(options),
-                with_prompt=taxi.with_prompt,
-                with_history=taxi.with_history,
-                strict=options.published,
-            )
-
-        yield lambda: TextGameEnv(game)
+        yield lambda: TaxiGame(
+            horizon=self.turns(options),
+            with_prompt=taxi.with_prompt,
+            with_history=taxi.with_history,
+            strict=options.published,
+        )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Drivers who plan, with slips or without, and one who draws."""
@@ -73,10 +102,6 @@ class DangerousTaxi(World):
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)
         return TaxiDriver(wanted.name, skill=wanted.skill, system_prompt=wanted.system_prompt)
-
-    def transcript(self) -> LastObservation:
-        """What the game said last: it says the whole state each time."""
-        return LastObservation()
 
 
 WORLD = DangerousTaxi()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS
 from sweet_rl.prompts import packaged_text
+from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.rules import (
     ACTION_NAMES,
     DEPOTS,
@@ -22,7 +22,6 @@ from sweet_rl.worlds.dangerous_taxi.rules import (
     decode,
 )
 
-NAME: Final = "dangerous_taxi"
 _PICTURE_LENGTH: Final = len("\n".join(MAP))
 
 _ACTIONS: Final = "".join(
@@ -89,7 +88,7 @@ def prompt(
         names = "\n".join(ACTION_NAMES[action] for action in actions)
         told = f"You have already completed the following actions:\n{names}"
     rules = f"{rules_text()}\n" if with_prompt else ""
-    return f"{rules}{told}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEADS[NAME]}{_ACTIONS}\n"
+    return f"{rules}{told}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEAD}{_ACTIONS}\n"
 
 
 def _last_picture(text: str) -> int:

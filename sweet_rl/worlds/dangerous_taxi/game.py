@@ -17,7 +17,8 @@ from sweet_rl.chat.reflect_format import resolve_label
 from sweet_rl.errors import UsageError
 from sweet_rl.text_game import GameStep, bad_task
 from sweet_rl.types import Json, Task, derive_seed
-from sweet_rl.worlds.dangerous_taxi.drawing import NAME, game_instruction, prompt
+from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
+from sweet_rl.worlds.dangerous_taxi.drawing import game_instruction, prompt
 from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
 from sweet_rl.worlds.dangerous_taxi.rules import (
     ACTION_NAMES,
@@ -63,7 +64,7 @@ class TaxiGame:
         UsageError: the horizon is not positive.
     """
 
-    name = NAME
+    head = ACTION_HEAD
     max_labels: Sequence[str] = LABELS
 
     def __init__(

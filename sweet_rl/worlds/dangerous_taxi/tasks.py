@@ -66,6 +66,11 @@ def taxi_tasks(where: str = "") -> list[dict[str, Json]]:
     return [taxi_row(name, start) for start in start_states(split)]
 
 
+def drawn_tasks(name: str, count: int) -> list[dict[str, Json]]:
+    """As many tasks of a curriculum, whose starts the episodes' seeds draw."""
+    return [{**taxi_row(name), "task_id": f"dangerous_taxi/{name}/{number}"} for number in range(count)]
+
+
 def start_states(split: str = "") -> Sequence[int]:
     """The start states of "train", "test", or all of them, in their order."""
     if not split:

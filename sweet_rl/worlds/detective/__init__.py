@@ -32,6 +32,7 @@ class Detective(World):
     sources = ("detective",)
     agents = ("walkthrough", "random")
     agent_prompt = "llm_agent_adventure_prompt.txt"
+    archer_config = "archer_detective"
     player_rules = (
         "Type what you want to do; some of what you can do stands in the list. You have {turns} commands."
     )

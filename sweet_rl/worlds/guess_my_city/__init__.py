@@ -17,6 +17,8 @@ class GuessMyCity(QuestionGame):
     train_tasks, test_tasks = "guess-my-city:train", "guess-my-city:test"
     sources = ("guess-my-city",)
     agent_prompt = "llm_agent_city_prompt.txt"
+    archer_config = "archer_city"
+    games_shown = 6
     player_rules = (
         "I come from a big city. Find out which: ask me about it, and guess it by its name "
         '("Is it Oslo?"). You have {turns} questions.'

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from sweet_rl.chat.transcripts import QuestionTranscript
+from sweet_rl.chat.transcripts import without_system
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Json
+from sweet_rl.types import Json, Message
 from sweet_rl.worlds.base import AgentRequest, Answerer, Options, World
+
+_IN_JSON = '"Question":'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,23 @@ class QuestionOptions(Options):
     """
 
     reads_json: bool = field(default=False, metadata={"flag": None})
+
+
+class QuestionTranscript:
+    r"""Question games: the opening line, then a line for each question.
+
+    `["Questions:\n", "Is it alive?", "Yes."]` becomes `"Questions:\nIs it alive? Yes.\n"`. A question
+    that has no answer yet is written with nothing behind it.
+    """
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The game so far: the opening, then a line for each question with its answer."""
+        spoken = without_system(messages)
+        opening = "".join(message.content for message in spoken[:1])
+        return opening + "".join(
+            message.content if message.role == "assistant" else f" {message.content}\n"
+            for message in spoken[1:]
+        )
 
 
 class QuestionGame(World):
@@ -67,6 +87,12 @@ class QuestionGame(World):
     def transcript(self) -> QuestionTranscript:
         """Questions with their answers, line by line."""
         return QuestionTranscript()
+
+    def shown_action(self, action: str, options: Options) -> str:
+        """A question; as JSON where that is how the agent writes it."""
+        if not (isinstance(options, QuestionOptions) and options.reads_json) or _IN_JSON in action:
+            return action
+        return json.dumps({"Question": action}, ensure_ascii=False)
 
     def settings(self, options: Options) -> dict[str, Json]:
         """As before these worlds had options of their own."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
-from sweet_rl.worlds.question_games import QuestionGame
+from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
 
 
 class TwentyQuestions(QuestionGame):
@@ -17,6 +19,8 @@ class TwentyQuestions(QuestionGame):
     train_tasks, test_tasks = "twenty-questions:train", "twenty-questions:test"
     sources = ("twenty-questions",)
     agent_prompt = "llm_agent_twenty_questions_prompt.txt"
+    archer_config = "archer_20q"
+    games_shown = 4
     player_rules = (
         "I am thinking of an object. Find out which: ask questions that I can answer with "
         'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'
@@ -47,5 +51,28 @@ class TwentyQuestions(QuestionGame):
 
         return ObjectOracle()
 
+    def template(self, tasks: Sequence[Task]) -> str:
+        """Asks for a question in JSON, and names the objects that are played."""
+        from sweet_rl.worlds.question_games.tasks import ask_for_object_template
+
+        return ask_for_object_template([task.hidden_information for task in tasks])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenWordsOptions(QuestionOptions):
+    """As `QuestionOptions`."""
+
+    reads_json: bool = field(default=True, metadata={"flag": None})
+
+
+class TenWords(TwentyQuestions):
+    """The same game as ArCHer gives it to models that follow instructions: ten words, questions in JSON."""
+
+    options = TenWordsOptions
+    train_tasks = test_tasks = "twenty-questions:ten"
+    archer_config = "archer_llm_20q"
+    games_shown = 40
+
 
 WORLD = TwentyQuestions()
+TEN_WORDS = TenWords()

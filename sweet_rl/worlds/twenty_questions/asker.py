@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from sweet_rl.chat.transcripts import QuestionTranscript
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
+from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.twenty_questions.questions import BASIC, MORE, guess
 
 _FEW_WORDS = 20

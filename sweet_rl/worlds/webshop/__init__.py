@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from sweet_rl.chat.transcripts import ShopTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.worlds.webshop.transcript import ShopTranscript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,13 @@ class WebShopOptions(Options):
 
     Args:
         place: the address of a shop's server; default: the embedded shop.
+        webshop_lower: the first session that is learned from.
+        webshop_upper: behind the last of them; as many sessions from it on are measured on.
     """
 
     place: str | None = field(default=None, metadata={"flag": "game_place"})
+    webshop_lower: int = field(default=2000, metadata={"flag": None})
+    webshop_upper: int = field(default=2100, metadata={"flag": None})
 
 
 class WebShop(World):
@@ -32,6 +36,7 @@ class WebShop(World):
     sources = ("webshop",)
     agents = ("careful", "buyer", "random")
     agent_prompt = "llm_agent_webshop_prompt.txt"
+    archer_config = "archer_webshop"
     player_rules = (
         "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
         "stands in brackets] on any other. You have {turns} actions."
@@ -68,6 +73,13 @@ class WebShop(World):
             raise self.no_agent(wanted.name)
         turns = self.turns(wanted.options)
         return ShopperPolicy(wanted.name, max_steps=turns, system_prompt=wanted.system_prompt)
+
+    def training_tasks(self, options: Options) -> tuple[str, str]:
+        """A range of sessions, and as many behind it; a server's have goals of its own."""
+        shop = options if isinstance(options, WebShopOptions) else WebShopOptions()
+        lower, upper = shop.webshop_lower, shop.webshop_upper
+        where = "" if shop.place is None else "@server"
+        return f"webshop:{lower}-{upper}{where}", f"webshop:{upper}-{2 * upper - lower}{where}"
 
     def transcript(self) -> ShopTranscript:
         """All pages and actions, and the instruction once more."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from sweet_rl.chat import ChatFormat
-from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
+from sweet_rl.worlds.webshop.transcript import shop_instruction
 
 STRATEGIES: Final = ("random", "buyer", "careful")
 

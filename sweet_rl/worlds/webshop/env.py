@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.errors import DataError, EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.types import Message, Observation, StepResult, StopReason, Task
@@ -18,6 +17,7 @@ from sweet_rl.worlds.webshop.address import Address, PageKind
 from sweet_rl.worlds.webshop.page import Page, read_page
 from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
 from sweet_rl.worlds.webshop.shops import Shop
+from sweet_rl.worlds.webshop.transcript import shop_instruction
 from sweet_rl.worlds.webshop.visit import Visit
 
 INVALID_ACTION = "Invalid action!"

@@ -14,9 +14,9 @@ from functools import lru_cache
 from html.parser import HTMLParser
 from typing import Final
 
-from sweet_rl.chat.transcripts import shop_instruction
 from sweet_rl.worlds.webshop.address import Address, PageKind
 from sweet_rl.worlds.webshop.quirks import FIXED, Quirks
+from sweet_rl.worlds.webshop.transcript import shop_instruction
 
 SCORE_PHRASE: Final = "Your score (min 0.0, max 1.0)"
 SHOWN_PRODUCTS: Final = 3

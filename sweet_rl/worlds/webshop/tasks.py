@@ -36,7 +36,7 @@ def webshop_tasks(
 
     Returns:
         Rows with `session` beside the usual fields; of a known shop also `instruction`, which the world
-        compares with what the shop says. Ground truth is the goal as JSON text, "" where it is unknown.
+        compares with what the shop says. Playground truth is the goal as JSON text, "" where it is unknown.
 
     Raises:
         UsageError: no session, or a negative one.

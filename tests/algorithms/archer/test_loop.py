@@ -11,15 +11,15 @@ import pytest
 from sweet_rl.algorithms.archer.loop import LoopSettings, OnlineRun, Playground
 from sweet_rl.algorithms.archer.replay import best_numbers, transitions
 from sweet_rl.algorithms.archer.run_folder import RunFolder
-from sweet_rl.chat.transcripts import transcript_of
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
 from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle, answer
 
-TRANSCRIPT = transcript_of("twenty_questions")
+TRANSCRIPT = QuestionTranscript()
 TASKS = load_tasks("twenty-questions:ten")
 WORDS = [task.hidden_information for task in TASKS]
 

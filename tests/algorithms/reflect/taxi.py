@@ -7,15 +7,15 @@ import torch
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.loop import Loop
 from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
+from sweet_rl.algorithms.reflect.settings import settings_of
 from sweet_rl.algorithms.reflect.trainer import Trainer
 from sweet_rl.algorithms.reflect.values import Critic, ValueHead
-from sweet_rl.algorithms.reflect.worlds import open_world, sample_texts
 from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
 
 def make_model(folder):
-    with open_world(settings("")) as world:
+    with open_playground(settings("")) as world:
         return str(make_reflect_model(folder, seed=0, texts=sample_texts(world, 8), hidden_size=32, layers=1))
 
 
@@ -40,13 +40,13 @@ def settings(model, **changed):
         "critic_update_freq": 2,
         "critic_update_iter": 2,
     }
-    return ReflectSettings(**values | changed)
+    return settings_of(**values | changed)
 
 
 @contextmanager
 def opened(flags, folder=None, watchers=()):
     torch.manual_seed(1)  # of no influence
-    with open_world(flags) as world:
+    with open_playground(flags) as world:
         agent = load_policy(flags, world.labels, lambda _: None)
         critic = None
         if flags.use_critic:

@@ -18,7 +18,7 @@ class Done(NamedTuple):
 
 
 class Game:
-    name, instruction, max_labels, success_threshold = "dangerous_taxi", "Think.", ("0", "1"), 0
+    head, instruction, max_labels, success_threshold = HEAD, "Think.", ("0", "1"), 0
 
     def __init__(self):
         self.steps, self.closed = 0, False

@@ -2,19 +2,27 @@
 
 import pytest
 
-from sweet_rl.algorithms.reflect.schedule import Schedule, starts_of, thirds
-from sweet_rl.algorithms.reflect.settings import PUBLISHED, ReflectSettings
-from sweet_rl.commands.reflect.flags import reflect_stage
+from sweet_rl.algorithms.reflect.experiments import save_settings
+from sweet_rl.algorithms.reflect.schedule import Schedule, equal_starts, starts_of
+from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.commands.reflect.flags import own_flags, reflect_stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flags_of
+from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.algorithms.reflect.tiny import golden
+
+ENVS = ("taxi", "alfworld", "auto_explore")
+OURS = {"seed", "strict", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"}
+"""Flags that the published code does not have."""
 
 
 @reflect_stage(mode="test")
-def stage(flags: ReflectSettings, /, report: "str | None" = None) -> None:
+def stage(flags: ReflectSettings, /, report: "str | None" = None, *, resume: "str | None" = None) -> None:
     """A stage.
 
     Args:
         report: a file.
+        resume: a folder.
         flags: the published ones.
     """
     stage.got = (report, flags)
@@ -25,23 +33,39 @@ def rewrite(*words):
 
 
 def test_names_and_defaults_are_the_published_ones(shared):
-    recorded = golden(shared, "data_and_cli")["cli_flags"]
-    assert set(PUBLISHED) == {flag["name"] for flag in recorded}
-    assert len(PUBLISHED) == 75
-    settings = ReflectSettings()
-    for flag in recorded:
-        assert getattr(settings, flag["name"]) == flag["default"], flag["name"]
-        annotation = ReflectSettings.__dataclass_fields__[flag["name"]].type
-        kind = "float" if flag["name"] == "weight_decay" else annotation.partition(" ")[0]
-        assert kind in flag["type"] or flag["name"] == "weight_decay", flag["name"]
+    """Of the flags 64 are any world's, 11 those of one; the file of tasks is AutoExplore's."""
+    recorded = {flag["name"]: flag for flag in golden(shared, "data_and_cli")["cli_flags"]}
+    settings = {env: as_flags(ReflectSettings(env=env)) for env in ENVS}
+    known = settings["taxi"] | settings["alfworld"] | settings["auto_explore"]
+    assert (len(recorded), set(known) - set(recorded)) == (75, OURS)
+    assert ReflectSettings().env == "auto_explore"
+    for name, flag in recorded.items():
+        if name == "task_file":
+            assert (known[name], LEARNED_TASKS) == (None, flag["default"])
+            continue
+        assert known[name] == flag["default"], name
+        kind = "float" if name == "weight_decay" else kinds()[name]
+        assert kind in flag["type"] or name == "weight_decay", name
+
+
+def kinds():
+    flags = [*stage.flags, *(one for env in ENVS for one in flags_of(own_flags(env)))]
+    return {one.name: one.annotation.partition(" ")[0] for one in flags}
 
 
 def test_every_flag_has_its_line_of_help():
     from sweet_rl.cli import help_text
 
-    text = help_text("stage", stage)
-    for name in ("report", *ReflectSettings.__dataclass_fields__):
-        assert f"--{name}" in text
+    for env, own in (
+        ("auto_explore", "repo_dir"),
+        ("taxi", "taxi_curriculum"),
+        ("alfworld", "disable_alfworld"),
+    ):
+        text = help_text("stage", stage, arguments=["--env", env])
+        for name in ("report", *as_flags(ReflectSettings(env=env))):
+            assert f"--{name}" in text
+        assert f"--{own}" in text
+    assert "--options" not in text
     assert "--flags" not in text
 
 
@@ -96,10 +120,21 @@ def test_values_reach_the_stage():
     assert stage.got == ("r", ReflectSettings(mode="test", max_steps=3))
 
 
-@pytest.mark.parametrize("wrong", [{"env": "mars"}, {"trainer": "sac"}, {"top_p": 1.5}, {"max_steps": 0}])
+@pytest.mark.parametrize("wrong", [{"trainer": "sac"}, {"top_p": 1.5}, {"max_steps": 0}])
 def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         ReflectSettings(**wrong)
+
+
+def test_a_world_that_there_is_not_is_refused():
+    with pytest.raises(UsageError, match="There is no world 'mars'"):
+        ReflectSettings(env="mars")
+
+
+def test_options_of_the_world_reach_the_stage():
+    stage(env="taxi", taxi_curriculum=True)
+    assert as_flags(stage.got[1])["taxi_curriculum"] is True
+    assert stage.got[1].rules.max_turns == 15
 
 
 def test_starts_of_levels(shared):
@@ -113,7 +148,7 @@ def test_starts_of_levels(shared):
         else:
             assert starts_of(sizes, steps) == [0, 2, 3, 3]
     for case in data["taxi_configer"]:
-        assert thirds(len(case["dataset"]), case["args"]["max_steps"]) == case["trigger_set"]
+        assert equal_starts(len(case["dataset"]), case["args"]["max_steps"]) == case["trigger_set"]
 
 
 def test_published_levels_that_begin_together_are_one():
@@ -141,3 +176,16 @@ def test_a_schedule_goes_on_where_it_was():
     other = Schedule([7], [0], batch=2, seed=3)
     other.restore(schedule.place.state())
     assert [other.draw(i) for i in (5, 6)] == [schedule.draw(i) for i in (5, 6)]
+
+
+def test_options_of_other_worlds_are_left_out_where_published_lines_have_them(tmp_path):
+    line = ["--env", "taxi", "--repo_dir", "x", "--with_prompt"]
+    assert rewrite(*line, "--strict") == ["--env=taxi", "--with_prompt=True", "--strict=True"]
+    assert rewrite(*line) == ["--env=taxi", "--repo_dir=x", "--with_prompt=True"]  # and is refused later
+
+
+def test_a_run_that_goes_on_is_of_its_folders_world(tmp_path):
+    save_settings(tmp_path, ReflectSettings(env="taxi"))
+    words = [f"--resume={tmp_path}", "--taxi_curriculum"]
+    assert rewrite(*words) == [words[0], "--taxi_curriculum=True", "--env=taxi"]
+    assert rewrite(f"--resume={tmp_path / 'absent'}") == [f"--resume={tmp_path / 'absent'}"]

@@ -4,7 +4,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
-from sweet_rl.chat.transcripts import QuestionTranscript
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, StepResult, StopReason, derive_seed
 from sweet_rl.worlds import Options, World
@@ -84,6 +83,7 @@ class NumberGuessing(World):
     train_tasks, test_tasks = "numbers:train", "numbers:test"
     sources = ("numbers",)
     agents = ("halving", "random")
+    labels = tuple(str(number) for number in range(1, 65))
     player_rules = "I am thinking of a number from 1 to 64. You have {turns} guesses."
 
     def rows(self, source, where, *, limit, seed):
@@ -99,6 +99,9 @@ class NumberGuessing(World):
             for number in numbers
         ]
 
+    def success_return(self, options):
+        return -self.turns(options)  # every guess was wrong
+
     @asynccontextmanager
     async def open(self, options, user):
         yield lambda: GuessingEnv(self.turns(options), hints=options.hints)
@@ -110,9 +113,6 @@ class NumberGuessing(World):
 
     def system_prompt(self):
         return "Guess the number. Write nothing but a number."
-
-    def transcript(self):
-        return QuestionTranscript()
 
 
 WORLD = NumberGuessing()

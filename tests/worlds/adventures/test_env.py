@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, policy_prompt, reflection_prompt, split_prompt
+from sweet_rl.chat.reflect_format import policy_prompt, reflection_prompt, split_prompt
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.household import Household
@@ -59,7 +59,7 @@ def played(game, task, seed, moves=40):
 def test_texts_and_labels(made):
     make, tasks = made
     game = make()
-    head = ACTION_HEADS[game.name]
+    head = game.head
     for task in tasks:
         text = game.reset(task, seed=1)
         assert text == game.text

@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, sft_texts
+from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.records import task_from_row
+from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.engine import EngineState as Said
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.teacher.lessons import household_texts, play_household, thought
@@ -88,7 +89,7 @@ def records(**changes):
 def test_texts_are_what_games_show():
     (record,) = records()
     texts = household_texts([record], containing="Tomato")
-    made = sft_texts(record["state"], ACTION_HEADS["alfworld"], "R", "1")
+    made = sft_texts(record["state"], ACTION_HEAD, "R", "1")
     assert {name: lines for name, [*lines] in texts.files.items()} == {
         "sft.jsonl": [made.plain],
         "sft_reflection.jsonl": [made.reflection],

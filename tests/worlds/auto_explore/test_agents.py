@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, offered_commands
+from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.errors import UsageError
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.agents import PlanningExplorer, Wanderer, current_folder
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.repositories.library import Library
@@ -62,7 +63,7 @@ def test_what_a_prompt_says():
     game = ExploreGame(Library())
     text = game.reset(TASKS[0], seed=0)
     assert current_folder(text) == ""
-    assert offered_commands(text, ACTION_HEADS["auto_explore"]) == game.offered
+    assert offered_commands(text, ACTION_HEAD) == game.offered
     folder = next(command for command in game.offered.values() if command.startswith("cd "))
     text = game.step(folder).text
     assert current_folder(text) == folder.removeprefix("cd ")

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from sweet_rl.algorithms.reflect.curriculum import LevelFlags, by_depth, levels_of, taxi_levels
-from sweet_rl.algorithms.reflect.schedule import starts_of, thirds
+from sweet_rl.algorithms.reflect.schedule import starts_of
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.auto_explore.levels import LevelFlags, by_depth, levels_of
 from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, targets_of, task_rows
 
 
@@ -163,15 +163,3 @@ def test_levels_of_too_little():
         levels(one, curriculum_index=1)
     with pytest.raises(UsageError, match="merge_after_first_k"):
         levels(one, merge_after_first_k=0)
-
-
-def test_recorded_taxi_levels(golden):
-    for case in golden["taxi_configer"]:
-        args = case["args"]
-        found = taxi_levels(
-            args.get("per_device_train_batch_size", 1),
-            curriculum=args.get("taxi_curriculum", False),
-            index=args.get("curriculum_index", -1),
-        )
-        assert found == case["dataset"]
-        assert thirds(len(found), args["max_steps"]) == case["trigger_set"]

@@ -6,11 +6,12 @@ import json
 import pytest
 
 from sweet_rl import rollout
-from sweet_rl.chat.transcripts import QuestionTranscript, TemplatedTranscript
+from sweet_rl.chat.transcripts import TemplatedTranscript
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
+from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.question_games.asking import decode_question
 from sweet_rl.worlds.question_games.env import GuessMyCityEnv, TwentyQuestionsEnv
 from sweet_rl.worlds.question_games.guessing import (

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, sft_texts
+from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.texts import Texts, label_of
 from sweet_rl.types import Task, derive_seed
+from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 
 RANDOM_SHARE: Final = 0.7
@@ -110,7 +111,7 @@ def household_request() -> Request:
     return Request(
         packaged_text("alfworld_teacher_system"),
         packaged_text("alfworld_teacher_request"),
-        ACTION_HEADS["alfworld"],
+        ACTION_HEAD,
     )
 
 
@@ -139,6 +140,6 @@ def household_texts(
             texts.skipped["record without a best action"] += 1
         else:
             state = state.strip() if strict else state
-            made = sft_texts(state, ACTION_HEADS["alfworld"], reflection, label_of(record, label))
+            made = sft_texts(state, ACTION_HEAD, reflection, label_of(record, label))
             texts.add(made, reflection_file=reflection_file)
     return texts

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, SftTexts, sft_texts
+from sweet_rl.chat.reflect_format import SftTexts, sft_texts
 from sweet_rl.errors import EpisodeError
 from sweet_rl.sft_data.texts import Texts
 from sweet_rl.types import Json
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.teacher.lessons import task_of
 
@@ -51,7 +52,7 @@ def _replay(
     task: Mapping[str, Json], steps: list[Mapping[str, Any]], game: ExploreGame
 ) -> list[SftTexts] | str:
     """The texts of all steps, or why there are none."""
-    head = ACTION_HEADS["auto_explore"]
+    head = ACTION_HEAD
     replayed = []
     try:
         game.reset(task_of(task), seed=0)

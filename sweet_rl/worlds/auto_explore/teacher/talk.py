@@ -12,17 +12,18 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, resolve_label, split_prompt
+from sweet_rl.chat.reflect_format import resolve_label, split_prompt
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.teachers import Asked, Teacher
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Failure, Message, derive_seed
+from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.commands import unwrap
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.teacher.search import Explorer
 from sweet_rl.worlds.auto_explore.teacher.words import second_thought, thought
 
-_HEAD: Final = ACTION_HEADS["auto_explore"]
+_HEAD: Final = ACTION_HEAD
 
 
 class Turn(NamedTuple):

@@ -6,13 +6,15 @@ Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfw
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sweet_rl.chat.reflect_format import ACTION_HEADS, taxi_sft_texts
+from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts, sft_texts, split_prompt
 from sweet_rl.prompts import load_prompt
 from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.texts import Texts, label_of
+from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.drawing import game_instruction, prompt, rules_text
 from sweet_rl.worlds.dangerous_taxi.planner import plan
 from sweet_rl.worlds.dangerous_taxi.rules import LABELS, TABLE
@@ -21,6 +23,9 @@ from sweet_rl.worlds.dangerous_taxi.teacher.words import hint_of, thought
 HORIZON: Final = 20
 RANDOM_SHARE: Final = 0.9
 """How often the driver takes any action; else the oracle's first."""
+
+_STATE_BEGINS: Final = ("--- Initial State ---", "--- Current State ---")
+_SPOILER_LINE: Final = re.compile(r"^(?:Note that .*optimal|Spoiler:).*\n?", re.MULTILINE)
 
 
 def play_taxi(
@@ -84,7 +89,7 @@ def taxi_request() -> Request:
     """How a model is asked: the rules are part of its role, so that they need not stand in every record."""
     system = f"{load_prompt('taxi_teacher_system').strip()}\n\n{rules_text()}"
     template = load_prompt("taxi_teacher_request").strip()
-    return Request(system, template, ACTION_HEADS["dangerous_taxi"])
+    return Request(system, template, ACTION_HEAD)
 
 
 def taxi_texts(
@@ -120,6 +125,36 @@ def taxi_texts(
         else:
             texts.add(made)
     return texts
+
+
+def taxi_sft_texts(
+    state: str, reflection: str, label: str, *, instruction: str = "", strict: bool = False
+) -> SftTexts | None:
+    r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state.
+
+    Args:
+        state: the recorded prompt; lines that give the best move away are taken out.
+        reflection: what was written about it.
+        label: the action that was taken.
+        instruction: the game instruction; of no effect with `strict`.
+        strict: the published texts, which differ from what the models are shown later: they begin
+            with the state, are stripped, and have a line break before the analyse marker.
+    """
+    starts = [at for at in map(state.find, _STATE_BEGINS) if at >= 0]
+    if not starts:
+        return None
+    if not strict:
+        return sft_texts(
+            _SPOILER_LINE.sub("", state), ACTION_HEAD, reflection, label, instruction=instruction
+        )
+    text = _SPOILER_LINE.sub("", state[starts[0] :]).strip()
+    before, after = split_prompt(text, ACTION_HEAD)
+    reflected = f"{before}\n{ANALYSE_MARKER}{reflection}"
+    return SftTexts(
+        plain=f"{text}{ACTION_MARKER}{label}",
+        reflection=reflected,
+        policy=f"{reflected}{after}{ACTION_MARKER}{label}",
+    )
 
 
 def _words(states: Sequence[int], actions: Sequence[int]) -> Any:

@@ -14,9 +14,6 @@ from sweet_rl.errors import UsageError
 
 T = TypeVar("T")
 
-TAXI_LEVELS = ("pickup", "dropoff", "full")
-"""What the taxi learns, in this order."""
-
 
 @dataclass(frozen=True, slots=True)
 class LevelFlags:
@@ -97,18 +94,3 @@ def pick_level(levels: list[T], index: int) -> list[T]:
             f"curriculum_index must be below {len(levels)}, the number of levels, got {index}; -1 takes all."
         )
     return [levels[index]]
-
-
-def taxi_levels(batch: int, *, curriculum: bool, index: int = -1) -> list[list[str | None]]:
-    """The taxi's levels: `batch` times the name of what is learnt, None where it is everything at once.
-
-    Args:
-        batch: entries of each level (`per_device_train_batch_size`).
-        curriculum: three levels instead of one.
-        index: only this one, from 0; negative for all.
-
-    Raises:
-        UsageError: there is no such level.
-    """
-    names: tuple[str | None, ...] = TAXI_LEVELS if curriculum else (None,)
-    return pick_level([[name] * batch for name in names], index)

@@ -1,0 +1,105 @@
+"""Episodes of any world as games of labels, for algorithms that drive games step by step, all at once.
+
+What stands in a prompt is the world's transcript; the label is what its `Env` is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+
+from sweet_rl.chat.formats import ChatFormat
+from sweet_rl.chat.reflect_format import offered_commands
+from sweet_rl.contracts import Env, User
+from sweet_rl.text_game import Moved, TextGame
+from sweet_rl.types import Observation, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a world's episodes look as games; see `TextGame`."""
+
+    transcript: ChatFormat
+    head: str
+    instruction: str
+    labels: Sequence[str]
+    success_threshold: float
+
+
+@contextmanager
+def games_of(
+    opening: AbstractAsyncContextManager[Callable[[], Env]], user: User | None, look: Look
+) -> Iterator[Callable[[], TextGame]]:
+    """What makes a fresh game; not for use inside an event loop.
+
+    Args:
+        opening: makes environments.
+        user: who answers in them, if somebody does; closed at the end.
+        look: how they look.
+    """
+    with asyncio.Runner() as runner:
+        make_env = runner.run(opening.__aenter__())
+        try:
+            yield lambda: PlayedEnv(look, make_env, runner)
+        finally:
+            runner.run(opening.__aexit__(None, None, None))
+            if user is not None:
+                runner.run(user.close())
+
+
+class PlayedEnv:
+    """One episode of an `Env` as a `TextGame`.
+
+    Args:
+        look: how it looks.
+        make_env: a fresh environment; called at every reset.
+        runner: of its coroutines.
+    """
+
+    def __init__(self, look: Look, make_env: Callable[[], Env], runner: asyncio.Runner) -> None:
+        self.head, self.instruction, self.max_labels = look.head, look.instruction, look.labels
+        self.success_threshold = look.success_threshold
+        self.text = ""
+        self._transcript = look.transcript
+        self._make_env, self._run = make_env, runner.run
+        self._env: Env | None = None
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """What is on offer; every label where the text has no list."""
+        return tuple(offered_commands(self.text, self.head)) or self.max_labels
+
+    def reset(self, task: Task, *, seed: int) -> str:
+        """Begin an episode of the task and return `text`.
+
+        Raises:
+            EpisodeError: the task cannot be played.
+        """
+        self.close()
+        self._env = env = self._make_env()
+        return self._see(self._run(env.reset(task, seed=seed)))
+
+    def step(self, label: str) -> Moved:
+        """Give the label to the world; a turn without a reward counts as 0.
+
+        Raises:
+            EpisodeError: the world broke.
+        """
+        if self._env is None:
+            return Moved(self.text, 0.0, terminated=True, truncated=False, info={})
+        result = self._run(self._env.step(label))
+        self._see(result.observation)
+        return Moved(self.text, result.reward or 0.0, result.terminated, result.truncated, dict(result.info))
+
+    def close(self) -> None:
+        """End the episode, if one was begun."""
+        env, self._env = self._env, None
+        if env is not None:
+            self._run(env.close())
+
+    def _see(self, observation: Observation | None) -> str:
+        if observation is not None:
+            self.text = self._transcript.render(observation.messages)
+        return self.text

@@ -1,0 +1,33 @@
+"""Worlds whose core is a `TextGame`: they say how it is made, and are played turn by turn as any other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+from sweet_rl.chat.transcripts import LastObservation
+from sweet_rl.contracts import Env, User
+from sweet_rl.worlds.base import Options, World
+
+
+class TextGameWorld(World):
+    """Subclasses write `games`.
+
+    Attributes:
+        threaded: a game waits for files or processes, and is played in a thread.
+    """
+
+    threaded: ClassVar[bool] = False
+
+    @asynccontextmanager
+    async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
+        """Games as environments; what they share is freed with the block."""
+        from sweet_rl.worlds.text_game_env import TextGameEnv
+
+        with self.games(options) as make_game:
+            yield lambda: TextGameEnv(make_game, threaded=self.threaded)
+
+    def transcript(self) -> LastObservation:
+        """What the game said last: it says the whole state each time."""
+        return LastObservation()
