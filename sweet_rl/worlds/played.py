@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, User
-from sweet_rl.text_game import Moved, TextGame
+from sweet_rl.text_game import GameStep, TextGame
 from sweet_rl.types import Observation, Task
 
 
@@ -81,17 +81,19 @@ class PlayedEnv:
         self._env = env = self._make_env()
         return self._see(self._run(env.reset(task, seed=seed)))
 
-    def step(self, label: str) -> Moved:
+    def step(self, label: str) -> GameStep:
         """Give the label to the world; a turn without a reward counts as 0.
 
         Raises:
             EpisodeError: the world broke.
         """
         if self._env is None:
-            return Moved(self.text, 0.0, terminated=True, truncated=False, info={})
+            return GameStep(self.text, 0.0, terminated=True, truncated=False, info={})
         result = self._run(self._env.step(label))
         self._see(result.observation)
-        return Moved(self.text, result.reward or 0.0, result.terminated, result.truncated, dict(result.info))
+        return GameStep(
+            self.text, result.reward or 0.0, result.terminated, result.truncated, dict(result.info)
+        )
 
     def close(self) -> None:
         """End the episode, if one was begun."""

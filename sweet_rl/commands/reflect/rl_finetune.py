@@ -48,7 +48,7 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
 
     with ExitStack() as stack:
         playground = stack.enter_context(open_playground(settings))
-        from sweet_rl.commands.running import silence_libraries, on_interrupt
+        from sweet_rl.commands.running import on_interrupt, silence_libraries
 
         silence_libraries()
         from sweet_rl.algorithms.distributed import processes
