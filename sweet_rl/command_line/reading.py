@@ -54,13 +54,13 @@ def values(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
     Raises:
         UsageError: a value is not of its flag's kind.
     """
-    flags = {one.name: one for one in (*stage_flags(function), *_joined(function, typed.flags))}
+    flags = {one.name: one for one in (*stage_flags(function), *joined_flags(function, typed.flags))}
     return {name: value_of(flags[name], text) for name, text in typed.flags.items()}
 
 
 def with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every flag: as given, or as the stage has it."""
-    flags = (*stage_flags(function), *_joined(function, given))
+    flags = (*stage_flags(function), *joined_flags(function, given))
     return {one.name: given.get(one.name, one.default) for one in flags if not one.many}
 
 
@@ -77,7 +77,7 @@ def flags_here(function: Callable[..., Any], arguments: Sequence[str]) -> tuple[
     every = {one.name: one for name in options.names() for one in options.flags(name)}
     typed, words = _split((*own, *every.values()), arguments, lenient=True)
     _place(own, typed, words)
-    return (*own, *_joined(function, typed))
+    return (*own, *joined_flags(function, typed))
 
 
 def value_of(flag: Flag, text: str) -> Any:
@@ -91,7 +91,12 @@ def value_of(flag: Flag, text: str) -> Any:
     return _READERS[flag.kind](flag.name, text)
 
 
-def _joined(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
+def joined_flags(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
+    """The flags of the world that is named, or of whatever a stage's options depend on.
+
+    Raises:
+        UsageError: there is no such world.
+    """
     options: Options | None = getattr(function, "options", None)
     if options is None:
         return ()

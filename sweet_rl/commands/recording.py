@@ -27,6 +27,9 @@ typed_here: ContextVar[bool] = ContextVar("typed_here", default=False)
 PARENT = "SWEET_RL_PARENT_RUN"
 """Environment variable with the id of the run that a process works for."""
 
+STEP = "SWEET_RL_STEP"
+"""Environment variable with the name that a pipeline has for the stage that a process runs."""
+
 _PRICES = Flag(
     name="prices",
     help="TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then "
@@ -42,7 +45,7 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
     """Make a stage's function keep a `run.json` with the outputs that it reports to `sweet_rl.tracking`.
 
     Args:
-        name: the stage's, as in `sweet_rl.cli.COMMANDS`.
+        name: the stage's, as in `sweet_rl.commands.catalogue.COMMANDS`.
         reads: flags that name files, folders, models or tasks that the outputs depend on.
         prices: give the stage the flag --prices; for those whose models may cost money.
     """
@@ -104,6 +107,7 @@ def _record(
         argv=list(sys.argv) if was_typed else None,
         prices=load_prices(table) if table is not None else None,
         parent=(os.environ.get(PARENT) or None) if parent is None else parent.id,
+        step=(os.environ.get(STEP) or None) if parent is None else None,
     )
     try:
         with tracking.listening(record):
@@ -112,6 +116,21 @@ def _record(
         record.close(*_end(error))
         raise
     record.close("finished")
+
+
+def settings_of(function: Stage, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Json]:
+    """Every flag of a recorded stage with its value, as the record of a call with these arguments has them."""
+    given = bound(function, inspect.signature(function), positional, named)
+    given.apply_defaults()
+    return {
+        flag: _plain(value)
+        for flag, value in _flat(inspect.signature(function), dict(given.arguments)).items()
+    }
+
+
+def is_recorded(function: Stage) -> bool:
+    """Whether a stage keeps a record."""
+    return hasattr(function, _HAS)
 
 
 def _end(error: BaseException) -> tuple[str, str | None]:

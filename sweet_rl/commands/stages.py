@@ -54,8 +54,7 @@ def stage(
         flags = [_changed(one, defaults or {}, helps or {}) for one in flags]
         signature = plain.replace(parameters=list(_parameters(flags, options)))
 
-        @functools.wraps(function)
-        def run(*positional: Any, **named: Any) -> None:
+        def build(*positional: Any, **named: Any) -> tuple[list[Any], inspect.BoundArguments]:
             given = bound(run, signature, positional, named)
             given.apply_defaults()
             values = given.arguments
@@ -63,12 +62,17 @@ def stage(
             built = [kind(**{one.name: values.pop(one.name) for one in fields(kind)}) for kind in groups]
             if options:
                 built.append(_chosen(options, values, built, further))
-            call = inspect.BoundArguments(rest, values)
+            return built, inspect.BoundArguments(rest, values)
+
+        @functools.wraps(function)
+        def run(*positional: Any, **named: Any) -> None:
+            built, call = build(*positional, **named)
             function(*built, *call.args, **call.kwargs)
 
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.flags = tuple(flags)  # type: ignore[attr-defined]
         run.options = options  # type: ignore[attr-defined]
+        run.build = build  # type: ignore[attr-defined] # the settings alone, to check them before anything runs
         return run
 
     return decorate

@@ -83,6 +83,7 @@ class Record:
         argv: what was typed; None where the stage was called from Python.
         prices: dollars of tokens, by model.
         parent: id of the run that this one is a part of.
+        step: its name in the pipeline that runs it.
     """
 
     def __init__(
@@ -94,10 +95,12 @@ class Record:
         argv: list[str] | None = None,
         prices: Mapping[str, Price] | None = None,
         parent: str | None = None,
+        step: str | None = None,
     ) -> None:
         self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.stage, self.settings = stage, dict(settings)
         self._prices, self._parent = prices, parent
+        self._step, self._flags = step, dict(settings)
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
         if argv is not None:
             self._session["argv"] = argv
@@ -303,6 +306,8 @@ class Record:
             content["cost"] = cost_of(usage, self._prices)
         if self._parent is not None:
             content["parent"] = self._parent
+        if self._step is not None:
+            content["step"] = {"name": self._step, "flags": self._flags}
         if os.environ.get("WORLD_SIZE", "1") != "1":
             content["processes"] = int(os.environ["WORLD_SIZE"])
         content |= self._about | self._now()

@@ -1,0 +1,97 @@
+"""The one list of commands: their names, what each is for, and the function behind each.
+
+A stage is a function in `sweet_rl.commands`: its settings are the flags, its docstring is the help. Nothing
+heavy is imported before the flags are known to be good, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from sweet_rl import command_line
+from sweet_rl.commands import belonging
+
+COMMANDS = {
+    "preflight": "Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory.",
+    "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
+    "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
+    "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",
+    "evaluate_html": "Grade Frontend trajectories by their pictures; print the table; write pairs.",
+    "judge_html": "Compare two runs of Frontend Design page by page; print the win rate.",
+    "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
+    "train_sft": "Fine-tune a model on what the agent said, in dialogues or in single turns.",
+    "train_reward_model": "Train a critic with a regression head on preference pairs.",
+    "sample_best_of_n": "Sample alternatives for every agent turn of graded trajectories.",
+    "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
+    "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
+    "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
+    "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a critic with eyes.",
+    "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
+    "run_archer": "Train a policy online: it plays, and learns from what it played.",
+    "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
+    "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
+    "visualize_design_dialogue_histories": "Browse a trajectory file of pages: drafts, target, difference.",
+    "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
+    "serve_shop": "Serve the embedded shop: a small WebShop that needs no data and no download.",
+    "play": "Play a game in the terminal: see what an agent sees, get its rewards.",
+    "generate_tasks": "Write tasks of an embedded benchmark (functions or web pages) as a ColBench file.",
+    "prepare_websight": "Make frontend tasks of WebSight, from the hub or from files.",
+    "filter_websites": "Keep the frontend tasks whose page renders; say why the others do not.",
+    "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
+    "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
+    "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
+    "demo_reflect": "Reflect-RL on the embedded defaults: the taxi and repositories to explore.",
+    "runs": "List what made the outputs in a folder, and when, with what, at what cost.",
+    "reflect make_repositories": "AutoExplore: make small repositories with facts to find.",
+    "reflect filter_repo": "AutoExplore: copy what may be shown of repositories.",
+    "reflect gen_task": "AutoExplore: let a teacher ask questions about files of repositories.",
+    "reflect filter_task": "AutoExplore: drop tasks that cannot be played, and duplicates.",
+    "reflect reflection_negative": "AutoExplore: let a teacher do tasks aloud, also from wrong files.",
+    "reflect split_data": "AutoExplore: divide tasks 7:2:1 into train, validate and test.",
+    "reflect gen_sft": "AutoExplore: write training texts from trajectories.",
+    "reflect taxi_reflection": "DangerousTaxi: let a teacher reflect on states of random games.",
+    "reflect taxi_gen_sft": "DangerousTaxi: write training texts from records.",
+    "reflect alfworld_reflection": "ALFWorld: let a teacher reflect on states of random household games.",
+    "reflect alfworld_gen_sft": "ALFWorld: write training texts from records.",
+    "reflect auto_explore_gpt": "AutoExplore: measure a model as it is, in the talk of the data generation.",
+    "reflect evaluate_gpt": "The taxi and the household: measure a model as it is, by ReAct.",
+    "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
+    "reflect rl_finetune": "Reflect-RL: train the policy online, beside a frozen model that reflects.",
+    "reflect evaluate": "Reflect-RL: measure checkpoints by sampled episodes.",
+    "reflect plot": "Reflect-RL: draw success, cost and loss of online runs.",
+    "reflect ensemble_logs": "Reflect-RL: merge the logs of runs that went on from each other.",
+}
+"""Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
+
+A name of two words is a stage of a group: `reflect split_data` is in `sweet_rl.commands.reflect.split_data`.
+"""
+
+_ELSEWHERE = {
+    "demo": "sweet_rl.studies.sweet.demo",
+    "demo_archer": "sweet_rl.studies.archer.demo",
+    "demo_reflect": "sweet_rl.studies.reflect.demo",
+}
+"""Clients of the other stages, and their modules."""
+
+
+def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[str, Any]:
+    """The flags' values, after a check that all of them apply to this run.
+
+    Raises:
+        UsageError: a value of the wrong kind, or a flag of another world, agent or engine.
+    """
+    values = command_line.values(function, typed)
+    if facets := getattr(function, "facets", None):
+        given = {name for name, value in values.items() if value is not None}
+        belonging.check(given, facets(command_line.with_defaults(function, values)))
+    return values
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Import a stage and return its function."""
+    *group, stage = name.split()
+    module = importlib.import_module(_ELSEWHERE.get(name) or ".".join(["sweet_rl.commands", *group, stage]))
+    function: Callable[..., Any] = getattr(module, stage)
+    return function
