@@ -9,15 +9,22 @@ Nothing is imported before it is asked for.
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.errors import UsageError, no_such
+
+_PLACE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""`module:ATTRIBUTE`; no address, no path and no model's name with its owner looks like it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +35,59 @@ class Registry:
         group: of entry points, as in "sweet_rl.worlds".
         kind: one of them in messages, as in "world".
         ours: the names in this package, each with its `module:ATTRIBUTE`.
+        parts: attributes that one of them has, by its contract.
     """
 
     group: str
     kind: str
-    ours: Mapping[str, str]
+    ours: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
         """Ours in their order, then those of installed packages."""
         return (*self.ours, *sorted(set(_installed(self.group)) - set(self.ours)))
+
+    def knows(self, name: str) -> bool:
+        """Whether the name stands for something here, or is written as `module:ATTRIBUTE`."""
+        return bool(_PLACE.fullmatch(name)) or name in self.names()
+
+    def make(self, name: str, given: object, *, flag: str) -> Any:
+        """What keeps the contract: the object of this name, or what its class or factory makes.
+
+        Args:
+            name: see `find`.
+            given: what a class or factory is called with, if it takes an argument.
+            flag: that named it; the run's record has the file it comes from.
+
+        Raises:
+            UsageError: nothing has this name; it takes more than one argument; the contract is not kept.
+        """
+        found = self.find(name)
+        maker = inspect.isclass(found) or not hasattr(found, self.parts[-1])
+        if name not in self.ours:
+            source = found if maker else type(found)
+            with suppress(TypeError, OSError):  # something that has no file
+                tracking.reads(flag, inspect.getsourcefile(source))
+        if maker:
+            found = self._called(found, name, given)
+        if lacking := [part for part in self.parts if not hasattr(found, part)]:
+            raise UsageError(
+                f"The {self.kind} {name!r} is {found!r}, which has no {' and no '.join(lacking)}. "
+                f"Everyone of that kind has {', '.join(self.parts)} (sweet_rl.contracts)."
+            )
+        return found
+
+    def _called(self, found: Any, name: str, given: object) -> Any:
+        if not callable(found):
+            raise UsageError(f"The {self.kind} {name!r} is {found!r}, which has no {self.parts[-1]}.")
+        taken = inspect.signature(found).parameters.values()
+        places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        needed = [one.name for one in taken if one.default is one.empty and one.kind in places]
+        if len(needed) > 1:
+            raise UsageError(
+                f"The {self.kind} {name!r} takes {', '.join(needed)}, and is given one argument at most."
+            )
+        return found(given) if needed else found()
 
     def find(self, name: str) -> Any:
         """What the name stands for.

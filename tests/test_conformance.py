@@ -1,4 +1,7 @@
-"""One suite over all worlds, all humans and all agents: what sweet_rl.contracts promises, each of them keeps."""
+"""One suite over all worlds, all humans and all agents: what sweet_rl.contracts promises, each of them keeps.
+
+Humans and agents that installed packages offer are among them.
+"""
 
 import asyncio
 
@@ -7,14 +10,16 @@ import pytest
 from sweet_rl.chat import PlainChat
 from sweet_rl.openai_client import ChatReply, OpenAIClient
 from sweet_rl.pages import PageContext
+from sweet_rl.policies import POLICIES as OTHER_POLICIES
 from sweet_rl.policies.openai import OpenAIPolicy
 from sweet_rl.policies.scripted import ConstantPolicy, OraclePolicy
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Generation, Message, Observation, StopReason, UserContext, UserReply
+from sweet_rl.users import USERS as OTHER_USERS
 from sweet_rl.users.openai import OpenAIUser
 from sweet_rl.users.server_process import start_server
 from sweet_rl.users.vision import VisionUser
-from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds import AgentRequest, load_tasks, world_of
 from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 from sweet_rl.worlds.backend_programming.env import BackendEnv
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
@@ -63,6 +68,9 @@ USERS = {
     "vision": lambda url: VisionUser(
         Seeing([url]), "eyes", prompt_template=load_prompt("human_simulator_html_prompt")
     ),
+} | {
+    name: lambda url, name=name: OTHER_USERS.make(name, world_of("code"), flag="env_model")
+    for name in OTHER_USERS.names()
 }
 POLICIES = {
     "oracle": lambda url: OraclePolicy(ANSWERS, system_prompt="rules"),
@@ -76,6 +84,11 @@ POLICIES = {
         OpenAIClient([url]), "echo", system_prompt="rules", chat_format=PlainChat()
     ),
     "openai chat": lambda url: OpenAIPolicy(OpenAIClient([url]), "echo", system_prompt="rules", api="chat"),
+} | {
+    name: lambda url, name=name: OTHER_POLICIES.make(
+        name, AgentRequest(name="auto", tasks=TASKS, system_prompt="rules"), flag="agent_model"
+    )
+    for name in OTHER_POLICIES.names()
 }
 
 

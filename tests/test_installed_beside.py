@@ -8,6 +8,11 @@ import tomllib
 
 import pytest
 
+from sweet_rl import plugins
+from sweet_rl.cli import load, values_of
+from sweet_rl.command_line import read
+from sweet_rl.errors import UsageError
+from sweet_rl.records import load_trajectories
 from tests.conftest import ROOT
 from tests.training.pairs import dialogue_pairs, write_pairs
 
@@ -107,7 +112,7 @@ def test_agents_that_reflect_learn_in_a_world_and_are_measured(sweet_rl, tmp_pat
     logs = json.loads((tmp_path / "runs/000_rl_finetune/checkpoint-2/logs.json").read_text())
     steps = [step for entry in logs for episode in entry["log"] for step in episode["detail"]]
     assert {step["generation"]["content"] for step in steps} <= {str(number) for number in range(1, 65)}
-    assert "Guess my number, from 1 to 64." in steps[0]["prompt"]
+    assert "Guess my number, at most sixty-four." in steps[0]["prompt"]
     policy = "runs/000_rl_finetune/checkpoint-2"
     flags = {**TINY, "eval_reps": 1, "per_device_eval_batch_size": 16, "report": "report.json"}
     said = sweet_rl("reflect", "evaluate", f"{policy}+base", "--env", "guessing.world:WORLD", **flags)
@@ -116,6 +121,174 @@ def test_agents_that_reflect_learn_in_a_world_and_are_measured(sweet_rl, tmp_pat
     assert result["settings"]["hints"] is False
     assert result["levels"][0]["episodes"] == 32
     assert result["levels"][0]["success"] < 0.3  # three draws from 64 numbers
+
+
+@pytest.fixture
+def beside(installed_plugins, tmp_path, monkeypatch):
+    """The package on the path of this process."""
+    monkeypatch.syspath_prepend(str(installed_plugins))
+    monkeypatch.chdir(tmp_path)
+    plugins._installed.cache_clear()
+    yield
+    plugins._installed.cache_clear()
+
+
+def stage(line):
+    """Run a command line in this process."""
+    name, *words = line.split()
+    function = load(name)
+    function(**values_of(function, read(function, words)))
+
+
+GAMES = "--task_type number_guessing --quiet"
+
+
+def games(path, **of_row):
+    return [trajectory.reward for trajectory in load_trajectories(path)]
+
+
+def test_dialogues_become_pairs_and_a_policy(beside, tmp_path, capsys):
+    """SWEET-RL's chain on the world: simulated, measured, sampled, ranked, paired, exported, trained, looked at."""
+    from tests.tiny_models import save_tiny_llama
+
+    model = save_tiny_llama(tmp_path / "model")
+    stage(
+        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --best_of_n 4 --num_tasks 3"
+    )
+    stage("evaluate_games g.jsonl --k 4 --ground_truth_preference_path whole.jsonl")
+    stage(
+        f"sample_best_of_n g.jsonl s.jsonl {model} --best_of_n 4 --max_tokens 4 --device cpu --data_fraction 1 --quiet"
+    )
+    stage(f"rank_best_of_n s.jsonl r.jsonl {model} --device cpu --quiet")
+    stage("generate_random_pairs_from_ranks r.jsonl p.jsonl --num_pairs 2")
+    stage(f"export_pairs p.jsonl trl.jsonl --tokenizer {model}")
+    flags = " ".join(f"--{name} {value}" for name, value in TRAINING.items())
+    stage(f"train_dpo {model} p.jsonl --save_path dpo {flags} --max_samples 8 --quiet")
+    stage("visualize_dialogue_histories g.jsonl --export g.html")
+    assert (tmp_path / "whole.jsonl").read_text().startswith("{")
+    (first, *_) = (json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines())
+    assert "Guess my number" in str(first)
+    assert (tmp_path / "dpo/model.safetensors").is_file()
+    assert "Guess my number" in (tmp_path / "g.html").read_text()
+    assert "return, best of k" in capsys.readouterr().out
+
+
+def test_a_human_answers_by_name_in_any_world(beside, tmp_path):
+    for name, human in (("told", "number_teller"), ("lied", "guessing.human:Liar")):
+        stage(f"simulate_interactions numbers:test {name}.jsonl {GAMES} --env_model {human} --num_tasks 2")
+    assert games("told.jsonl") == [-5, -5]
+    assert games("lied.jsonl") == [-8, -8]
+    record = json.loads((tmp_path / "lied.jsonl.run.json").read_text())
+    named = [entry["source"] for entry in record["inputs"] if entry["flag"] == "env_model"]
+    assert named[-1].endswith("guessing/human.py")
+    stage(
+        "simulate_interactions mini:test code.jsonl --env_model number_teller --agent_model questioner --num_tasks 1 --quiet"
+    )
+    (row,) = load_trajectories("code.jsonl")
+    assert row.provenance["env_model"] == "teller of code"
+    assert row.dialogue_history[2].content == "That is not what I want."
+
+
+def test_an_agent_plays_any_world_by_name(beside, tmp_path):
+    stage(f"simulate_interactions numbers:test a.jsonl {GAMES} --agent_model number_counter --num_tasks 2")
+    assert games("a.jsonl") == [0, -2]  # 1 and 3
+    stage(
+        f"simulate_interactions numbers:test b.jsonl {GAMES} --agent guessing.agent:Counter --agent_model 3 --num_tasks 2"
+    )
+    assert games("b.jsonl") == [-8, 0]
+    (first, _) = load_trajectories("b.jsonl")
+    assert first.provenance["agent_model"] == "counter"
+    assert first.provenance["settings"]["agent"] == "guessing.agent:Counter"
+    stage(
+        "simulate_interactions lantern:test l.jsonl --task_type lantern --agent_model number_counter --num_tasks 1 --max_steps 2 --quiet"
+    )
+    assert [turn.content for turn in load_trajectories("l.jsonl")[0].dialogue_history[1::2]] == ["1", "2"]
+    with pytest.raises(UsageError, match="belongs to a model run by"):
+        stage(
+            f"simulate_interactions numbers:test c.jsonl {GAMES} --agent_model number_counter --temperature 1"
+        )
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            "--env_model number_telle",
+            r"'number_telle' \(did you mean number_teller\?\). Known: .*auto.*, number_liar, number_teller.*module:ATTR",
+        ),
+        (
+            "--agent_model number_counte",
+            r"'number_counte' \(did you mean number_counter\?\). Known: halving, random, number_c",
+        ),
+        ("--agent guessing.human:Teller", "The agent 'guessing.human:Teller' is .*, which has no act"),
+        ("--env_model guessing.world:WORLD", "The human 'guessing.world:WORLD' is .*, which has no reply"),
+        ("--env_model guessing.humans:Teller", "cannot be imported from guessing.humans:Teller"),
+    ],
+)
+def test_an_unknown_name_is_an_error_that_lists_the_known(beside, flags, says):
+    with pytest.raises(UsageError, match=says):
+        stage(f"simulate_interactions numbers:test a.jsonl {GAMES} {flags}")
+
+
+def test_a_grader_scores_any_world(beside, tmp_path, capsys):
+    stage(
+        f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --best_of_n 2 --num_tasks 3"
+    )
+    before = games("g.jsonl")
+    stage("evaluate g.jsonl --k 2 --grader brevity --margin 0.01 --preference_path p.jsonl --quiet")
+    rows = [json.loads(line) for line in (tmp_path / "g.jsonl").read_text().splitlines()]
+    turns = [sum(turn["role"] == "assistant" for turn in row["dialogue_history"]) for row in rows]
+    assert (
+        [row["reward"] for row in rows]
+        == [row["grades"]["brevity"] for row in rows]
+        == [1 / n for n in turns]
+    )
+    assert [row["grades"]["as played"] for row in rows] == before
+    assert (tmp_path / "p.jsonl").read_text()
+    assert "return" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"no grader 'brevit' \(did you mean brevity\?\)"):
+        stage("evaluate g.jsonl --k 2 --grader brevit")
+    stage("evaluate g.jsonl --k 2 --margin 0.01 --report_path again.json")  # the world's own stage
+    assert json.loads((tmp_path / "again.json").read_text())["k"] == 2
+
+
+def test_a_person_plays_it(installed_plugins, tmp_path):
+    env = os.environ | {"PYTHONPATH": str(installed_plugins)}
+    words = [
+        "play",
+        "number_guessing",
+        "--task",
+        "9",
+        "--oracle",
+        "guessing.human:Liar",
+        "--record",
+        "me.jsonl",
+    ]
+    command = [sys.executable, "-m", "sweet_rl", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=env, input="5\n12\n10\n", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "You have 8 guesses." in done.stdout
+    assert done.stdout.index("Lower.") < done.stdout.index("Higher.") < done.stdout.index("The solution: 10")
+    assert load_trajectories(tmp_path / "me.jsonl")[0].reward == -2
+
+
+def test_they_keep_the_contracts(installed_plugins):
+    """The suites over all worlds, humans and agents, in a process that has the package."""
+    env = os.environ | {"PYTHONPATH": str(installed_plugins)}
+    files = ["tests/test_game_conformance.py", "tests/test_conformance.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "number_",
+    ]
+    done = subprocess.run([*command, *files], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "." in done.stdout.partition(" ")[0]
+    assert "skipped" not in done.stdout
 
 
 def test_no_file_of_ours_knows_the_package():

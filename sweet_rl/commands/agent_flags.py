@@ -8,6 +8,7 @@ from pathlib import Path
 from sweet_rl.chat.names import EMBEDDED
 from sweet_rl.commands.servers import key_in
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.policies import POLICIES
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json
 from sweet_rl.worlds import Options, names, world_of
@@ -15,6 +16,9 @@ from sweet_rl.worlds import Options, names, world_of
 ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
 APIS = ("completions", "chat")
 """How a server is spoken to: by prompts, or by messages."""
+
+OWN = "own"
+"""What runs an agent of `POLICIES`: it does so itself."""
 
 RECAP = "recap"
 """The reflection model that is none: it says again what was said last."""
@@ -126,7 +130,10 @@ class AgentFlags:
         }
         if self.reflection is not None:
             settings |= self.reflection.settings()
-        if self.resolved_engine() != "scripted":
+        engine = self.resolved_engine()
+        if engine == OWN:
+            return settings | ({"agent": self.engine} if self.engine != "auto" else {})
+        if engine != "scripted":
             return settings | {"temperature": self.temperature, "max_tokens": self.max_tokens}
         if self.model == "questioner":
             settings["num_questions"] = self.num_questions
@@ -161,26 +168,27 @@ def engine_of(
     Raises:
         UsageError: engine and model do not go together, or a name that may be a typing error.
     """
-    if engine not in ENGINES:
-        raise no_such("--agent", engine, ENGINES)
+    if engine not in ENGINES and not POLICIES.knows(engine):
+        raise no_such("--agent", engine, (*ENGINES, *POLICIES.names()))
     scripted = world_of(task_type).agents
     if engine == "scripted" and model not in scripted:
         raise no_such(f"scripted agent for --task_type {task_type}", model, scripted)
     if engine != "auto":
-        return engine
+        return engine if engine in ENGINES else OWN
     if model in scripted:
         return "scripted"
     if base_url is not None:
         return "openai"
     if vllm_python is not None:
         return "vllm"
-    if is_no_model(model):
+    own = POLICIES.knows(model)
+    if is_no_model(model) and not own:
         worlds = [world for world in names() if model in world_of(world).agents]
         elsewhere = f"{model} plays {', '.join(worlds)}. " if worlds else ""
         raise no_such(
             f"agent for --task_type {task_type}",
             model,
-            scripted,
+            (*scripted, *POLICIES.names()),
             f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai.",
         )
-    return "transformers"
+    return OWN if own else "transformers"

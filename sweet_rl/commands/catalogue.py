@@ -16,6 +16,7 @@ from sweet_rl.commands import belonging
 COMMANDS = {
     "preflight": "Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory.",
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
+    "evaluate": "Grade trajectories of any world by its grader, or by one of your own.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
     "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",
     "evaluate_html": "Grade Frontend trajectories by their pictures; print the table; write pairs.",

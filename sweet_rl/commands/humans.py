@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweet_rl.commands.oracles import OracleFlags, make_oracle
+from sweet_rl.commands.oracles import OWN_HUMAN, OracleFlags, make_oracle
 from sweet_rl.commands.servers import client_of, retry_of
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json, UserContext, UserReply
+from sweet_rl.users import USERS
 from sweet_rl.worlds import World, world_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class UserFlags:
         return self.world.answered_by == "human"
 
     @property
+    def own(self) -> bool:
+        """Whether it is one of `USERS`, who answer in any world; a server's model may have the same name."""
+        return not self.server_named and USERS.knows(self.model)
+
+    @property
     def in_process(self) -> bool:
         """The scripted human, unless a server is named.
 
@@ -85,9 +91,12 @@ class UserFlags:
             UsageError: a flag, or the prompt; no human has that name, and no server is named.
         """
         here = HUMANS_HERE if self.simulated else ORACLES_HERE
-        if not self.server_named and self.model not in here:
+        if self.own:
+            USERS.find(self.model)
+        elif not self.server_named and self.model not in here:
+            here = (*here, *USERS.names())
             if not self.simulated:
-                raise no_such("--env_model without a server", self.model, here, SERVER_FLAGS)
+                raise no_such("--env_model without a server", self.model, here, f"{SERVER_FLAGS} {OWN_HUMAN}")
             if meant := suggestion(self.model, here, "--env_model "):
                 raise UsageError(f"There is no --env_model {self.model}{meant} here. {SERVER_FLAGS}")
         if self.image_url not in IMAGE_URLS:
@@ -109,6 +118,8 @@ class UserFlags:
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
+        if self.own:
+            return {"env_model": self.model}
         if not self.simulated:
             return {"env_model": "embedded" if self.in_process else self.model}
         prompt = load_prompt(self.prompt_path or str(self.world.user_prompt))
@@ -122,7 +133,7 @@ def server_plays(world: str, model: str, *, server_named: bool) -> bool:
     """Whether a server is asked for who answers in this world."""
     answered_by = world_of(world).answered_by
     if answered_by == "human":
-        return server_named or model != "scripted"
+        return server_named or (model != "scripted" and not USERS.knows(model))
     return server_named and answered_by == "oracle"
 
 
@@ -134,7 +145,7 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
         ServiceError: no server answers.
     """
     if flags.in_process:
-        return _scripted(flags)
+        return _here(flags)
     from sweet_rl.openai_client import base_url_from
 
     if not flags.simulated:
@@ -153,8 +164,12 @@ async def make_user(flags: UserFlags, *, concurrency: int) -> User:
     return flags.world.make_model_user(client, model, prompt=template, image_url=flags.image_url)
 
 
-def _scripted(flags: UserFlags) -> User:
-    return Nobody() if flags.world.answered_by == "world" else flags.world.make_user()
+def _here(flags: UserFlags) -> User:
+    if flags.world.answered_by == "world":
+        return Nobody()
+    if flags.own:
+        return USERS.make(flags.model, flags.world, flag="env_model")  # type: ignore[no-any-return]
+    return flags.world.make_user()
 
 
 class Nobody:
@@ -179,8 +194,9 @@ async def _model_of(flags: UserFlags, client: OpenAIClient, urls: Sequence[str])
     except ServiceError as error:
         if flags.model == "auto":
             raise
-        hint = f"{SERVER_FLAGS} The usual one: {error}"
-        raise no_such("--env_model without a server", flags.model, HUMANS_HERE, hint) from error
+        known = (*HUMANS_HERE, *USERS.names())
+        hint = f"{OWN_HUMAN} {SERVER_FLAGS} The usual one: {error}"
+        raise no_such("--env_model without a server", flags.model, known, hint) from error
     if flags.model != "auto":
         return flags.model
     if not models:

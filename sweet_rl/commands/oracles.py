@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from sweet_rl.commands.servers import key_in
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.users import USERS
 from sweet_rl.worlds import World
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import RetryPolicy
 
 ORACLES = ("embedded", "seq2seq", "openai", "gradio")
+OWN_HUMAN = "Your own is named as module:ATTRIBUTE, or by the entry point of an installed package."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class OracleFlags:
     """Who answers questions.
 
     Attributes:
-        kind: one of `ORACLES`.
+        kind: one of `ORACLES`, or one of `USERS`.
         path: the model's folder or weights, or the server's address.
         model: the name under which a server offers it, or the base model of weights.
         api_key_var: environment variable with the server's key.
@@ -40,8 +42,11 @@ class OracleFlags:
         Raises:
             UsageError: there is no such oracle, or it needs a place.
         """
+        if USERS.knows(self.kind):
+            USERS.find(self.kind)
+            return
         if self.kind not in ORACLES:
-            raise no_such("oracle", self.kind, ORACLES)
+            raise no_such("oracle", self.kind, (*ORACLES, *USERS.names()), OWN_HUMAN)
         if self.kind != "embedded" and not self.path:
             what = "the folder of the model" if self.kind == "seq2seq" else "the address of the server"
             raise UsageError(f"oracle={self.kind} needs {what} (env_load_path).")
@@ -56,6 +61,8 @@ def make_oracle(world: World, flags: OracleFlags, *, concurrency: int) -> User:
     flags.check()
     if flags.kind == "embedded":
         return world.make_user()
+    if USERS.knows(flags.kind):
+        return USERS.make(flags.kind, world, flag="oracle")  # type: ignore[no-any-return]
     from sweet_rl.worlds.question_games import oracles
 
     return oracles.open_oracle(

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweet_rl import tracking
-from sweet_rl.commands.agent_flags import ENGINES, AgentFlags
+from sweet_rl.commands.agent_flags import ENGINES, OWN, AgentFlags
 from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.policies import POLICIES
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Task
 from sweet_rl.worlds import AgentRequest, world_of
@@ -41,7 +42,7 @@ async def make_policy(flags: AgentFlags, tasks: Sequence[Task], *, concurrency: 
 async def _alone(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) -> Policy:
     """One model or scripted agent; a model sees the last text alone where that says the whole state."""
     policy = await _policy(flags, tasks, concurrency)
-    if world_of(flags.task_type).action_head is None or flags.resolved_engine() == "scripted":
+    if world_of(flags.task_type).action_head is None or flags.resolved_engine() in {OWN, "scripted"}:
         return policy
     from sweet_rl.policies.markov import MarkovPolicy
 
@@ -53,6 +54,10 @@ async def _policy(flags: AgentFlags, tasks: Sequence[Task], concurrency: int) ->
     system_prompt = flags.system_prompt()
     if engine == "scripted":
         return await scripted_agent(flags, tasks, system_prompt)
+    if engine == OWN:
+        name = flags.model if flags.engine == "auto" else flags.engine
+        flag = "agent_model" if flags.engine == "auto" else "agent"
+        return POLICIES.make(name, _request(flags, tasks, system_prompt), flag=flag)  # type: ignore[no-any-return]
     from sweet_rl.chat import TokenizerChat
 
     chat = TokenizerChat.from_pretrained(flags.tokenizer) if flags.tokenizer else None
@@ -113,21 +118,22 @@ async def scripted_agent(flags: AgentFlags, tasks: Sequence[Task], system_prompt
     Raises:
         UsageError: the world has no such agent; a file or package is missing.
     """
-    world = world_of(flags.task_type)
-    policy = await world.make_agent(
-        AgentRequest(
-            name=flags.model,
-            tasks=tasks,
-            system_prompt=system_prompt,
-            options=replace(flags.options, max_turns=flags.max_steps),
-            skill=flags.skill,
-            seed=flags.seed,
-            num_questions=flags.num_questions,
-            unsafe_no_sandbox=flags.unsafe_no_sandbox,
-        )
-    )
+    policy = await world_of(flags.task_type).make_agent(_request(flags, tasks, system_prompt))
     if flags.tokenizer and isinstance(policy, ScriptedPolicy):
         from sweet_rl.chat import TokenizerChat
 
         policy.chat_format = TokenizerChat.from_pretrained(flags.tokenizer)
     return policy
+
+
+def _request(flags: AgentFlags, tasks: Sequence[Task], system_prompt: str) -> AgentRequest:
+    return AgentRequest(
+        name=flags.model,
+        tasks=tasks,
+        system_prompt=system_prompt,
+        options=replace(flags.options, max_turns=flags.max_steps),
+        skill=flags.skill,
+        seed=flags.seed,
+        num_questions=flags.num_questions,
+        unsafe_no_sandbox=flags.unsafe_no_sandbox,
+    )

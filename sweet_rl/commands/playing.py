@@ -27,6 +27,7 @@ from sweet_rl.types import (
     Task,
     Trajectory,
 )
+from sweet_rl.users import USERS
 from sweet_rl.worlds import Options, World
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> Orac
     """Who answers, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
     if where == "embedded":
         return OracleFlags()
+    if USERS.knows(where):
+        return OracleFlags(where)
     if where.startswith(("http://", "https://")):
         kind = "openai" if model else "gradio"
         return OracleFlags(kind, where, model, api_key_var)

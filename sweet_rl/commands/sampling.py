@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
-from sweet_rl.commands.agent_flags import AgentFlags
+from sweet_rl.commands.agent_flags import OWN, AgentFlags
 from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.commands.servers import key_in
@@ -57,9 +57,9 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         KeyboardInterrupt: likewise, after printing how to continue.
     """
     key_in(agent.api_key_var)
-    if agent.resolved_engine() == "scripted":
+    if agent.resolved_engine() in {OWN, "scripted"}:
         raise UsageError(
-            f"--agent_model {agent.model!r} is scripted and has no alternatives to sample. Name a model."
+            f"--agent_model {agent.model!r} says one thing and has no alternatives to sample. Name a model."
         )
     turns = offline_turns(
         list(read_rows(flags.input_path)),

@@ -21,7 +21,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 
     world, wanted = flags["task_type"], flags["reflection_model"]
     played = world_of(world)
-    agent = played.agents[0] if flags["agent_model"] == "auto" else flags["agent_model"]
+    agent = next(iter(played.agents), "auto") if flags["agent_model"] == "auto" else flags["agent_model"]
     python = flags["vllm_python"]
     engine = engine_of(
         flags["agent"], agent, task_type=world, base_url=flags["agent_base_url"], vllm_python=python
@@ -290,7 +290,7 @@ def simulate_interactions(
             ),
             AgentFlags(
                 engine=agent,
-                model=world.agents[0] if agent_model == "auto" else agent_model,
+                model=next(iter(world.agents), "auto") if agent_model == "auto" else agent_model,
                 task_type=task_type,
                 base_url=agent_base_url,
                 api=agent_api,

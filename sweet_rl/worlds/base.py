@@ -112,6 +112,7 @@ class World:
         agent_prompt: the packaged prompt of a model that plays (`system_prompt`).
         user_prompt: the packaged prompt of a model that plays the simulated human.
         unused: common options that mean nothing here.
+        evaluation: the stage that grades its episodes.
         action_head: begins the list of actions in worlds whose agents choose labels.
         labels: every label that can be on offer.
         learning: the options where an agent learns in it level by level; None: those of `options`.
@@ -133,6 +134,7 @@ class World:
     agent_prompt: ClassVar[str | None] = None
     user_prompt: ClassVar[str | None] = None
     unused: ClassVar[tuple[str, ...]] = ()
+    evaluation: ClassVar[str] = "evaluate_games"
     action_head: ClassVar[str | None] = None
     labels: ClassVar[Sequence[str]] = CHOICES
     learning: ClassVar[type[Options] | None] = None

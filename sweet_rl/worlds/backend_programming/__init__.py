@@ -29,6 +29,7 @@ class BackendProgramming(Dialogue):
     train_tasks, test_tasks = "mini:train", "mini:test"
     sources = ("mini",)
     unused = ("compat",)
+    evaluation = "evaluate_code"
     agents = ("questioner", "oracle", "constant", "expert")
     agent_prompt = "llm_agent_code_prompt.txt"
     user_prompt = "human_simulator_code_prompt.txt"

@@ -41,6 +41,7 @@ class FrontendDesign(Dialogue):
 
     name = "html"
     options = DesignOptions
+    evaluation = "evaluate_html"
     train_tasks, test_tasks = "mini-web:train", "mini-web:test"
     sources = ("mini-web",)
     agents = ("improver", "generic", "blank", "target")

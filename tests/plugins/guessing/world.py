@@ -1,11 +1,12 @@
-"""A world: guess a number, told higher or lower. With two agents that play it."""
+"""A world: guess a number, told higher or lower by somebody. With two agents that play it."""
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
+from guessing.human import Teller
 from sweet_rl.policies.scripted import ScriptedPolicy
-from sweet_rl.types import Message, Observation, StepResult, StopReason, derive_seed
+from sweet_rl.types import Message, Observation, StepResult, StopReason, UserContext, derive_seed
 from sweet_rl.worlds import Options, World
 
 
@@ -14,7 +15,7 @@ class GuessingOptions(Options):
     """Options of number guessing.
 
     Args:
-        hints: say higher or lower; else only that a guess is wrong.
+        hints: be told higher or lower; else only that a guess is wrong.
     """
 
     hints: bool = True
@@ -23,29 +24,30 @@ class GuessingOptions(Options):
 class GuessingEnv:
     """One game. A turn costs 1; the right guess costs nothing."""
 
-    def __init__(self, max_turns: int, *, hints: bool) -> None:
-        self._max_turns, self._hints = max_turns, hints
-        self._over, self._seen, self._number = True, None, 0
+    def __init__(self, user, max_turns, *, hints):
+        self._user, self._max_turns, self._hints = user, max_turns, hints
+        self._over, self._seen, self._task = True, None, None
 
     async def reset(self, task, *, seed):
-        self._over, self._number = False, int(task.hidden_information)
+        self._over, self._task = False, task
         self._seen = Observation(task.task_id, (Message("user", task.problem_description),), seed)
         return self._seen
 
     async def step(self, action):
         if self._over:
             return StepResult(action, action, None, terminated=True)
-        guess = action.strip().rstrip(".?!").rpartition(" ")[2]
-        right = guess == str(self._number)
-        told = "Right." if right else "Higher." if guess.isdigit() and int(guess) < self._number else "Lower."
-        said = Message("user", told if right or self._hints else "No.")
-        messages = (*self._seen.messages, Message("assistant", action), said)
+        said = action.encode("utf-8", "replace").decode()
+        right = said.strip().rstrip(".?!").rpartition(" ")[2] == self._task.hidden_information
+        asked = (*self._seen.messages, Message("assistant", said))
+        context = UserContext(self._task.problem_description, self._task.hidden_information, asked)
+        told = "Right." if right else (await self._user.reply(context)).text if self._hints else "No."
+        messages = (*asked, Message("user", told))
         self._seen = Observation(self._seen.task_id, messages, self._seen.seed)
         late = self._seen.turn >= self._max_turns and not right
         self._over = right or late
         reason = StopReason.ENDED if right else StopReason.TURN_LIMIT if late else None
         return StepResult(
-            action,
+            said,
             action,
             self._seen,
             0.0 if right else -1.0,
@@ -82,6 +84,7 @@ class NumberGuessing(World):
     options = GuessingOptions
     train_tasks, test_tasks = "numbers:train", "numbers:test"
     sources = ("numbers",)
+    answered_by = "oracle"
     agents = ("halving", "random")
     labels = tuple(str(number) for number in range(1, 65))
     player_rules = "I am thinking of a number from 1 to 64. You have {turns} guesses."
@@ -91,7 +94,7 @@ class NumberGuessing(World):
         return [
             {
                 "task_id": f"{self.name}/{number}",
-                "problem_description": "Guess my number, from 1 to 64.",
+                "problem_description": "Guess my number, at most sixty-four.",
                 "ground_truth": str(number),
                 "hidden_information": str(number),
                 "test_cases": {},
@@ -104,7 +107,10 @@ class NumberGuessing(World):
 
     @asynccontextmanager
     async def open(self, options, user):
-        yield lambda: GuessingEnv(self.turns(options), hints=options.hints)
+        yield lambda: GuessingEnv(user, self.turns(options), hints=options.hints)
+
+    def make_user(self):
+        return Teller(self)
 
     async def make_agent(self, wanted):
         if wanted.name not in self.agents:

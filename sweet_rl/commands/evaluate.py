@@ -1,0 +1,141 @@
+"""Stage 2 for any world: by the grader that the world names, or by one of somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sweet_rl.commands.recording import recorded
+from sweet_rl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sweet_rl.commands.evaluation import GradedFile
+    from sweet_rl.types import Json, Score
+    from sweet_rl.worlds import World
+
+
+@recorded("evaluate", reads=("saved_path",))
+def evaluate(
+    saved_path: str,
+    *,
+    grader: str = "auto",
+    k: int = 1,
+    margin: float | None = None,
+    preference_path: str | None = None,
+    ground_truth_preference_path: str | None = None,
+    report_path: str | None = None,
+    regrade: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Grade trajectories of any world; print the table; write preference pairs.
+
+    Without a grader this is the stage that the world names, with the settings that all have (evaluate_code,
+    evaluate_html, evaluate_games; each has more). A grader of your own gives every trajectory a score, which
+    becomes its reward; a former reward is kept among the row's grades. Any two episodes of a task whose rewards
+    differ by the margin become a pair. Rows that the grader has scored are not graded again.
+
+    Args:
+        saved_path: trajectory file of simulate_interactions.py.
+        grader: auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE.
+        k: repeats of each task in the file (--best_of_n of the simulation).
+        margin: by how much the rewards of a pair differ at least; default: what the world's stage takes, and 0.1 for a grader of your own.
+        preference_path: write pairs for multi-turn DPO there.
+        ground_truth_preference_path: write the same pairs there, each preceded by the hidden solution: the critic's data.
+        report_path: JSON file for the numbers; default saved_path with .report.json in place of .jsonl.
+        regrade: grade all rows again, also those that the grader has scored.
+        overwrite: replace files of pairs, and a report of another file, when they exist.
+        quiet: no progress bar.
+    """
+    from sweet_rl.commands.evaluate_games import evaluate_games
+
+    flags: dict[str, Any] = {
+        "k": k,
+        "preference_path": preference_path,
+        "ground_truth_preference_path": ground_truth_preference_path,
+        "report_path": report_path,
+        "overwrite": overwrite,
+    }
+    if grader == "auto":
+        if regrade:
+            raise UsageError(
+                "--regrade belongs to a grader of your own (--grader); the world's stage has its own."
+            )
+        _by_the_world(saved_path, flags | ({} if margin is None else {"margin": margin}), quiet=quiet)
+        return
+    margin = 0.1 if margin is None else margin
+    if margin <= 0 or k < 1:
+        raise UsageError(f"--margin must be above 0 and --k at least 1, got {margin:g} and {k}.")
+    _grade(saved_path, grader, k, regrade=regrade, quiet=quiet)
+    _plain(evaluate_games)(saved_path=saved_path, margin=margin, **flags)
+
+
+def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
+    """Run the stage that the file's world names."""
+    import importlib
+    import inspect
+
+    from sweet_rl.records import read_rows
+
+    world = _world_of(next((row for _, row in read_rows(saved_path)), {}))
+    if world is None:
+        raise UsageError(
+            f"{saved_path!r} does not say which world its episodes are of. Run the world's own stage "
+            "(evaluate_code, evaluate_html, evaluate_games), or name a --grader."
+        )
+    stage = getattr(importlib.import_module(f"sweet_rl.commands.{world.evaluation}"), world.evaluation)
+    known = inspect.signature(stage).parameters
+    if idle := [flag for flag in flags if flag not in known]:
+        raise UsageError(f"--{idle[0]} belongs to no flag of {world.evaluation}, which grades {world.name}.")
+    _plain(stage)(saved_path=saved_path, **flags, **({"quiet": quiet} if "quiet" in known else {}))
+
+
+def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) -> None:
+    """Give rows the grader's scores where they are missing."""
+    from sweet_rl.commands.evaluation import graded_file
+    from sweet_rl.commands.running import progress
+    from sweet_rl.grading import GRADERS
+
+    GRADERS.find(grader)
+    with graded_file(saved_path, k) as file:
+        judge = GRADERS.make(grader, _world_of(file.rows[0]), flag="grader")
+        missing = [
+            index for index in range(len(file.rows)) if _is_missing(file, index, grader, regrade=regrade)
+        ]
+        scores = judge.grade(file.trajectories[index] for index in missing)
+        with progress(len(missing), 0, unit="episode", quiet=quiet or not missing) as bar:
+            for index, score in zip(missing, scores, strict=True):
+                file.update(index, _graded(file.rows[index], grader, score))
+                bar.update()
+
+
+def _is_missing(file: GradedFile, index: int, grader: str, *, regrade: bool) -> bool:
+    return file.counts(index) and (regrade or grader not in (file.rows[index].get("grades") or {}))
+
+
+def _graded(row: Mapping[str, Json], grader: str, score: Score) -> dict[str, Json]:
+    """The fields that grading gives a row; its reward before the first grading stays among the grades."""
+    grades = dict(row.get("grades") or {})
+    if not grades and row.get("reward") is not None:
+        grades["as played"] = row["reward"]
+    details = dict(score.details) | ({f"{grader}_note": score.note} if score.note else {})
+    return {
+        "reward": score.value,
+        "grades": grades | {grader: score.value},
+        "grading_details": dict(row.get("grading_details") or {}) | details,
+    }
+
+
+def _world_of(row: Mapping[str, Json]) -> World | None:
+    """The world that a row says it is of; a published row says none."""
+    from sweet_rl.worlds import world_of
+
+    settings = (row.get("provenance") or {}).get("settings") or {}
+    name = settings.get("world") or settings.get("task_type")
+    return None if name is None else world_of(name)
+
+
+def _plain(stage: Callable[..., None]) -> Callable[..., None]:
+    """The stage without a record of its own: what it writes belongs to ours."""
+    plain: Callable[..., None] = getattr(stage, "__wrapped__", stage)
+    return plain
