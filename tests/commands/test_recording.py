@@ -135,6 +135,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     kept("simulate_interactions", "twenty-questions:ten", "g.jsonl", task_type="twenty_questions", num_tasks=4,
          best_of_n=2, skill=0.3, quiet=True)  # fmt: skip
     kept("evaluate_games", "g.jsonl", k=2, preference_path="gp.jsonl")
+    kept("evaluate", "g.jsonl", k=2, report_path="again.json")
     kept("play", "twenty_questions", tasks="twenty-questions", task=11, record="mine.jsonl")
     kept("visualize_dialogue_histories", "runs/a.jsonl", export="a.html")
 
