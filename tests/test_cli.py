@@ -19,8 +19,8 @@ def cli(*arguments, script=None):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_every_command_has_a_script_and_every_script_a_command():
-    assert SCRIPTS.keys() == COMMANDS.keys()
+def test_every_script_is_a_command():
+    assert SCRIPTS.keys() <= COMMANDS.keys()
     for name, path in SCRIPTS.items():
         assert f'run("{name}")' in path.read_text()
         assert COMMANDS[name] in path.read_text()
