@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs, write_report
 from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.commands.running import progress
-from sweet_rl.grading.code import WAYS, CodeGrader, Grades, constant_floor
+from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.report import Report, summarise
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
@@ -70,36 +69,15 @@ def _grade(
             continue
         if reevaluate or (row.get("reward") is None and grading not in known):
             missing.append(index)
-        elif grading in known and row.get("reward") != _reward(known, grading):  # graded before, another way
-            file.update(index, {"reward": _reward(known, grading)})
+        elif grading in known and row.get("reward") != reward_of(
+            known, grading
+        ):  # graded before, another way
+            file.update(index, {"reward": reward_of(known, grading)})
     graded = grader.grade_all(file.trajectories[index] for index in missing)
     with progress(len(missing), 0, unit="answer", quiet=quiet or not missing) as bar:
         for index, grades in zip(missing, graded, strict=True):
-            file.update(index, graded_fields(grades, grading))
+            file.update(index, row_fields(grades, grading))
             bar.update()
-
-
-def graded_fields(grades: Grades, grading: str) -> dict[str, Json]:
-    """The fields that grading adds to a row."""
-    values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
-    fields: dict[str, Json] = {
-        "reward": _reward(values, grading),
-        "grades": values,
-        "test_results": [
-            {name: value for name, value in asdict(test).items() if value not in {None, ""}}
-            for test in grades.fixed.tests
-        ],
-    }
-    notes = {"fixed": grades.fixed.note, "published": grades.published.note}
-    details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}
-    if details:
-        fields["grading_details"] = details
-    return fields
-
-
-def _reward(grades: Mapping[str, float | None], grading: str) -> float | None:
-    """None where the task allows no grade; 0 where the answer would have ended the published evaluation."""
-    return 0.0 if grading == "published" and grades[grading] is None else grades[grading]
 
 
 def _report(file: GradedFile, grader: CodeGrader | RayGrader) -> Report:

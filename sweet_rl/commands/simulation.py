@@ -81,7 +81,7 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     parts.user.check()
     key_in(parts.user.api_key_var)
     parts.agent.check_keys()
-    tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0)
+    tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0, world=parts.world.world)
     parts.world.check_tasks(tasks, flags.input_path)
     settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)

@@ -13,7 +13,7 @@ import ast
 import itertools
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal, Self
 
 from sweet_rl.grading.extraction import forbidden_word, lenient_code, published_code
@@ -64,6 +64,29 @@ whatever may be left in a machine, in a way of grading in which it has to find t
 def grades_of(scores: Mapping[str, Score]) -> Grades:
     """The scores of both rounds as one `Grades`; KeyError where a way is missing."""
     return Grades(*(scores[way] for way in WAYS))
+
+
+def row_fields(grades: Grades, grading: str) -> dict[str, Json]:
+    """The fields that grading adds to a row."""
+    values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
+    fields: dict[str, Json] = {
+        "reward": reward_of(values, grading),
+        "grades": values,
+        "test_results": [
+            {name: value for name, value in asdict(test).items() if value not in {None, ""}}
+            for test in grades.fixed.tests
+        ],
+    }
+    notes = {"fixed": grades.fixed.note, "published": grades.published.note}
+    details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}
+    if details:
+        fields["grading_details"] = details
+    return fields
+
+
+def reward_of(grades: Mapping[str, float | None], grading: str) -> float | None:
+    """None where the task allows no grade; 0 where the answer would have ended the published evaluation."""
+    return 0.0 if grading == "published" and grades[grading] is None else grades[grading]
 
 
 class CodeGrader:

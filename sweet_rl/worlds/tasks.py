@@ -17,7 +17,9 @@ HUB_REPOSITORY = "facebook/collaborative_agent_bench"
 HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
 
 
-def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[Task]:
+def load_tasks(
+    source: str, *, limit: int | None = None, seed: int = 0, world: World | None = None
+) -> list[Task]:
     """Tasks from a file, the hub, or a world's own list.
 
     Args:
@@ -26,6 +28,7 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
         limit: how many tasks at most, from the first on; None for all of them.
         seed: draws tasks that are generated; of no effect on files.
+        world: looked at first; it may be one without a name in the registry.
 
     Raises:
         UsageError: there is no such source, no file, no network, or the limit is negative.
@@ -38,8 +41,8 @@ def load_tasks(source: str, *, limit: int | None = None, seed: int = 0) -> list[
     name, _, where = source.partition(":")
     if name == HUB_REPOSITORY:
         return load_tasks_file(_download(where or "test"))[:limit]
-    for world in _worlds_with(name):
-        return [task_from_row(row) for row in world.rows(name, where, limit=limit, seed=seed)][:limit]
+    for one in (world,) if world is not None and name in world.sources else _worlds_with(name):
+        return [task_from_row(row) for row in one.rows(name, where, limit=limit, seed=seed)][:limit]
     path = Path(source).expanduser()
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "is no file that exists"

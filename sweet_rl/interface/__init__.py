@@ -1,0 +1,13 @@
+"""The library from Python: what the commands do, on objects of yours. `import sweet_rl` offers it.
+
+A layer over the same parts (`rollout`, `grading`, `preferences`, `viewer`); it computes nothing of its own.
+`simulate`, `play` and `grade` work wherever they are called, in a notebook too, whose event loop runs
+already; `asimulate`, `aplay` and `agrade` are the same to await.
+"""
+
+from sweet_rl.interface.grades import agrade, grade
+from sweet_rl.interface.preference_pairs import pairs
+from sweet_rl.interface.simulation import aplay, asimulate, play, simulate
+from sweet_rl.interface.viewing import View, view
+
+__all__ = ["View", "agrade", "aplay", "asimulate", "grade", "pairs", "play", "simulate", "view"]

@@ -1,0 +1,132 @@
+"""Grades, pairs and pages from Python are those of the commands."""
+
+import asyncio
+import json
+
+import pytest
+
+import sweet_rl
+from sweet_rl.commands.evaluate_code import evaluate_code
+from sweet_rl.commands.evaluate_games import evaluate_games
+from sweet_rl.errors import UsageError
+from sweet_rl.records import load_trajectories, read_rows, trajectory_to_row
+
+TASK = {
+    "problem_description": "Write f.",
+    "ground_truth": "def f(x):\n    return x + 1\n",
+    "test_cases": {"a": "f(1)", "b": "f(-1)"},
+}
+RIGHT = "I WANT TO ANSWER:\n```python\ndef f(x):\n    return 1 + x\n```"
+HALF = "def f(x):\n    return 2 * abs(x)"
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """A file with right and wrong answers to the same tasks."""
+    path = tmp_path_factory.mktemp("played") / "episodes.jsonl"
+    agent = {"agent": "embedded", "agent_prompt": "llm_agent_mini_prompt", "options": {"max_turns": 6}}
+    sweet_rl.simulate("code", "mini:easy:test", **agent, limit=4, repeats=4, output_path=path)
+    return path
+
+
+def test_a_text_is_graded_without_an_episode():
+    score = sweet_rl.grade(RIGHT, TASK)
+    assert score.value == 1.0
+    assert [test.outcome for test in score.tests] == ["passed", "passed"]
+    assert sweet_rl.grade(HALF, TASK).value == 0.5
+    assert [one.value for one in sweet_rl.grade([RIGHT, HALF, "no"], TASK)] == [1.0, 0.5, 0.0]
+    other = TASK | {"ground_truth": "def f(x):\n    return 2 * abs(x)\n"}
+    assert [one.value for one in sweet_rl.grade((HALF, HALF), [TASK, other])] == [0.5, 1.0]
+
+
+def test_a_text_is_graded_in_the_sandbox(tmp_path):
+    target = tmp_path / "written"
+    text = f"def f(x):\n    open({str(target)!r}, 'w').write('x')\n    return x + 1"
+    assert sweet_rl.grade(text, TASK).value == 0.0
+    assert not target.exists()
+    assert (
+        sweet_rl.grade("def f(x):\n    while True: pass", TASK, timeout_s=0.2).tests[0].outcome == "timeout"
+    )
+
+
+def test_grading_where_an_event_loop_runs():
+    async def cell():
+        waited = sweet_rl.grade(RIGHT, TASK)
+        awaited, others = await asyncio.gather(sweet_rl.agrade(RIGHT, TASK), sweet_rl.agrade([HALF], TASK))
+        return waited, awaited, others[0].value
+
+    waited, awaited, half = asyncio.run(cell())
+    assert waited == awaited
+    assert half == 0.5
+
+
+@pytest.mark.timeout(300)
+def test_grades_and_pairs_are_those_of_the_command(played, tmp_path):
+    graded = sweet_rl.grade(load_trajectories(played))
+    pairs, hidden = tmp_path / "pairs.jsonl", tmp_path / "hidden.jsonl"
+    evaluate_code(
+        str(played),
+        k=4,
+        preference_path=str(pairs),
+        ground_truth_preference_path=str(hidden),
+        report_path=str(tmp_path / "report.json"),
+        quiet=True,
+    )
+    rows = [row for _, row in read_rows(played)]
+    assert [trajectory_to_row(one) for one in graded] == rows
+    assert len({row["reward"] for row in rows}) > 1
+    assert sweet_rl.pairs(graded) == [row for _, row in read_rows(pairs)] != []
+    assert sweet_rl.pairs(graded, with_ground_truth=True) == [row for _, row in read_rows(hidden)]
+
+
+def test_pairs_of_a_game_are_those_of_the_command(tmp_path):
+    path, pairs = tmp_path / "games.jsonl", tmp_path / "pairs.jsonl"
+    settings = {"limit": 3, "repeats": 3, "options": {"max_turns": 20}}
+    episodes = sweet_rl.simulate("lantern", agent="random", output_path=path, **settings)
+    evaluate_games(str(path), k=3, margin=1.0, preference_path=str(pairs))
+    assert sweet_rl.pairs(episodes, margin=1.0) == [row for _, row in read_rows(pairs)]
+    assert sweet_rl.grade(episodes) == episodes  # they have their rewards
+
+
+def test_what_cannot_be_graded_or_paired_is_refused():
+    episode = sweet_rl.play("code", TASK, agent="oracle")
+    for words, call in {
+        "grade them first": lambda: sweet_rl.pairs([episode]),
+        "margin must be above 0": lambda: sweet_rl.pairs(sweet_rl.grade([episode]), margin=0),
+        "Name its `task`": lambda: sweet_rl.grade("def f(): pass"),
+        "leave `task` out": lambda: sweet_rl.grade([episode], TASK),
+        "in one call": lambda: sweet_rl.grade(["x", episode], TASK),
+        "2 texts and 1 tasks": lambda: sweet_rl.grade(["x", "y"], [TASK]),
+        "no hidden tests": lambda: sweet_rl.grade("x", TASK | {"test_cases": {}}),
+        "no way of grading 'fix'": lambda: sweet_rl.grade("x", TASK, grading="fix"),
+        "no setting of grade 'timeout'": lambda: sweet_rl.grade("x", TASK, timeout=1),
+        "must be positive": lambda: sweet_rl.grade("x", TASK, timeout_s=0),
+        "no episodes to look at": lambda: sweet_rl.view([]),
+    }.items():
+        with pytest.raises(UsageError, match=words):
+            call()
+
+
+def test_a_page_is_a_file_and_is_not_overwritten(played, tmp_path):
+    out = tmp_path / "page.html"
+    assert sweet_rl.view(played, out).path == out
+    assert "episodes.jsonl" in out.read_text()
+    with pytest.raises(UsageError, match="exists already"):
+        sweet_rl.view(played, out)
+
+    async def cell():
+        return sweet_rl.view(load_trajectories(played))
+
+    assert "16 episodes" in asyncio.run(cell()).path.read_text()
+
+
+@pytest.mark.browser
+def test_a_notebook_shows_the_page(played, tmp_path, browser):
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!doctype html><body>{sweet_rl.view(played)._repr_html_()}")
+    browser.get(page.as_uri())
+    browser.switch_to.frame(0)
+    told = json.dumps(browser.find_element("tag name", "body").text)
+    assert "total(price, extras)" in told
+    assert "16" in told
+    browser.switch_to.default_content()
