@@ -49,11 +49,11 @@ def grade(what: Any, task: Any = None, **settings: Unpack[Settings]) -> Any:
         what: what an agent hands in: a text, or several, which may begin with `I WANT TO ANSWER:` and hold
             fenced code; or trajectories.
         task: of a text: whose tests it has to pass; of several texts: one for all, or one for each.
-        grading: which grade becomes the reward: fixed, lenient, or published.
-        workers: processes that grade; default: one for each core, and one for a single text.
-        timeout_s: seconds of computing that one test may take.
-        memory_mb: memory that one answer may take.
-        unsafe_no_sandbox: run the answers without protection where the kernel offers too little of it.
+        grading (Way): which grade becomes the reward: fixed, lenient, or published.
+        workers (int | None): processes that grade; default: one for each core, and one for a single text.
+        timeout_s (float): seconds of computing that one test may take.
+        memory_mb (int): memory that one answer may take.
+        unsafe_no_sandbox (bool): run the answers without protection where the kernel offers too little of it.
 
     Returns:
         Of a text its `Score`, from 0 to 1, test by test; its value is None where the task cannot be graded.
