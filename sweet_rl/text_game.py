@@ -3,7 +3,7 @@
 `TextGame` is the plain synchronous core of each: batched rollouts and data generators drive it directly. The
 `Env` of the same world is a thin adapter over it, for the loop that plays every world.
 
-Published behaviour: docs/published/reflect_rl.md#episodes, #models, #autoexplore, #curriculum.
+Published behaviour: docs/published/reflect_rl.md#episodes, #models, #curriculum.
 """
 
 from __future__ import annotations

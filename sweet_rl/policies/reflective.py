@@ -99,7 +99,7 @@ class ReflectivePolicy:
         head: what begins the list of actions (`World.action_head`); None in worlds without one.
         request: put behind what the reflection model is shown, after a blank line; "" for models that know
             by themselves what to do.
-        instruction: on a line of its own before what the policy is shown last (the taxi's).
+        instruction: on a line of its own before what the policy is shown last.
         reflect_prob: share of turns that are reflected on; the others are acted on with an empty analysis, as
             published.
         seed: of the draws.

@@ -1,6 +1,6 @@
 """A tiny GPT-2 (or Llama) for Reflect-RL, made from nothing: every action label is one of its tokens.
 
-Its tokenizer takes words, numbers, line breaks and single signs apart, so that each character of the taxi's
+Its tokenizer takes words, numbers, line breaks and single signs apart, so that each character of a world's
 grid is a token of its own. Without texts a word is its letters; words that are frequent in texts become one
 token, and phrases of several words too where that is asked for.
 """

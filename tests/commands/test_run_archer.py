@@ -18,6 +18,7 @@ from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
+from sweet_rl.worlds import load_tasks, world_of
 from tests.conftest import ROOT
 from tests.states import same_state
 
@@ -315,6 +316,20 @@ def test_settings_are_listed_with_their_meaning(capsys):
     listed = capsys.readouterr().out
     assert "gamma=0.5" in listed
     assert "(published) how far the target critic moves" in listed
+    archer.list_settings("archer_debug", ["env_name=dangerous_taxi", "with_prompt=true"], None)
+    assert "dangerous_taxi\n  with_prompt=True\n  with_history=False" in capsys.readouterr().out
+
+
+def test_a_template_is_the_worlds_own_or_a_files(tmp_path):
+    world, tasks = world_of("llm_twenty_questions"), load_tasks("twenty-questions:ten", limit=2)
+    own = archer.template_of("own", world, tasks)
+    assert own == archer.template_of("ask_for_object_prompt", world, tasks)
+    assert all(task.hidden_information in own for task in tasks) and own.count("{obs}") == 1
+    lantern = world_of("lantern")
+    assert archer.template_of("own", lantern, tasks) == f"{lantern.system_prompt()}\n\n{{obs}}"
+    (tmp_path / "mine.txt").write_text("{words}: {obs}")
+    assert archer.template_of(str(tmp_path / "mine.txt"), world, tasks[:1]).endswith(": {obs}")
+    assert archer.template_of(None, world, tasks) is None
 
 
 def test_every_setting_is_explained():

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from sweet_rl.chat.reflect_format import policy_prompt, reflection_prompt, split_prompt
-from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds import load_tasks, world_of
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.household import Household
 from sweet_rl.worlds.auto_explore.game import ExploreGame
@@ -60,6 +60,8 @@ def test_texts_and_labels(made):
     make, tasks = made
     game = make()
     head = game.head
+    world = world_of(tasks[0].task_id.partition("/")[0])
+    assert (head, set(game.max_labels)) == (world.action_head, set(world.labels))
     for task in tasks:
         text = game.reset(task, seed=1)
         assert text == game.text
