@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections import Counter
 from html.parser import HTMLParser
+from importlib.resources import files
+from xml.etree.ElementTree import ParseError
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +18,11 @@ from sweet_rl.errors import UsageError
 from sweet_rl.pages.html import extract_html, normalise_urls
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.frontend_design import mini as mini_web
-from sweet_rl.worlds.frontend_design.mini.markup import arrangement, el, to_html
-from sweet_rl.worlds.frontend_design.mini.words import words
+from sweet_rl.worlds.frontend_design.mini.draw import Draw
+from sweet_rl.worlds.frontend_design.mini.look import draw_look
+from sweet_rl.worlds.frontend_design.mini.markup import arrangement, parse, to_html
+from sweet_rl.worlds.frontend_design.mini.site import Site
+from sweet_rl.worlds.frontend_design.mini.words import topics_for, words
 
 VOID = {"br", "hr", "img", "input", "link"}
 ROUND = len(mini_web.KINDS)
@@ -101,7 +106,7 @@ def test_a_request_says_what_for_and_not_how(kind, seed):
         r"columns?|rows?|grid|sidebar|header|footer|navigation|left|right|top|bottom|cent(?:er|re)d|cards?"
     )
     assert not re.search(rf"\b(?:{layout})\b", told, re.IGNORECASE)
-    brand = {name for topic in words().topics for name in topic.names}
+    brand = {name for topic in words()["topics"] for name in topic["names"]}
     assert not [name for name in brand if name in told]
 
 
@@ -131,9 +136,9 @@ def test_pages_and_requests_of_a_split_are_all_different_and_the_splits_share_no
 
 
 def test_the_arrangement_decides_the_split_whatever_is_written_in_it():
-    here = el("div", "p-4", el("p", "", "One"), el("p", "", "Two"), id_="a")
-    same = el("div", "p-4", el("p", "", "Three"), el("p", "", "Four"), id_="b")
-    other = el("div", "p-4", el("p", "", "One"), el("p", "font-bold", "Two"), id_="a")
+    here = parse('<div class="p-4" id="a"> <p>One</p> <p class="">Two</p> </div>')
+    same = parse('<div class=" p-4 " id="b"><p>Three</p><p>Four</p></div>')
+    other = parse('<div class="p-4" id="a"><p>One</p><p class="font-bold">Two</p></div>')
     assert arrangement(here) == arrangement(same) == ["div", "p-4", ["p", ""], ["p", ""]]
     assert arrangement(here) != arrangement(other)
 
@@ -146,13 +151,15 @@ def test_no_arrangement_stands_in_both_splits(kind):
     assert not drawn[0] & (drawn[1] | drawn[2])
 
 
-def test_every_kind_has_purposes_and_something_to_be_about():
-    assert set(words().purposes) == set(mini_web.KINDS) >= set(words().only_for)
-    abouts = {topic.about for topic in words().topics}
+def test_every_kind_has_a_template_purposes_and_something_to_be_about():
+    templates = (files(mini_web) / "templates/kinds").iterdir()
+    assert {path.name.removesuffix(".html.j2") for path in templates} == set(mini_web.KINDS)
+    assert set(words()["only_for"]) <= set(mini_web.KINDS)
     for kind in mini_web.KINDS:
-        assert words().purposes[kind]
-        assert len(words().topics_for(kind)) >= 3
-    assert set().union(*words().only_for.values()) <= abouts
+        assert words()["purposes"][kind]
+        assert len(topics_for(kind)) >= 3
+    abouts = {topic["about"] for topic in words()["topics"]}
+    assert set().union(*words()["only_for"].values()) <= abouts
 
 
 def test_pages_differ_in_their_parts():
@@ -173,8 +180,33 @@ def test_another_process_draws_the_same_pages():
 
 
 def test_text_and_attributes_are_escaped():
-    node = el("p", "a", "1 < 2 & so on", el("img", "", alt='say "hi"'))
-    assert to_html(node) == '<p class="a">\n  1 &lt; 2 &amp; so on\n  <img alt="say &quot;hi&quot;">\n</p>'
+    node = parse('<p class="a">1 &lt; 2 &amp; so on<img alt="say &#34;hi&#34;"/> or <br/></p>')
+    lines = [
+        '<p class="a">',
+        "  1 &lt; 2 &amp; so on",
+        '  <img alt="say &quot;hi&quot;">',
+        "  or",
+        "  <br>",
+        "</p>",
+    ]
+    assert to_html(node) == "\n".join(lines)
+
+
+def test_what_a_template_inserts_is_escaped_and_what_macros_rendered_is_not_escaped_again():
+    draw = Draw(0)
+    topic = dict.fromkeys(words()["topics"][0], ["A <b> & \"c\" 'd'"] * 9) | {
+        "offer": "<i>",
+        "prices": (1, 2),
+    }
+    for kind in mini_web.KINDS:
+        html = to_html(Site(draw, draw_look(draw), topic, "<u>").body(kind))
+        assert not re.search(r"<[biu]>|&amp;(?:lt|amp|quot|#)", html)
+        assert "&lt;" in html
+
+
+def test_a_template_that_does_not_close_what_it_opens_ends_with_an_error():
+    with pytest.raises(ParseError, match="mismatched tag"):
+        parse("<body><p></body>")
 
 
 def test_the_benchmark_has_a_name_for_each_split():

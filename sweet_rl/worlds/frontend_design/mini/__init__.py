@@ -10,48 +10,27 @@ Published behaviour: docs/published/sweet_rl.md#files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from xml.etree.ElementTree import Element
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json, digest
-from sweet_rl.worlds.frontend_design.mini import kinds, reading, screens
 from sweet_rl.worlds.frontend_design.mini.describe import description
 from sweet_rl.worlds.frontend_design.mini.draw import Draw
 from sweet_rl.worlds.frontend_design.mini.look import draw_look
-from sweet_rl.worlds.frontend_design.mini.markup import Element, arrangement, el, to_html
+from sweet_rl.worlds.frontend_design.mini.markup import arrangement, to_html
 from sweet_rl.worlds.frontend_design.mini.site import Site
-from sweet_rl.worlds.frontend_design.mini.words import words
+from sweet_rl.worlds.frontend_design.mini.words import topics_for, words
 
 SPLITS = ("train", "test")
 
 TAILWIND = "https://cdn.jsdelivr.net/npm/tailwindcss@2.2.19/dist/tailwind.min.css"
 """The style sheet that every published page refers to."""
 
-_KINDS: tuple[Callable[[Site], Element], ...] = (
-    kinds.landing,
-    kinds.shop,
-    kinds.menu,
-    reading.blog,
-    screens.dashboard,
-    kinds.portfolio,
-    kinds.event,
-    screens.login,
-    kinds.pricing,
-    reading.article,
-    kinds.gallery,
-    kinds.contact,
-    kinds.product,
-    kinds.booking,
-    kinds.help_page,
-    reading.news,
-    screens.profile,
-    screens.coming,
-    screens.listing,
-)
-KINDS = {kind.__name__: kind for kind in _KINDS}
-"""Every kind of page by its name, in the order in which they take turns."""
+KINDS = tuple(words()["purposes"])
+"""Every kind of page in the order in which they take turns; each is a template of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +49,9 @@ class Page:
     @property
     def html(self) -> str:
         """The page in the form of the published ones."""
-        link = el("link", "", href=TAILWIND, rel="stylesheet")
-        style = [el("style", "", "\n".join(("", *self.css, "")))] if self.css else []
-        return "\n".join(["<html>", *map(to_html, (link, *style, self.body)), "</html>"])
+        link = f'<link href="{TAILWIND}" rel="stylesheet">'
+        style = ["<style>", *self.css, "</style>"] if self.css else []
+        return "\n".join(["<html>", link, *style, to_html(self.body), "</html>"])
 
 
 def generate(split: str, n: int, seed: int = 0) -> list[dict[str, Json]]:
@@ -107,10 +86,10 @@ def pages(kind: str, split: str, seed: int) -> Iterator[Page]:
 def draw_page(kind: str, seed: int, number: int) -> Page:
     """One page of a kind, whatever its split."""
     draw = Draw("mini-web", seed, kind, number)
-    topic = draw.say(words().topics_for(kind))
-    site = Site(draw, draw_look(draw), topic, draw.say(topic.names))
-    body = KINDS[kind](site)
-    return Page(body, site.look.css, description(site, kind))
+    topic = draw.say(topics_for(kind))
+    site = Site(draw, draw_look(draw), topic, draw.say(topic["names"]))
+    body = site.body(kind)  # drawn first: what is drawn later depends on it
+    return Page(body, site.look["css"], description(site, kind))
 
 
 def split_of(arranged: str) -> str:

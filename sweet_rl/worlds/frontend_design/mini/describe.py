@@ -12,23 +12,21 @@ from sweet_rl.worlds.frontend_design.mini.words import words
 
 def description(site: Site, kind: str) -> str:
     """The request that goes with a page of this kind."""
-    draw = site.draw
-    about = site.topic.about
-    purpose = draw.say(words().purposes[kind])
-    start = draw.say(
-        (
-            f"{about[0].upper()}{about[1:]}: {purpose}",
-            f"{about[0].upper()}{about[1:]} site: {purpose}",
-            f"{purpose[0].upper()}{purpose[1:].removesuffix('.')}, made for {_article(about)} {about}.",
-        )
+    draw, about = site.draw, site.topic["about"]
+    purpose = draw.say(words()["purposes"][kind])
+    article = "an" if about[0] in "aeiou" else "a"
+    start = draw.pick(
+        f"{_upper(about)}: {purpose}",
+        f"{_upper(about)} site: {purpose}",
+        f"{_upper(purpose).removesuffix('.')}, made for {article} {about}.",
     )
-    hints = [start, draw.say(words().styles), *draw.some(words().wishes, 2)]
-    if site.look.dark:
+    hints = [start, draw.say(words()["styles"]), *draw.some(words()["wishes"], 2)]
+    if site.look["dark"]:
         hints.insert(2, "Dark tones set the mood.")
-    elif draw.say((True, False, False)):
-        hints.insert(2, f"{site.look.color.capitalize()} is the colour of the house.")
+    elif draw.pick(True, False, False):
+        hints.insert(2, f"{_upper(site.look['color'])} is the colour of the house.")
     return " ".join(hints)
 
 
-def _article(noun: str) -> str:
-    return "an" if noun[0] in "aeiou" else "a"
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -19,7 +19,7 @@ class Draw:
 
     def pick(self, *options: T) -> T:
         """One of a few arrangements."""
-        return options[self._random.randrange(len(options))]
+        return self.say(options)
 
     def say(self, options: Sequence[T]) -> T:
         """One of the wordings, drawn with equal chance."""
@@ -28,6 +28,10 @@ class Draw:
     def some(self, options: Sequence[T], n: int) -> list[T]:
         """`n` different ones, in some order."""
         return self._random.sample(options, n)
+
+    def shuffled(self, options: Sequence[T]) -> list[T]:
+        """All of them, in some order."""
+        return self.some(options, len(options))
 
     def number(self, low: int, high: int) -> int:
         """A whole number, bounds included."""

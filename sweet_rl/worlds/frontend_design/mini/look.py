@@ -2,69 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from sweet_rl.worlds.frontend_design.mini.draw import Draw
 
+Look = dict[str, Any]
+"""Classes by purpose, the colour's name, whether it is `dark`, and the plain `css` that some classes need.
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Classes by purpose, and the plain CSS that some of them need.
-
-    `bar` is a band in the main colour with its text, `soft` a pale band, `accent` text in the main colour.
-    """
-
-    color: str
-    dark: bool
-    bar: str
-    soft: str
-    accent: str
-    button: str
-    page: str
-    plain: str
-    muted: str
-    card: str
-    line: str
-    field: str
-    title: str
-    corner: str
-    width: str
-    css: tuple[str, ...] = ()
+`bar` is a band in the main colour with its text, `soft` a pale band, `accent` text in the main colour.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Paint:
-    color: str
-    bar: str
-    soft: str
-    accent: str
-    button: str
-    css: tuple[str, ...] = ()
-
-
-def _of_tailwind(hue: str) -> _Paint:
+def _of_tailwind(hue: str) -> Look:
+    text, bar, button = "text-white", 700, 600
     if hue == "yellow":
-        dark = "text-gray-900"
-        return _Paint(
-            hue, f"bg-yellow-400 {dark}", "bg-yellow-50", "text-yellow-600", f"bg-yellow-400 {dark}"
-        )
-    return _Paint(
-        hue,
-        f"bg-{hue}-700 text-white",
-        f"bg-{hue}-50",
-        f"text-{hue}-600",
-        f"bg-{hue}-600 text-white",
-    )
+        text, bar, button = "text-gray-900", 400, 400
+    return {
+        "color": hue,
+        "bar": f"bg-{hue}-{bar} {text}",
+        "soft": f"bg-{hue}-50",
+        "accent": f"text-{hue}-600",
+        "button": f"bg-{hue}-{button} {text}",
+        "css": (),
+    }
 
 
-def _of_css(color: str, deep: str, strong: str, pale: str) -> _Paint:
+def _of_css(color: str, deep: str, strong: str, pale: str) -> Look:
     css = (
         f".brand {{ background-color: {deep}; color: #ffffff; }}",
         f".brand-button {{ background-color: {strong}; color: #ffffff; }}",
         f".brand-text {{ color: {strong}; }}",
         f".brand-pale {{ background-color: {pale}; }}",
     )
-    return _Paint(color, "brand", "brand-pale", "brand-text", "brand-button", css)
+    names = {"bar": "brand", "soft": "brand-pale", "accent": "brand-text", "button": "brand-button"}
+    return {"color": color, "css": css, **names}
 
 
 _PAINTS = (
@@ -98,33 +69,29 @@ _HEADING_CSS = (
 
 def draw_look(draw: Draw) -> Look:
     """A look; one in five is dark, one in three has headings of its own in plain CSS."""
-    paint = draw.pick(*_PAINTS)
+    paint = draw.say(_PAINTS)
     dark = draw.pick(True, False, False, False, False)
-    corner = draw.pick(*_CORNERS)
-    edge = draw.pick("shadow", "border", "shadow-lg") if not dark else draw.pick("shadow", "border")
-    letters = draw.pick(*_LETTERS)
-    heading = draw.pick((), (), (), (), (), (), *((rule,) for rule in _HEADING_CSS))
+    corner = draw.say(_CORNERS)
+    edge = draw.pick("shadow", "border") if dark else draw.pick("shadow", "border", "shadow-lg")
+    letters = draw.say(_LETTERS)
+    heading = draw.pick(*[()] * 6, *((rule,) for rule in _HEADING_CSS))
+    ground = draw.pick("bg-white", "bg-gray-50", "bg-gray-100", paint["soft"])
     line = "border-gray-700" if dark else "border-gray-200"
-    card = f"{'bg-gray-800' if dark else 'bg-white'} {corner} {edge}"
-    ground = draw.pick("bg-white", "bg-gray-50", "bg-gray-100", paint.soft)
-    accent = paint.accent
-    if dark and not paint.css:
-        accent = accent.replace("-600", "-300")
-    return Look(
-        color=paint.color,
-        dark=dark,
-        bar=paint.bar,
-        soft="bg-gray-800" if dark else paint.soft,
-        accent=accent,
-        button=f"{paint.button} {draw.pick(corner or 'rounded', 'rounded-full', '')}",
-        page=f"{'bg-gray-900 text-gray-100' if dark else f'{ground} text-gray-800'} {letters}",
-        plain="bg-gray-900" if dark else "bg-white",
-        muted="text-gray-400" if dark else "text-gray-600",
-        card=f"{card} {line if edge == 'border' else ''}",
-        line=line,
-        field=f"border {line} {'bg-gray-700' if dark else 'bg-white'} {corner}",
-        title=draw.pick(*_TITLES),
-        corner=corner,
-        width=draw.pick(*_WIDTHS),
-        css=(*paint.css, *heading),
-    )
+    accent = paint["accent"].replace("-600", "-300") if dark else paint["accent"]
+    return {
+        **paint,
+        "dark": dark,
+        "soft": "bg-gray-800" if dark else paint["soft"],
+        "accent": accent,
+        "button": f"{paint['button']} {draw.pick(corner or 'rounded', 'rounded-full', '')}",
+        "page": f"bg-gray-900 text-gray-100 {letters}" if dark else f"{ground} text-gray-800 {letters}",
+        "plain": "bg-gray-900" if dark else "bg-white",
+        "muted": "text-gray-400" if dark else "text-gray-600",
+        "card": f"{'bg-gray-800' if dark else 'bg-white'} {corner} {edge} {line if edge == 'border' else ''}",
+        "line": line,
+        "field": f"border {line} {'bg-gray-700' if dark else 'bg-white'} {corner}",
+        "title": draw.say(_TITLES),
+        "corner": corner,
+        "width": draw.say(_WIDTHS),
+        "css": (*paint["css"], *heading),
+    }

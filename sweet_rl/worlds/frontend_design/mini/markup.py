@@ -1,55 +1,44 @@
-"""HTML as a tree, so that what is written is always balanced and escaped."""
+"""Pages as trees of elements: how they are written, and what is left of them without their words."""
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass
-from typing import TypeAlias, Union
+from html import escape
+from xml.etree.ElementTree import Element, fromstring
 
 from sweet_rl.types import Json
 
 _VOID = frozenset({"br", "hr", "img", "input", "link"})
 
-Node: TypeAlias = Union["Element", str]
-"""An element, or text that is still to be escaped."""
 
+def parse(source: str) -> Element:
+    """The tree of a rendered template, which is XML: what was not closed raises a `ParseError`.
 
-@dataclass(frozen=True, slots=True)
-class Element:
-    """One element; `attributes` in the order in which they are written, the class first."""
-
-    tag: str
-    attributes: tuple[tuple[str, str], ...]
-    children: tuple[Node, ...]
-
-
-def el(tag: str, classes: str = "", *children: Node, **attributes: str) -> Element:
-    """An element; blanks too many in `classes` are dropped.
-
-    An attribute that is a Python word ends in an underscore: `for_="email"`.
+    Blanks around a text and too many in a class are dropped, and so is a class that is empty.
     """
-    classes = " ".join(classes.split())
-    first = (("class", classes),) if classes else ()
-    rest = tuple((name.removesuffix("_"), value) for name, value in attributes.items())
-    return Element(tag, first + rest, children)
+    root = fromstring(source)  # noqa: S314 - rendered from this package's own files
+    for element in root.iter():
+        element.text, element.tail = (element.text or "").strip(), (element.tail or "").strip()
+        if classes := " ".join(element.attrib.pop("class", "").split()):
+            element.attrib = {"class": classes, **element.attrib}
+    return root
 
 
-def to_html(node: Node, depth: int = 0) -> str:
+def to_html(node: Element | str, depth: int = 0) -> str:
     """The element as lines, two blanks deeper for each level; what holds only text stays on one line."""
     indent = "  " * depth
     if isinstance(node, str):
-        return indent + html.escape(node, quote=False)
-    attributes = "".join(f' {name}="{html.escape(value)}"' for name, value in node.attributes)
+        return indent + escape(node, quote=False)
+    attributes = "".join(f' {name}="{escape(value)}"' for name, value in node.items())
     opening = f"{indent}<{node.tag}{attributes}>"
     if node.tag in _VOID:
         return opening
-    if all(isinstance(child, str) for child in node.children):
-        return f"{opening}{''.join(map(to_html, node.children))}</{node.tag}>"
-    inner = "\n".join(to_html(child, depth + 1) for child in node.children)
+    if not len(node):
+        return f"{opening}{to_html(node.text or '')}</{node.tag}>"
+    inside = [node.text, *(part for child in node for part in (child, child.tail))]
+    inner = "\n".join(to_html(part, depth + 1) for part in inside if part not in {None, ""})
     return f"{opening}\n{inner}\n{indent}</{node.tag}>"
 
 
 def arrangement(element: Element) -> list[Json]:
     """The tree without its words: tags, classes, and the elements within."""
-    inside = [arrangement(child) for child in element.children if isinstance(child, Element)]
-    return [element.tag, dict(element.attributes).get("class", ""), *inside]
+    return [element.tag, element.get("class", ""), *map(arrangement, element)]
