@@ -21,7 +21,7 @@ from _machine import machine_line
 
 from sweet_rl import tracking
 from sweet_rl.cli import COMMANDS
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.runs.digests import digest_of
 from sweet_rl.runs.finding import survey
 

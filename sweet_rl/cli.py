@@ -79,7 +79,7 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
         typed = command_line.read(function, arguments if rewrite is None else rewrite(arguments))
     except UsageError as error:
         _die(str(error), 2)
-    from sweet_rl.commands.recording import typed_here
+    from sweet_rl.command_line.recording import typed_here
 
     values = values_of(function, typed)
     typed_here.set(True)

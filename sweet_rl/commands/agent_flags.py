@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweet_rl.chat.names import EMBEDDED
-from sweet_rl.commands.servers import key_in
+from sweet_rl.command_line.servers import key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.policies import POLICIES
 from sweet_rl.prompts import load_prompt, prompt_digest

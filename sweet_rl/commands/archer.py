@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
+from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
 from sweet_rl.commands.archer_watchers import check_wandb
 from sweet_rl.commands.belonging import check
 from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
-from sweet_rl.commands.running import on_interrupt, silence_libraries
 from sweet_rl.errors import UsageError
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task

@@ -66,7 +66,7 @@ COMMANDS = {
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 
-A name of two words is a stage of a group: `reflect split_data` is in `sweet_rl.commands.reflect.split_data`.
+A name of two words is a stage of a group: `reflect split_data` is in `sweet_rl.worlds.auto_explore.stages.split_data`.
 """
 
 _ELSEWHERE = {

@@ -166,7 +166,7 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
 
     from sweet_rl.algorithms.archer.beginnings import CRITIC, POLICY
     from sweet_rl.algorithms.archer.settings import ArcherSettings
-    from sweet_rl.commands.running import silence_libraries
+    from sweet_rl.command_line.running import silence_libraries
 
     silence_libraries()
     unfinished = folder / "unfinished"  # a policy that has not learnt yet must not be found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> 
 
 def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) -> None:
     """Give rows the grader's scores where they are missing."""
+    from sweet_rl.command_line.running import progress
     from sweet_rl.commands.evaluation import graded_file
-    from sweet_rl.commands.running import progress
     from sweet_rl.grading import GRADERS
 
     GRADERS.find(grader)

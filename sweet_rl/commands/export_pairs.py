@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.types import Json
 

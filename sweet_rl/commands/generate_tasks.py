@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import UsageError
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweet_rl.command_line.servers import client_of, retry_of
 from sweet_rl.commands.oracles import OWN_HUMAN, OracleFlags, make_oracle
-from sweet_rl.commands.servers import client_of, retry_of
 from sweet_rl.contracts import User
 from sweet_rl.errors import ServiceError, UsageError, no_such, suggestion
 from sweet_rl.prompts import load_prompt, prompt_digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweet_rl.commands.servers import key_in
+from sweet_rl.command_line.servers import key_in
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.users import USERS

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import UsageError
 from sweet_rl.pages.settings import RenderSettings

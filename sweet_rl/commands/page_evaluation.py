@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sweet_rl.cluster import Cluster
+from sweet_rl.command_line.running import progress
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs, write_report
-from sweet_rl.commands.running import progress
 from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, PageGrades
 from sweet_rl.grading.pages.report import page_report

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweet_rl import tracking
+from sweet_rl.command_line.running import judge_failed, progress
+from sweet_rl.command_line.servers import client_of, key_in
 from sweet_rl.commands.evaluation import write_report
-from sweet_rl.commands.running import judge_failed, progress
-from sweet_rl.commands.servers import client_of, key_in
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, suggestion
 from sweet_rl.grading.pages.answers import answer_picture

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweet_rl import tracking
+from sweet_rl.command_line.servers import client_of, retry_of, vllm_server
 from sweet_rl.commands.agent_flags import ENGINES, OWN, AgentFlags
-from sweet_rl.commands.servers import client_of, retry_of, vllm_server
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.policies import POLICIES

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:

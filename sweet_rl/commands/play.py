@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.belonging import Facets, belonging
-from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def play(
     import asyncio
     import secrets
 
+    from sweet_rl.command_line.servers import key_in
     from sweet_rl.commands.playing import PlayFlags, oracle_flags, play_game
-    from sweet_rl.commands.servers import key_in
     from sweet_rl.worlds import options_of
 
     played = _world(world)

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Final
 
 from sweet_rl import command_line
+from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands import belonging
 from sweet_rl.commands.evaluate_code import evaluate_code
 from sweet_rl.commands.evaluate_games import evaluate_games
 from sweet_rl.commands.evaluate_html import evaluate_html
 from sweet_rl.commands.humans import UserFlags
-from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.commands.train_dpo import train_dpo
 from sweet_rl.commands.train_sft import train_sft

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def _read(source: str, num_rows: int, *, quiet: bool) -> list[PageRow]:
     Raises:
         SweetRLError: see `read_websight`, or no row has what it needs.
     """
+    from sweet_rl.command_line.running import progress
     from sweet_rl.commands import page_checks
-    from sweet_rl.commands.running import progress
     from sweet_rl.worlds.frontend_design.websight import FIELDS, HUB_VERSION, read_websight, task_row
 
     rows = []

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.belonging import Facets, belonging
-from sweet_rl.commands.recording import recorded
 from sweet_rl.errors import UsageError
 
 

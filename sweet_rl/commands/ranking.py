@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
-from sweet_rl.commands.running import progress, run_until_stopped
+from sweet_rl.command_line.running import progress, run_until_stopped
+from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
-from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.tokenizers import encoding_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.concurrency import for_each

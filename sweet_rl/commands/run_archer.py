@@ -5,7 +5,7 @@ Published behaviour: docs/published/archer.md#configuration.
 
 from __future__ import annotations
 
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 
 
 @recorded("run_archer")

@@ -10,10 +10,10 @@ from typing import NamedTuple, cast
 
 from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers
+from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.agent_flags import OWN, AgentFlags
 from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.running import judge_failed, progress, run_until_stopped, words_of
-from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError

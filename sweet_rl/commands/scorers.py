@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sweet_rl import tracking
-from sweet_rl.commands.servers import client_of, retry_of, vllm_server
+from sweet_rl.command_line.servers import client_of, retry_of, vllm_server
 from sweet_rl.errors import missing_package, no_such
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import sweet_rl
 from sweet_rl import tracking
+from sweet_rl.command_line.running import MAX_FAILED, judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.agent_flags import AgentFlags
 from sweet_rl.commands.humans import UserFlags, make_user
 from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.running import MAX_FAILED, judge_failed, progress, run_until_stopped, words_of
-from sweet_rl.commands.servers import key_in
 from sweet_rl.commands.worlds import WorldFlags, open_world
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweet_rl.commands.common_flags import Compat
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
     PairFlags,
@@ -20,6 +19,7 @@ from sweet_rl.commands.training_flags import (
 )
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Compat
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import LossSettings, Reduction

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Compat
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import PairFlags, TrainedOn, TrainingFlags, training_stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Compat
 
 
 @dataclass(frozen=True, kw_only=True)

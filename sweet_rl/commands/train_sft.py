@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
     FieldFlags,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweet_rl.commands.stages import Stage, needing, stage
+from sweet_rl.command_line.stages import Stage, needing, stage
 from sweet_rl.commands.training_groups import OptimizerFlags, OutputFlags, RowFlags, ShardFlags, WeightFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweet_rl.commands.common_flags import Overwriting, Quiet
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
+from sweet_rl.flags.common import Overwriting, Quiet
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import (

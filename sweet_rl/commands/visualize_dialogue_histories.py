@@ -5,7 +5,7 @@ Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 
 from __future__ import annotations
 
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 
 
 @recorded("visualize_dialogue_histories", reads=("saved_path",))

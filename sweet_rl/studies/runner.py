@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import PARENT
+from sweet_rl.command_line.recording import PARENT
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.studies.chains import Call, Chain

@@ -11,7 +11,7 @@ import pytest
 from sweet_rl.cli import COMMANDS, help_text, load
 from sweet_rl.command_line import Options, read, stage_flags, values
 from sweet_rl.command_line.completion import candidates, script_for
-from sweet_rl.commands.stages import needing, stage
+from sweet_rl.command_line.stages import needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, Settings, flag
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from sweet_rl.commands.reflect.make_repositories import make_repositories
 from sweet_rl.errors import StorageError, UsageError
-from sweet_rl.tiny_models.repositories import write_repositories
 from sweet_rl.tracking import is_record
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
+from sweet_rl.worlds.auto_explore.repositories.writing import write_repositories
+from sweet_rl.worlds.auto_explore.stages.make_repositories import make_repositories
 from sweet_rl.worlds.auto_explore.tasks import load_dataset
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.runs import record as records
 from sweet_rl.runs.digests import digest_of, unchanged
@@ -180,7 +180,7 @@ sys.path.insert(0, {root!r})
 from sweet_rl import tracking
 from sweet_rl.runs import record
 record._EVERY_S = 0.05
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 
 @recorded("write")
 def write(output: str) -> None:

@@ -81,7 +81,7 @@ def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
 
 def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkeypatch):
     """The demo's own split of its own questions: no repository is in two parts."""
-    from sweet_rl.tiny_models.repositories import write_repositories
+    from sweet_rl.worlds.auto_explore.repositories.writing import write_repositories
 
     monkeypatch.chdir(tmp_path)
     split = next(call for call in calls_of(ReflectStudy(Path())) if call.stage == "reflect split_data")
@@ -131,7 +131,7 @@ def test_a_stage_of_a_group_is_found(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runner.importlib, "import_module", lambda name: asked.append(name) or Nothing)
     runner._run_call(Call("reflect gen_sft", tmp_path / "out", flags={"seed": 1}), tmp_path / "log")
-    assert asked == ["sweet_rl.commands.reflect.gen_sft", {"seed": 1}]
+    assert asked == ["sweet_rl.worlds.auto_explore.stages.gen_sft", {"seed": 1}]
 
 
 # ---- what is read

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl import tracking
-from sweet_rl.commands.common_flags import Overwriting, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Strict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
 
@@ -99,8 +99,8 @@ def _measure(
     from tempfile import TemporaryDirectory
 
     from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
+    from sweet_rl.command_line.running import progress, silence_libraries
     from sweet_rl.commands.reflect.models import with_tiny_models
-    from sweet_rl.commands.running import progress, silence_libraries
 
     with open_playground(settings, measures=True) as playground, TemporaryDirectory() as folder:
         silence_libraries()

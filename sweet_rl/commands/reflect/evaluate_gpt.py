@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Quiet, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Games, Horizon, MaxFailed, Output
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Quiet, Strict
+from sweet_rl.sft_data.flags import Games, Horizon, MaxFailed, Output
+from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)

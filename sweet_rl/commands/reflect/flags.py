@@ -20,8 +20,8 @@ from typing import Any
 from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectFlags, settings_of
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.stage_flags import stage_flags
+from sweet_rl.command_line.stages import Stage, needing, stage
 from sweet_rl.commands.belonging import Facets, belonging
-from sweet_rl.commands.stages import Stage, needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import described, flag
 from sweet_rl.flags import flags_of as flags_of_settings

@@ -11,13 +11,13 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.commands.reflect.experts import HouseholdExpert, NoExpert, TaxiExpert
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.reflect.teachers import beside, judge_episodes, make_teacher, teach_all
 from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
 from sweet_rl.sft_data.jobs import Done, Job, JobFile
 from sweet_rl.sft_data.react import Expert, play
+from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_all
+from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import EmbeddedTeacher, Teacher
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed

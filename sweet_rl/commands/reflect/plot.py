@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.commands.common_flags import Overwriting, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Output
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.sft_data.flags import Output
 
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.commands.running import progress
+from sweet_rl.command_line.running import progress
 
 
 class Bar:

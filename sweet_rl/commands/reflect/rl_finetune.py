@@ -7,7 +7,7 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 
 
@@ -48,7 +48,7 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
 
     with ExitStack() as stack:
         playground = stack.enter_context(open_playground(settings))
-        from sweet_rl.commands.running import on_interrupt, silence_libraries
+        from sweet_rl.command_line.running import on_interrupt, silence_libraries
 
         silence_libraries()
         from sweet_rl.algorithms.distributed import processes

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
 from sweet_rl.errors import UsageError
 
@@ -51,8 +51,8 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
     if not settings.strict:
         check_kind(texts, settings.task_file, reflect=settings.reflect)
 
+    from sweet_rl.command_line.running import on_interrupt, progress, silence_libraries
     from sweet_rl.commands.reflect.models import Teller, with_tiny_models
-    from sweet_rl.commands.running import on_interrupt, progress, silence_libraries
 
     silence_libraries()
     from sweet_rl.algorithms.distributed import processes

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.commands.recording import recorded
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.studies.chains import Call, Chain
 from sweet_rl.worlds import world_of
 

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from sweet_rl.chat.reflect_format import split_prompt
-from sweet_rl.commands.reflect.alfworld_gen_sft import alfworld_gen_sft
-from sweet_rl.commands.reflect.alfworld_reflection import alfworld_reflection
-from sweet_rl.commands.reflect.auto_explore_gpt import auto_explore_gpt
 from sweet_rl.commands.reflect.evaluate_gpt import evaluate_gpt
-from sweet_rl.commands.reflect.explore_runs import success_by_level
-from sweet_rl.commands.reflect.filter_repo import filter_repo
-from sweet_rl.commands.reflect.filter_task import filter_task
-from sweet_rl.commands.reflect.gen_sft import gen_sft
-from sweet_rl.commands.reflect.gen_task import gen_task
-from sweet_rl.commands.reflect.reflection_negative import reflection_negative
-from sweet_rl.commands.reflect.split_data import split_data
-from sweet_rl.commands.reflect.taxi_gen_sft import taxi_gen_sft
-from sweet_rl.commands.reflect.taxi_reflection import taxi_reflection
 from sweet_rl.errors import DataError, ServiceError, UsageError
 from sweet_rl.users.faults import Fault, FaultProfile
+from sweet_rl.worlds.alfworld.stages.alfworld_gen_sft import alfworld_gen_sft
+from sweet_rl.worlds.alfworld.stages.alfworld_reflection import alfworld_reflection
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository
+from sweet_rl.worlds.auto_explore.stages.auto_explore_gpt import auto_explore_gpt
+from sweet_rl.worlds.auto_explore.stages.filter_repo import filter_repo
+from sweet_rl.worlds.auto_explore.stages.filter_task import filter_task
+from sweet_rl.worlds.auto_explore.stages.gen_sft import gen_sft
+from sweet_rl.worlds.auto_explore.stages.gen_task import gen_task
+from sweet_rl.worlds.auto_explore.stages.reflection_negative import reflection_negative
+from sweet_rl.worlds.auto_explore.stages.split_data import split_data
+from sweet_rl.worlds.auto_explore.teacher.measuring import success_by_level
+from sweet_rl.worlds.dangerous_taxi.stages.taxi_gen_sft import taxi_gen_sft
+from sweet_rl.worlds.dangerous_taxi.stages.taxi_reflection import taxi_reflection
 from tests.sft_data.serving import talking
 
 TASKS = Path("data/auto_explore/tasks_filtered")

@@ -9,7 +9,6 @@ import pytest
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.sft_data.jobs import Job
-from sweet_rl.sft_data.splits import split_tasks
 from sweet_rl.sft_data.teachers import EmbeddedTeacher
 from sweet_rl.sft_data.texts import read_list, write_list
 from sweet_rl.worlds.auto_explore.repositories import index_of
@@ -26,6 +25,7 @@ from sweet_rl.worlds.auto_explore.teacher.questions import (
     files_to_ask_about,
 )
 from sweet_rl.worlds.auto_explore.teacher.repository_filter import filter_repositories, why_left_out
+from sweet_rl.worlds.auto_explore.teacher.splits import split_tasks
 from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
 
 

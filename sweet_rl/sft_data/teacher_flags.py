@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from sweet_rl.command_line.servers import key_in
+from sweet_rl.command_line.stages import Stage, stage
 from sweet_rl.commands.belonging import Facets, belonging
-from sweet_rl.commands.servers import key_in
-from sweet_rl.commands.stages import Stage, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.types import Json

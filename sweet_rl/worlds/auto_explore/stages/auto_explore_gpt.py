@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Markov, MaxFailed, Output, Repositories, TaskFile
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
+from sweet_rl.sft_data.flags import Markov, MaxFailed, Output, Repositories, TaskFile
+from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +52,8 @@ def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
     """
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.explore_runs import ExploreFlags, run
     from sweet_rl.worlds.auto_explore.levels import LevelFlags
+    from sweet_rl.worlds.auto_explore.teacher.measuring import ExploreFlags, run
 
     levels = LevelFlags(
         depth_curriculum=told.depth_curriculum,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Seeded
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     filter_repo and gen_task take as any other, and made_tasks.json, which filter_task takes, so that nothing
     needs a download or a model. The same seed writes the same bytes.
     """
-    from sweet_rl.tiny_models.repositories import REPOSITORIES, TASKS, write_repositories
+    from sweet_rl.worlds.auto_explore.repositories.writing import REPOSITORIES, TASKS, write_repositories
 
     tasks = write_repositories(flags.output_dir, num=flags.num, seed=flags.seed, overwrite=flags.overwrite)
     print(

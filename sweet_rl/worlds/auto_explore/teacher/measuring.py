@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.reflect.teachers import beside, judge_episodes, make_teacher, teach_all
 from sweet_rl.errors import UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.sft_data.jobs import Done, Job, JobFile
+from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_all
+from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import Teacher
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json, Task, derive_seed

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl import tracking
-from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Markov, OutputOrUsual, Repositories, TaskFile
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
+from sweet_rl.sft_data.flags import Markov, OutputOrUsual, Repositories, TaskFile
+from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.teachers import beside, make_teacher, say_failures, teach_all
     from sweet_rl.sft_data.jobs import Done, Job, JobFile
+    from sweet_rl.sft_data.runs import beside, make_teacher, say_failures, teach_all
     from sweet_rl.sft_data.teachers import Teacher
     from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.worlds.auto_explore.game import ExploreGame

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sweet_rl import tracking
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.running import judge_failed, progress, until_stopped
-from sweet_rl.commands.servers import client_of
+from sweet_rl.command_line.running import judge_failed, progress, until_stopped
+from sweet_rl.command_line.servers import client_of
 from sweet_rl.openai_client import base_url_from
 from sweet_rl.sft_data.jobs import Done, Job, JobFile
+from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import EmbeddedTeacher, ModelTeacher, Teacher
 
 Item = TypeVar("Item")

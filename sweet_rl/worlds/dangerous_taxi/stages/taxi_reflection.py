@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import OutputOrUsual, Played, Rules
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
+from sweet_rl.sft_data.flags import OutputOrUsual, Played, Rules
+from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.records import RecordFlags, record
+    from sweet_rl.sft_data.records import RecordFlags, record
     from sweet_rl.sft_data.reflections import RecordPlan
     from sweet_rl.worlds.dangerous_taxi.tasks import start_states
     from sweet_rl.worlds.dangerous_taxi.teacher.lessons import play_taxi, taxi_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet_rl.flags import Settings, flag
+from sweet_rl.flags.fields import Settings, flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Quiet, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import OutputOrUsual, Repositories, TaskFile
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.flags.common import Overwriting, Quiet, Strict
+from sweet_rl.sft_data.flags import OutputOrUsual, Repositories, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     """
     from pathlib import Path
 
-    from sweet_rl.commands.running import progress
+    from sweet_rl.command_line.running import progress
     from sweet_rl.sft_data.texts import read_list
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories.library import Library

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Label, OutputOrUsual, Rules, TaskFile
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.sft_data.flags import Label, OutputOrUsual, Rules, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)

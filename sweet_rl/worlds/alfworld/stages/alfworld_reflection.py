@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Quiet, Seeded
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Games, Output, Played
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.flags.common import Overwriting, Quiet, Seeded
+from sweet_rl.sft_data.flags import Games, Output, Played
+from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.commands.reflect.records import RecordFlags, record
     from sweet_rl.records import task_from_row
+    from sweet_rl.sft_data.records import RecordFlags, record
     from sweet_rl.sft_data.reflections import RecordPlan
     from sweet_rl.worlds import load_tasks
     from sweet_rl.worlds.alfworld.game import HouseholdGame

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.commands.reflect.teacher_flags import TeacherFlags
-from sweet_rl.commands.reflect.teachers import beside, make_teacher, run_until_stopped, say_failures
-from sweet_rl.commands.running import progress
+from sweet_rl.command_line.running import progress
 from sweet_rl.sft_data.jobs import JobFile
 from sweet_rl.sft_data.reflections import RecordPlan, collect
+from sweet_rl.sft_data.runs import beside, make_teacher, run_until_stopped, say_failures
+from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json
 

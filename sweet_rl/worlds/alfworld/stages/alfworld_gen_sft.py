@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import Label, OutputOrUsual, TaskFile
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.sft_data.flags import Label, OutputOrUsual, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl.commands.common_flags import Overwriting, Seeded, Strict
-from sweet_rl.commands.recording import recorded
-from sweet_rl.commands.reflect.data_flags import TaskFile
-from sweet_rl.commands.stages import stage
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
+from sweet_rl.flags.common import Overwriting, Seeded, Strict
+from sweet_rl.sft_data.flags import TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ def split_data(flags: SplitDataFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.runs import new_file
-    from sweet_rl.sft_data.splits import SHARES, split_tasks
     from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.worlds.auto_explore.teacher.splits import SHARES, split_tasks
 
     source = Path(flags.task_file)
     for name in SHARES:

@@ -1,0 +1,29 @@
+"""A setting said once: the fields of a dataclass are its flags, its validation and its documentation.
+
+`fields` makes them, `common` has those that many stages share. Worlds, trainings and stages say their settings
+in the same way.
+"""
+
+from sweet_rl.flags.fields import (
+    REQUIRED,
+    Flag,
+    Settings,
+    any_of,
+    check,
+    described,
+    flag,
+    flags_of,
+    read_type,
+)
+
+__all__ = [
+    "REQUIRED",
+    "Flag",
+    "Settings",
+    "any_of",
+    "check",
+    "described",
+    "flag",
+    "flags_of",
+    "read_type",
+]

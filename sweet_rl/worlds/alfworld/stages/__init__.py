@@ -1,0 +1,1 @@
+"""Stages that make ALFWorld's training data, one a file: `sweet-rl reflect NAME`."""

@@ -1,0 +1,1 @@
+"""Stages that make AutoExplore's training data, one a file: `sweet-rl reflect NAME`."""
