@@ -20,7 +20,7 @@ from typing import Any
 from _machine import machine_line
 
 from sweet_rl import tracking
-from sweet_rl.cli import COMMANDS
+from sweet_rl.cli import stages
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.runs.digests import digest_of
 from sweet_rl.runs.finding import survey
@@ -104,7 +104,7 @@ def page(folders: list[str]) -> None:
         for place in (*folders, folder):
             for run in survey(Path(place)).runs:
                 found.setdefault(str(run.content["stage"]), run.content)
-    missing = [name for name in COMMANDS if name not in found]
+    missing = [name for name in stages() if name not in found]
     print(f"no record of: {', '.join(missing)}")
     parts = [
         "# A record of each stage",
@@ -117,7 +117,7 @@ def page(folders: list[str]) -> None:
         "",
         block(found[FULL]),
     ]
-    for name in COMMANDS:
+    for name in stages():
         if name in found and name != FULL:
             parts += ["", f"## {name}", "", block(excerpt(found[name]))]
     text = "\n".join(parts).replace(f"{ROOT}/", "").replace(f"{folder}/runs/", "")

@@ -1,4 +1,4 @@
-"""Reflect-RL on the embedded defaults: the taxi and repositories to explore. Flags: --help."""
+"""Reflect-RL on the embedded defaults: two worlds, four ways to learn. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from sweet_rl import command_line
 from sweet_rl.command_line.help_pages import help_text
-from sweet_rl.commands.catalogue import COMMANDS, load, values_of
+from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
 _HELP = frozenset({"-h", "--help", "--help-all", "--help_all"})
@@ -32,15 +32,17 @@ def main() -> None:
     if arguments[0] in {"--completion", "--complete"}:
         _complete(*arguments)
         sys.exit(0)
-    groups = {name.partition(" ")[0] for name in COMMANDS if " " in name}
+    two = " ".join(arguments[:2]).replace("-", "_")
+    known = COMMANDS if arguments[0].replace("-", "_") in COMMANDS or two in COMMANDS else stages()
+    groups = {name.partition(" ")[0] for name in known if " " in name}
     words = 2 if arguments[0] in groups else 1
     if words == 2 and (len(arguments) == 1 or arguments[1] in {"-h", "--help", "help"}):
         print(_overview(arguments[0]))
         sys.exit(0)
     typed = " ".join(arguments[:words])
     name = typed.replace("-", "_")
-    if name not in COMMANDS:
-        _die(f"there is no stage {typed!r}{suggestion(name, COMMANDS)}. `sweet-rl --help` lists them all.", 2)
+    if name not in known:
+        _die(f"there is no stage {typed!r}{suggestion(name, known)}. `sweet-rl --help` lists them all.", 2)
     run(name, arguments[words:])
 
 
@@ -87,7 +89,7 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
 
 
 def _overview(group: str = "") -> str:
-    shown = {name: summary for name, summary in COMMANDS.items() if name.startswith(group)}
+    shown = {name: summary for name, summary in stages().items() if name.startswith(group)}
     width = max(map(len, shown))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in shown.items()]
     return "\n".join(
@@ -110,7 +112,7 @@ def _complete(what: str, *words: str) -> None:
         if what == "--completion":
             print(completion.script_for(words[0] if words else ""), end="")
         else:
-            print("\n".join(completion.candidates(words, COMMANDS, load)))
+            print("\n".join(completion.candidates(words, stages(), load)))
     except UsageError as error:
         _die(str(error), 2)
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from sweet_rl import command_line
-from sweet_rl.cli import COMMANDS, help_text, load
+from sweet_rl.cli import help_text, load, stages
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
@@ -20,13 +20,13 @@ def cli(*arguments, script=None):
 
 
 def test_every_script_is_a_command():
-    assert SCRIPTS.keys() <= COMMANDS.keys()
+    assert SCRIPTS.keys() <= stages().keys()
     for name, path in SCRIPTS.items():
         assert f'run("{name}")' in path.read_text()
-        assert COMMANDS[name] in path.read_text()
+        assert stages()[name] in path.read_text()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", stages())
 def test_help_explains_every_flag(name):
     function = load(name)
     text = help_text(name, function)
@@ -35,7 +35,7 @@ def test_help_explains_every_flag(name):
         assert (found is None) == (flag.shown == "never"), flag.name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", stages())
 def test_help_loads_nothing_heavy(name):
     code = (
         "import sys; from sweet_rl.cli import help_text, load;"
@@ -52,7 +52,7 @@ def test_script_and_console_entry_are_the_same():
     from_dashes = cli("generate-tasks", "-h")
     assert from_script.returncode == from_entry.returncode == 0
     assert from_script.stdout == from_entry.stdout == from_dashes.stdout
-    assert all(name in cli("--help").stdout for name in COMMANDS)
+    assert all(name in cli("--help").stdout for name in stages())
 
 
 def test_help_is_short_and_help_all_is_whole():

@@ -76,6 +76,15 @@ def test_a_world_names_itself(sweet_rl, tmp_path):
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_world_has_stages_of_its_own(sweet_rl, tmp_path):
+    assert "guessing count " in sweet_rl("--help")
+    assert "--up_to" in sweet_rl("guessing", "count", "--help")
+    assert sweet_rl("--complete", "guessing", "") == "count\n"
+    sweet_rl("guessing", "count", up_to=2)
+    assert (tmp_path / "numbers.txt").read_text() == "1\n2\n"
+    assert "sweet-rl guessing count --up_to 2" in (tmp_path / "numbers.txt.run.json").read_text()
+
+
 ONLINE = [
     *("rollout_size=4", "eval_size=1", "iterations=2", "eval_freq=2", "save_freq=2", "warmup_iter=1"),
     *("epochs=1", "actor_epochs=1", "batch_size=2", "grad_accum_steps=1", "max_steps=3", "dtype=float32"),

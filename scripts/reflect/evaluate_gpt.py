@@ -1,4 +1,4 @@
-"""The taxi and the household: measure a model as it is, by ReAct. Flags: --help."""
+"""Measure a model as it is, by ReAct. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -64,8 +64,6 @@ RULES: Final = (
     Rule("browser network allow_scripts viewport page_timeout_s browsers render_cache", "judge", "model"),
     # -- Reflect-RL
     Rule("model api_key_var request_timeout_s request_attempts", "teacher", "openai"),
-    Rule("extra", "scenario", "taxi"),
-    Rule("shuffle_action", "scenario", "alfworld"),
     Rule("ppo_clip_coef ppo_update_iter", "trainer", "ppo"),
     Rule("critic_update_freq critic_update_iter shared_critic critic_layer_type", "critic", "used"),
     Rule("reflect_model_name reflect_prob reflect_max_new_tokens", "reflect", "asked"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from sweet_rl import command_line
 from sweet_rl.commands import belonging
+from sweet_rl.errors import no_such
 
 COMMANDS = {
     "preflight": "Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory.",
@@ -43,21 +44,9 @@ COMMANDS = {
     "make_embedded_agent": "Train the embedded agent of the mini worlds from nothing.",
     "demo": "Run the whole pipeline on the embedded defaults: tasks, dialogues, grades, report.",
     "demo_archer": "Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions.",
-    "demo_reflect": "Reflect-RL on the embedded defaults: the taxi and repositories to explore.",
+    "demo_reflect": "Reflect-RL on the embedded defaults: two worlds, four ways to learn.",
     "runs": "List what made the outputs in a folder, and when, with what, at what cost.",
-    "reflect make_repositories": "AutoExplore: make small repositories with facts to find.",
-    "reflect filter_repo": "AutoExplore: copy what may be shown of repositories.",
-    "reflect gen_task": "AutoExplore: let a teacher ask questions about files of repositories.",
-    "reflect filter_task": "AutoExplore: drop tasks that cannot be played, and duplicates.",
-    "reflect reflection_negative": "AutoExplore: let a teacher do tasks aloud, also from wrong files.",
-    "reflect split_data": "AutoExplore: divide tasks 7:2:1 into train, validate and test.",
-    "reflect gen_sft": "AutoExplore: write training texts from trajectories.",
-    "reflect taxi_reflection": "DangerousTaxi: let a teacher reflect on states of random games.",
-    "reflect taxi_gen_sft": "DangerousTaxi: write training texts from records.",
-    "reflect alfworld_reflection": "ALFWorld: let a teacher reflect on states of random household games.",
-    "reflect alfworld_gen_sft": "ALFWorld: write training texts from records.",
-    "reflect auto_explore_gpt": "AutoExplore: measure a model as it is, in the talk of the data generation.",
-    "reflect evaluate_gpt": "The taxi and the household: measure a model as it is, by ReAct.",
+    "reflect evaluate_gpt": "Measure a model as it is, by ReAct.",
     "reflect supervised_pretrain": "Reflect-RL: fine-tune the policy or the reflection model on texts.",
     "reflect rl_finetune": "Reflect-RL: train the policy online, beside a frozen model that reflects.",
     "reflect evaluate": "Reflect-RL: measure checkpoints by sampled episodes.",
@@ -66,7 +55,8 @@ COMMANDS = {
 }
 """Name of a stage to its summary; the function of the same name is in `sweet_rl.commands.<name>`.
 
-A name of two words is a stage of a group: `reflect split_data` is in `sweet_rl.worlds.auto_explore.stages.split_data`.
+A name of two words is a stage of a group: `reflect plot` is in `sweet_rl.commands.reflect.plot`. `stages` has those
+of worlds, too.
 """
 
 _ELSEWHERE = {
@@ -90,9 +80,29 @@ def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[s
     return values
 
 
+def stages() -> dict[str, str]:
+    """All stages with their summaries: ours, then those that only one world has (`World.stages`)."""
+    from sweet_rl.worlds import registry
+
+    return COMMANDS | {name: stage.summary for name, stage in registry.stages().items()}
+
+
 def load(name: str) -> Callable[..., Any]:
-    """Import a stage and return its function."""
-    *group, stage = name.split()
-    module = importlib.import_module(_ELSEWHERE.get(name) or ".".join(["sweet_rl.commands", *group, stage]))
-    function: Callable[..., Any] = getattr(module, stage)
+    """Import a stage and return its function.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    if name in COMMANDS:
+        *group, stage = name.split()
+        place = f"{_ELSEWHERE.get(name) or '.'.join(['sweet_rl.commands', *group, stage])}:{stage}"
+    else:
+        from sweet_rl.worlds import registry
+
+        of_worlds = registry.stages()
+        if name not in of_worlds:
+            raise no_such("stage", name, [*COMMANDS, *of_worlds])
+        place = of_worlds[name].place
+    module, _, attribute = place.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
     return function

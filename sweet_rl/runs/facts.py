@@ -8,8 +8,10 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -19,21 +21,34 @@ from sweet_rl.types import Json
 
 _PACKAGES: Final = (
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "deepspeed", "bitsandbytes",
-    "vllm", "ray", "datasets", "huggingface_hub", "hydra-core", "aiohttp", "numpy", "pillow", "jericho",
-    "textworld", "alfworld",
+    "vllm", "ray", "datasets", "huggingface_hub", "hydra-core", "aiohttp", "numpy", "pillow",
 )  # fmt: skip
+_NOT_OF_RUNS: Final = frozenset({"dev", "docs", "bench"})
+"""Extras whose packages no stage imports."""
 
 
 @functools.cache
 def versions() -> dict[str, str]:
     """Of the library, of Python, and of what is installed of the packages that decide about numbers."""
     found = {"sweet_rl": sweet_rl.__version__, "python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in dict.fromkeys((*_PACKAGES, *_of_extras())):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _of_extras() -> Iterator[str]:
+    """The packages that the library names in its extras, such as the engines of worlds."""
+    try:
+        wanted = metadata.requires("sweet_rl") or ()
+    except metadata.PackageNotFoundError:  # not installed, but on the path
+        return
+    for line in wanted:
+        found = re.match(r"([\w.-]+)(?:\[.*?\])?[^;]*;.*extra == [\"']([\w-]+)", line)
+        if found and found[1] != "sweet_rl" and found[2] not in _NOT_OF_RUNS:
+            yield found[1]
 
 
 @functools.cache

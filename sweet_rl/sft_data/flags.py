@@ -16,13 +16,6 @@ class TaskFile(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repositories(Settings):
-    """Inputs and outputs."""
-
-    repo_dir: str = flag("data/auto_explore/repos_filtered", "the repositories that they are about.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Output(Settings):
     """Inputs and outputs."""
 

@@ -41,6 +41,38 @@ class Expert(Protocol):
         ...
 
 
+class NoExpert:
+    """Knows nothing: for games that a model plays."""
+
+    def thought(self) -> Words:
+        """No thought: an empty text."""
+        return lambda _: ""
+
+    def label(self) -> str:
+        """No action: an empty label."""
+        return ""
+
+
+class Chance:
+    """An agent that chooses among the labels on offer at random.
+
+    Args:
+        game: that it plays.
+        seed: of its draws.
+    """
+
+    def __init__(self, game: TextGame, seed: int) -> None:
+        self._game, self._random = game, random.Random(seed)
+
+    def thought(self) -> Words:
+        """The same sentence whatever the state is."""
+        return lambda _: "Anything may do."
+
+    def label(self) -> str:
+        """A label drawn from those on offer, all equally likely."""
+        return self._random.choice(list(self._game.labels))
+
+
 @dataclass(slots=True)
 class Played:
     """One episode: the sum of its costs, its steps, what could not be read."""

@@ -1,4 +1,4 @@
-"""What `taxi_reflection` and `alfworld_reflection` do once their flags are known: play, ask, write."""
+"""What a stage does that records played states, once its flags are known: play, ask, write."""
 
 from __future__ import annotations
 

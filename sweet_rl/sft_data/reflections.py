@@ -1,9 +1,9 @@
-"""Played states with what a teacher thinks of them: the records of the taxi and of the household.
+"""Played states with what a teacher thinks of them: the records of a world of labels.
 
 A player that is mostly random gets into all kinds of states; the teacher says of each what led there and what
 would be best now. What is recorded as action is what the player did.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations

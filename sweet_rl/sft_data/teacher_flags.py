@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from sweet_rl.command_line import Options
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.command_line.stages import Stage, stage
-from sweet_rl.commands.belonging import Facets, belonging
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.types import Json
@@ -94,21 +94,26 @@ class TeacherFlags(Settings):
 
 
 def teacher_stage(
-    *, helps: Mapping[str, str] | None = None, defaults: Mapping[str, Any] | None = None
+    *,
+    helps: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    options: Options | None = None,
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function that asks a teacher, or measures one.
 
     Args:
         helps: flags that are explained otherwise in this stage.
         defaults: flags whose default is another one in this stage.
+        options: flags that depend on what another flag names.
     """
 
     def decorate(function: Callable[..., None]) -> Stage:
-        return belonging(_facets)(stage(defaults=defaults, helps=helps)(function))  # type: ignore[no-any-return]
+        made = stage(defaults=defaults, helps=helps, options=options)(function)
+        made.facets = _facets  # type: ignore[attr-defined]
+        return made
 
     return decorate
 
 
-def _facets(flags: Mapping[str, Any]) -> Facets:
-    scenario = {"scenario": {flags["scenario"]}} if "scenario" in flags else {}
-    return {"teacher": {flags["teacher"]}} | scenario
+def _facets(flags: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+    return {"teacher": {flags["teacher"]}}

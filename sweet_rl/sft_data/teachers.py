@@ -3,7 +3,7 @@
 A teacher is handed what a model would read, and what a player who knows the answer would say. A model
 only ever sees the first; the embedded teacher only says the second.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #episodes.
+Published behaviour: docs/published/reflect_rl.md#episodes.
 """
 
 from __future__ import annotations

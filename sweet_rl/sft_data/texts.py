@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.chat.reflect_format import SftTexts
+from sweet_rl.command_line.listing import StageEntry, written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
-from sweet_rl.sft_data.pipeline import written_by
 from sweet_rl.types import Json
 
 LABELS: Final = ("taken", "best")
@@ -78,8 +79,12 @@ def label_of(record: Mapping[str, Any], label: str) -> str:
     return str(value)
 
 
-def read_list(path: Path) -> list[dict[str, Json]]:
+def read_list(path: Path, stages: Mapping[str, StageEntry] = MappingProxyType({})) -> list[dict[str, Json]]:
     """The records of one JSON file.
+
+    Args:
+        path: of the file.
+        stages: of which one may write it; the error of a missing file says so.
 
     Raises:
         UsageError: it is not there or cannot be read.
@@ -89,7 +94,7 @@ def read_list(path: Path) -> list[dict[str, Json]]:
         records = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except FileNotFoundError:
         raise UsageError(
-            f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).{written_by(path)}"
+            f"There is no file {str(path)!r} (looked in {str(Path.cwd())!r}).{written_by(path, stages)}"
         ) from None
     except OSError as error:
         raise UsageError(f"Cannot read {str(path)!r}: {error.strerror}.") from error

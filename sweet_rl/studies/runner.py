@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import PARENT
+from sweet_rl.commands.catalogue import load
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.studies.chains import Call, Chain
@@ -118,9 +119,7 @@ def _run_chain(chain: Chain, folder: Path) -> None:
 
 def _run_call(call: Call, log: Path) -> None:
     module, _, function = call.stage.partition(":")
-    if not function:
-        module, function = f"sweet_rl.commands.{module.replace(' ', '.')}", module.split()[-1]
-    stage = getattr(importlib.import_module(module), function)
+    stage = getattr(importlib.import_module(module), function) if function else load(module)
     flags = {name: str(value) if isinstance(value, Path) else value for name, value in call.flags.items()}
     if call.output.is_dir() and not call.resumes:  # a model that was not finished
         shutil.rmtree(call.output)

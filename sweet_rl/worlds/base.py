@@ -17,11 +17,14 @@ from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.chat.transcripts import WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.flags import Settings
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Task
 
 if TYPE_CHECKING:
+    from sweet_rl.command_line.listing import StageEntry
     from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.sft_data.react import Expert
     from sweet_rl.text_game import TextGame
     from sweet_rl.users.protocol import Speaker
 
@@ -72,6 +75,22 @@ class LevelRequest:
     entries: int = 1
 
 
+class Measured(NamedTuple):
+    """What a model is measured on as it is, without having been trained.
+
+    Attributes:
+        name: in results.
+        tasks: some of them are played.
+        options: of the games.
+        published_return: as published, an episode is a success whose rewards sum to more.
+    """
+
+    name: str
+    tasks: Sequence[Task]
+    options: Options
+    published_return: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRequest:
     """A scripted agent that is asked for.
@@ -97,6 +116,11 @@ class AgentRequest:
     unsafe_no_sandbox: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoFlags(Settings):
+    """Of a world that has none of its own."""
+
+
 class World:
     """A world by its name. Subclasses set the class attributes and write `rows`, `open` and `make_agent`.
 
@@ -116,11 +140,13 @@ class World:
         action_head: begins the list of actions in worlds whose agents choose labels.
         labels: every label that can be on offer.
         learning: the options where an agent learns in it level by level; None: those of `options`.
+        as_it_is: flags of its own where a model is measured as it is, as a dataclass of `sweet_rl.flags`.
         equal_levels: levels get as many iterations each; else by their numbers of tasks.
         takes_files: its tasks can be learned from a file of them.
         archer_config: the packaged configuration of `run_archer` that plays it as published.
         games_shown: episodes of a scripted agent for each task, for a policy to begin with by imitation.
         player_rules: instructions for a person who plays; `{turns}` is the limit.
+        stages: stages of its own, by what is typed behind `sweet-rl`.
     """
 
     name: ClassVar[str]
@@ -138,11 +164,13 @@ class World:
     action_head: ClassVar[str | None] = None
     labels: ClassVar[Sequence[str]] = CHOICES
     learning: ClassVar[type[Options] | None] = None
+    as_it_is: ClassVar[type] = NoFlags
     equal_levels: ClassVar[bool] = False
     takes_files: ClassVar[bool] = True
     archer_config: ClassVar[str | None] = None
     games_shown: ClassVar[int] = 1
     player_rules: ClassVar[str] = "You have {turns} turns."
+    stages: ClassVar[Mapping[str, StageEntry]] = {}
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Tasks of a list: all of them where `where` is empty.
@@ -297,6 +325,33 @@ class World:
             -self.success_return(options),
         )
         return games_of(self.open(options, user), user, look)
+
+    def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
+        """What a model is measured on as it is.
+
+        Args:
+            flags: `as_it_is`.
+            tasks: the file or list that was named; None for the world's own.
+            max_turns: agent turns at most.
+
+        Raises:
+            UsageError: there are no such tasks, or its agents do not choose among labels.
+            DataError: a task is wrong.
+        """
+        if self.action_head is None:
+            raise UsageError(f"{self.name} offers no labels, and a model is asked for one.")
+        return Measured(self.name, self.tasks_of(tasks or self.test_tasks), self.options(max_turns=max_turns))
+
+    def expert(self, game: TextGame) -> Expert:
+        """Who knows the way in a game, and has words for it.
+
+        Raises:
+            UsageError: nobody does.
+        """
+        raise UsageError(
+            f"Nobody who knows the way is packaged for {self.name}: name a model by --teacher openai, or let "
+            "chance play by --random."
+        )
 
     def prepared(self, options: Options, request: LevelRequest) -> Options:
         """The options with which games of these tasks are played."""

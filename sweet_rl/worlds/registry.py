@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.errors import UsageError
 from sweet_rl.plugins import Registry
 from sweet_rl.worlds.base import World, flags_of
@@ -32,6 +33,9 @@ ARCHERS_FIRST = "twenty_questions"
 
 REFLECTS_FIRST = "auto_explore"
 """The world of Reflect-RL's commands where none is named."""
+
+MEASURED_FIRST = "taxi"
+"""The world that models are measured in as they are where none is named."""
 
 _WORLDS = Registry(
     "sweet_rl.worlds",
@@ -68,3 +72,8 @@ def worlds_with(flag: str) -> tuple[str, ...]:
 def all_worlds() -> Iterator[World]:
     """Every world that has a name."""
     return map(world_of, names())
+
+
+def stages() -> dict[str, StageEntry]:
+    """The stages that worlds have of their own, by what is typed behind `sweet-rl`."""
+    return {name: stage for world in all_worlds() for name, stage in world.stages.items()}

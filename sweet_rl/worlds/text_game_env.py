@@ -1,7 +1,4 @@
-"""Any `TextGame` as a world: one user message a step holds the whole prompt text of that state.
-
-Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #alfworld.
-"""
+"""Any `TextGame` as a world: one user message a step holds the whole prompt text of that state."""
 
 from __future__ import annotations
 
@@ -93,9 +90,9 @@ class TextGameEnv:
 
 
 def _ended(moved: GameStep) -> bool:
-    """Won counts as an end even where it is published as a truncation (the taxi's pickup).
+    """Won counts as an end even where it is published as a truncation.
 
-    Running out of steps does not, even where it is published as an end (AutoExplore).
+    Running out of steps does not, even where it is published as an end.
     """
     if moved.info.get("won") is True:
         return True

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from sweet_rl.cli import COMMANDS, load, values_of
+from sweet_rl.cli import load, stages, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands.archer import run as run_archer
 from sweet_rl.commands.archer_config import CONFIGS
@@ -74,7 +74,10 @@ def test_simulations(line, says):
         ("rank_best_of_n a b m --base_url http://a", "--base_url belongs to a model run by openai"),
         ("rank_best_of_n a b m --engine vllm --dtype auto", "--dtype belongs to a model run by transformers"),
         ("reflect gen_task --model gpt-4", "--model belongs to --teacher openai, and this is embedded"),
-        ("reflect evaluate_gpt --scenario alfworld --extra full", "--extra belongs to --scenario taxi"),
+        (
+            "reflect evaluate_gpt --scenario alfworld --extra full",
+            "--extra belongs to the scenario dangerous_taxi",
+        ),
         (
             "reflect rl_finetune --env taxi --leaveout_prob 0",
             "--leaveout_prob belongs to the env auto_explore, and this is taxi",
@@ -135,7 +138,7 @@ def test_settings_of_another_world_or_algorithm(override, says, tmp_path):
 
 def test_the_table_names_flags_and_worlds_that_there_are():
     """A rule about a flag or a world that is gone would never fire."""
-    flags = {flag for name in COMMANDS for flag in inspect.signature(load(name)).parameters}
+    flags = {flag for name in stages() for flag in inspect.signature(load(name)).parameters}
     config = {line.partition(":")[0] for line in (CONFIGS / "default.yaml").read_text().splitlines()}
     for rule in RULES:
         assert set(rule.flags.split()) <= flags | config, rule

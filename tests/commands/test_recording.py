@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sweet_rl.cli import COMMANDS, load
+from sweet_rl.cli import load, stages
 from sweet_rl.errors import UsageError
 from sweet_rl.runs.digests import digest_of
 from sweet_rl.runs.finding import survey
@@ -101,7 +101,7 @@ def state(path):
 
 
 def test_every_stage_is_recorded_or_writes_nothing():
-    for name in COMMANDS:
+    for name in stages():
         kept = getattr(load(name), "__recorded__", None)
         assert kept == (None if name in WRITES_NOTHING else name)
 

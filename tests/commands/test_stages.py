@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from sweet_rl.cli import COMMANDS, help_text, load
+from sweet_rl.cli import help_text, load, stages
 from sweet_rl.command_line import Options, read, stage_flags, values
 from sweet_rl.command_line.completion import candidates, script_for
 from sweet_rl.command_line.stages import needing, stage
@@ -200,7 +200,7 @@ def test_what_a_shell_is_offered(words, found):
 
 
 def test_every_stage_says_its_help_and_no_name_twice():
-    for name in COMMANDS:
+    for name in stages():
         flags = stage_flags(load(name))
         names = [each for one in flags for each in (one.name, *one.aliases)]
         assert len(set(names)) == len(names), name

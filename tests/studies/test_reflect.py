@@ -121,17 +121,13 @@ def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
     }
 
 
-def test_a_stage_of_a_group_is_found(tmp_path, monkeypatch):
+def test_a_stage_that_a_world_has_is_found(tmp_path, monkeypatch):
     asked = []
-
-    class Nothing:
-        @staticmethod
-        def gen_sft(**flags):
-            asked.append(flags)
-
-    monkeypatch.setattr(runner.importlib, "import_module", lambda name: asked.append(name) or Nothing)
+    monkeypatch.setattr(
+        "sweet_rl.worlds.auto_explore.stages.gen_sft.gen_sft", lambda **flags: asked.append(flags)
+    )
     runner._run_call(Call("reflect gen_sft", tmp_path / "out", flags={"seed": 1}), tmp_path / "log")
-    assert asked == ["sweet_rl.worlds.auto_explore.stages.gen_sft", {"seed": 1}]
+    assert asked == [{"seed": 1}]
 
 
 # ---- what is read

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
+from sweet_rl.command_line.listing import written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import read_rows
-from sweet_rl.sft_data.pipeline import written_by
 from sweet_rl.types import derive_seed
+from sweet_rl.worlds.registry import stages
 
 
 class Example(NamedTuple):
@@ -39,7 +40,7 @@ def read_texts(path: str | Path) -> list[str]:
     path = Path(path).expanduser()
     if not path.is_file() or path.suffix == ".json":
         what = "holds records, not texts" if path.is_file() else "is no file"
-        hint = written_by(path) if path.suffix == ".jsonl" else ""
+        hint = written_by(path, stages()) if path.suffix == ".jsonl" else ""
         raise UsageError(
             f"--task_file {str(path)!r} {what}.{hint} Name a .jsonl file of training texts, as the "
             "stages write them whose names end with gen_sft."

@@ -1,4 +1,4 @@
-"""The taxi and the household played by a model as it is: it thinks, then acts.
+"""A world of labels played by a model as it is: it thinks, then acts.
 
 Published behaviour: docs/published/reflect_rl.md#evaluation.
 """
@@ -6,24 +6,23 @@ Published behaviour: docs/published/reflect_rl.md#evaluation.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from sweet_rl.command_line import Options
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, Strict
 from sweet_rl.sft_data.flags import Games, Horizon, MaxFailed, Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.worlds.registry import MEASURED_FIRST, names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateGptFlags(Games, Horizon, Output, MaxFailed, Overwriting, Strict, Quiet):
     """What this stage is told."""
 
-    scenario: str = flag("taxi", "taxi or alfworld.", choices=("taxi", "alfworld"))
-    extra: str = flag(
-        "pickup", "for taxi: pickup, dropoff, full or none.", choices=("pickup", "dropoff", "full", "none")
-    )
+    scenario: str = flag(MEASURED_FIRST, "the world, by its name; also its published one.")
     random: bool = flag(False, "let chance play in place of a model: the floor.")
-    shuffle_action: bool = flag(False, "for alfworld: labels mean other commands at each step.")
     react: bool = flag(True, "ask for thoughts before each action.")
     runs: int = flag(10, "episodes.", at_least=1)
 
@@ -33,15 +32,16 @@ class EvaluateGptFlags(Games, Horizon, Output, MaxFailed, Overwriting, Strict, Q
     defaults={"model": "gpt-3.5-turbo", "output": "."},
     helps={
         "output": "folder of result.txt and result_episode.txt.",
-        "tasks": "games: taxi:full:test and the like, alfworld:test and the like; default the test games of the scenario.",
+        "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
         "overwrite": "begin again.",
-        "strict": "as published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts that earned more than 0 (dropoff: 20).",
+        "strict": "as published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
         "teacher": "embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
+    options=Options("scenario", lambda name: world_of(name).as_it_is, names),
 )
-def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, /) -> None:
-    """Let a model play the taxi or the household without training.
+def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> None:
+    """Let a model play a world whose agents choose labels without training.
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
     the embedded player is (with --random: chance), and the result says so.
@@ -55,10 +55,9 @@ def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, /) -> None:
 
     games = GptFlags(
         told.scenario,
-        told.extra,
+        own,
         told.random,
         told.horizon,
-        told.shuffle_action,
         told.react,
         told.runs,
         told.tasks,

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl.contracts import Policy
+from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
+from sweet_rl.worlds.alfworld.stages import STAGES
+from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Measured, Options, Rows
 from sweet_rl.worlds.text_game_world import TextGameWorld
+
+if TYPE_CHECKING:
+    from sweet_rl.sft_data.react import Expert
 
 ACTION_HEAD: Final = "\nThe actions you can take now is:"
 """What begins the list of actions, which ends a prompt."""
@@ -38,6 +43,13 @@ class AlfworldLearning(AlfworldOptions):
     disable_alfworld: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlfworldMeasured(Settings):
+    """The games."""
+
+    shuffle_action: bool = flag(False, "labels mean other commands at each step.")
+
+
 class Alfworld(TextGameWorld):
     """Games in ALFWorld's format: made here, or of its data."""
 
@@ -50,12 +62,14 @@ class Alfworld(TextGameWorld):
     agent_prompt = "llm_agent_household_prompt.txt"
     action_head = ACTION_HEAD
     learning = AlfworldLearning
+    as_it_is = AlfworldMeasured
     takes_files = False
     threaded = True
     player_rules = (
         "Do the task in the household: type the number of an action. You carry one thing at a time. "
         "You have {turns} actions."
     )
+    stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Games of a split; before it may stand what their names contain."""
@@ -90,6 +104,19 @@ class Alfworld(TextGameWorld):
                 strict=options.published,
                 blacklist=BLACKLIST,
             )
+
+    def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
+        """The held-out games with the published goal, or those of a list."""
+        options = AlfworldOptions(max_turns=max_turns, shuffle_action=flags.shuffle_action)
+        (level,) = self.levels(options, LevelRequest(tasks=tasks, measures=True))
+        return Measured(self.name, level.tasks, options)
+
+    def expert(self, game: TextGame) -> Expert:
+        """The planner."""
+        from sweet_rl.worlds.alfworld.game import HouseholdGame
+        from sweet_rl.worlds.alfworld.teacher.expert import HouseholdExpert
+
+        return HouseholdExpert(game) if isinstance(game, HouseholdGame) else super().expert(game)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """With a planner of its own: a worker process, started when it is first asked."""

@@ -2,7 +2,7 @@
 
 They read the same text as a model. The planner is handed to them, and with it what no player may see.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations

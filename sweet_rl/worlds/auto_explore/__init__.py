@@ -10,6 +10,7 @@ from typing import Final
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
 from sweet_rl.text_game import TextGame
+from sweet_rl.worlds.auto_explore.stages import STAGES
 from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
 from sweet_rl.worlds.text_game_world import TextGameWorld
 
@@ -74,6 +75,7 @@ class AutoExplore(TextGameWorld):
         "Find the file that answers the question: type the label of a command. `cd` goes to a "
         "folder, `cat` shows a file, `id` hands it in and ends the game. You have {turns} commands."
     )
+    stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Questions of a split, or of a file of task records."""

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from sweet_rl.command_line.listing import written_by
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.sft_data.pipeline import written_by
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 from sweet_rl.worlds.auto_explore.repositories import is_allowed
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
 from sweet_rl.worlds.auto_explore.repositories.quoting import unwrap
+from sweet_rl.worlds.auto_explore.stages import STAGES
 
 Record = dict[str, Json]
 
@@ -73,8 +74,8 @@ def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
         files = [one for one in sorted(path.glob("*.json")) if not is_record(one)]
     if not files or not all(file.is_file() for file in files):
         raise UsageError(
-            f"There are no task records at {str(path)!r}.{written_by(path)} Name a .json file with a list of "
-            "records, a folder of such files, or 'auto-explore:train' for embedded tasks."
+            f"There are no task records at {str(path)!r}.{written_by(path, STAGES)} Name a .json file with a "
+            "list of records, a folder of such files, or 'auto-explore:train' for embedded tasks."
         )
     records = [record for file in files for record in _read(file)]
     return [record for record in records if not why_unplayable(record["optimal_path"], strict=strict)]

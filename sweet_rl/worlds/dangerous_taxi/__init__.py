@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sweet_rl.contracts import Policy
+from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
+from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Measured, Options, Rows
+from sweet_rl.worlds.dangerous_taxi.stages import STAGES
 from sweet_rl.worlds.text_game_world import TextGameWorld
+
+if TYPE_CHECKING:
+    from sweet_rl.sft_data.react import Expert
 
 ACTION_HEAD: Final = "\nThe actions you can take now is:"
 """What begins the list of actions, which ends a prompt."""
@@ -40,6 +45,13 @@ class TaxiLearning(TaxiOptions):
     taxi_curriculum: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaxiMeasured(Settings):
+    """The games."""
+
+    extra: Literal["pickup", "dropoff", "full", "none"] = flag("pickup", "what is to be done.")
+
+
 class DangerousTaxi(TextGameWorld):
     """Reflect-RL's taxi."""
 
@@ -53,6 +65,7 @@ class DangerousTaxi(TextGameWorld):
     action_head = ACTION_HEAD
     labels = ("0", "1", "2", "3", "4", "5")
     learning = TaxiLearning
+    as_it_is = TaxiMeasured
     equal_levels = True
     takes_files = False
     player_rules = (
@@ -60,6 +73,7 @@ class DangerousTaxi(TextGameWorld):
         "the number of an action. O: the taxi is where they wait, X: they are in it. An action that changes "
         "nothing, like driving into a wall, ends the game. You have {turns} actions."
     )
+    stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Starts of a level of the curriculum and a split: `pickup:train`."""
@@ -94,6 +108,22 @@ class DangerousTaxi(TextGameWorld):
             with_history=taxi.with_history,
             strict=options.published,
         )
+
+    def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:
+        """Games of one task, with the rules in every state."""
+        return Measured(
+            f"taxi {flags.extra}",
+            self.tasks_of(tasks or f"taxi:{flags.extra}:test"),
+            TaxiOptions(max_turns=max_turns, with_prompt=True),
+            published_return=20 if flags.extra == "dropoff" else 0,
+        )
+
+    def expert(self, game: TextGame) -> Expert:
+        """The oracle."""
+        from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
+        from sweet_rl.worlds.dangerous_taxi.teacher.expert import TaxiExpert
+
+        return TaxiExpert(game) if isinstance(game, TaxiGame) else super().expert(game)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Drivers who plan, with slips or without, and one who draws."""

@@ -1,6 +1,6 @@
 """Drivers of DangerousTaxi without a model: one that knows the shortest way, one that often forgets it.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations

@@ -286,13 +286,31 @@ def test_models_play_the_taxi(here, capsys):
         (lambda: filter_repo("nowhere"), "There is no folder"),
         (lambda: gen_task(quiet=True), "There is no folder"),
         (lambda: filter_task("repos"), "no .json file"),
-        (lambda: evaluate_gpt(scenario="chess"), "--scenario"),
+        (lambda: evaluate_gpt(scenario="chess"), "There is no world 'chess'"),
     ],
 )
 def test_wrong_flags_are_refused_before_anything_is_made(here, work, message):
     with pytest.raises(UsageError, match=re.escape(message)):
         work()
     assert not Path("data/taxi").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"scenario": "auto_explore"}, "Nobody who knows the way is packaged for auto_explore"),
+        ({"scenario": "lantern", "random": True}, "lantern offers no labels"),
+        ({"scenario": "alfworld", "extra": "full"}, "--extra belongs to the scenario dangerous_taxi"),
+    ],
+)
+def test_a_world_that_cannot_be_measured_so_says_why(here, flags, message):
+    with pytest.raises(UsageError, match=message):
+        evaluate_gpt(runs=1, quiet=True, **flags)
+
+
+def test_chance_plays_any_world_of_labels(here):
+    evaluate_gpt(runs=2, scenario="auto_explore", random=True, quiet=True)
+    assert Path("result.txt").read_text().startswith("auto_explore random: success 0/2")
 
 
 @pytest.mark.parametrize("content", ["{", '{"a": 1}', "[1]", "[NaN]"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from guessing.human import Teller
+from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, StepResult, StopReason, UserContext, derive_seed
 from sweet_rl.worlds import Options, World
@@ -76,6 +77,9 @@ class Guesser(ScriptedPolicy):
         return str((low + high) // 2 if self.name == "halving" else draw.randint(low, high))
 
 
+STAGES = {"guessing count": StageEntry("guessing.stage:count", "Write numbers to guess.", ("numbers.txt",))}
+
+
 class NumberGuessing(World):
     """Numbers from 1 to 64; the even ones are for training."""
 
@@ -87,6 +91,7 @@ class NumberGuessing(World):
     answered_by = "oracle"
     agents = ("halving", "random")
     labels = tuple(str(number) for number in range(1, 65))
+    stages = STAGES
     player_rules = "I am thinking of a number from 1 to 64. You have {turns} guesses."
 
     def rows(self, source, where, *, limit, seed):

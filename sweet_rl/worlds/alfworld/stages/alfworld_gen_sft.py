@@ -1,6 +1,6 @@
 """ALFWorld's records as training texts.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.alfworld.stages import STAGES
     from sweet_rl.worlds.alfworld.teacher.lessons import household_texts
 
     source = Path(flags.task_file)
     texts = household_texts(
-        read_list(source), containing=flags.containing, label=flags.label, strict=flags.strict
+        read_list(source, STAGES), containing=flags.containing, label=flags.label, strict=flags.strict
     )
     folder = Path(flags.output) if flags.output else source.parent
     texts.write(folder, overwrite=flags.overwrite)

@@ -1,6 +1,6 @@
 """ALFWorld's data: states of games by a mostly random player, with what a teacher thinks of them.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations
@@ -44,20 +44,15 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.records import task_from_row
     from sweet_rl.sft_data.records import RecordFlags, record
     from sweet_rl.sft_data.reflections import RecordPlan
-    from sweet_rl.worlds import load_tasks
+    from sweet_rl.worlds.alfworld import WORLD
     from sweet_rl.worlds.alfworld.game import HouseholdGame
     from sweet_rl.worlds.alfworld.household import Household
-    from sweet_rl.worlds.alfworld.tasks import published_household_tasks
     from sweet_rl.worlds.alfworld.teacher.lessons import household_request, play_household
+    from sweet_rl.worlds.base import LevelRequest
 
-    games = (
-        load_tasks(told.tasks, limit=10**6, seed=0)
-        if told.tasks
-        else [task_from_row(row) for row in published_household_tasks("train")]
-    )
+    (level,) = WORLD.levels(WORLD.options(), LevelRequest(tasks=told.tasks))
     settings = {
         "seed": told.seed,
         "random_share": told.random_share,
@@ -69,7 +64,7 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     try:
         play = partial(
             play_household,
-            tasks=games,
+            tasks=level.tasks,
             make_game=lambda: HouseholdGame(engine, horizon=told.horizon),
             random_share=told.random_share,
         )

@@ -1,6 +1,6 @@
 """Household games of a mostly random player, and their records as training texts.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states, #deviations.
 """
 
 from __future__ import annotations

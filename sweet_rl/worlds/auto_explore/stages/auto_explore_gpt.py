@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.sft_data.flags import Markov, MaxFailed, Output, Repositories, TaskFile
+from sweet_rl.sft_data.flags import Markov, MaxFailed, Output, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags.common import Overwriting, Strict
-from sweet_rl.sft_data.flags import Output, Repositories, TaskFile
+from sweet_rl.sft_data.flags import Output, TaskFile
+from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
     from sweet_rl.runs import new_file
     from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.tracking import is_record
+    from sweet_rl.worlds.auto_explore.stages import STAGES
     from sweet_rl.worlds.auto_explore.teacher.task_filter import clean_tasks
 
     new_file(flags.output, "output", overwrite=flags.overwrite)
@@ -44,7 +46,7 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
         files = [file for file in files if file.name != "data.json"] or files
         if not files:
             raise UsageError(f"There is no .json file in {flags.task_file!r}; gen_task writes such files.")
-    tasks = [task for file in files for task in read_list(file)]
+    tasks = [task for file in files for task in read_list(file, STAGES)]
     if not Path(flags.repo_dir).is_dir():
         raise UsageError(
             f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags.common import Overwriting, Quiet, Strict
-from sweet_rl.sft_data.flags import OutputOrUsual, Repositories, TaskFile
+from sweet_rl.sft_data.flags import OutputOrUsual, TaskFile
+from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,11 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     from sweet_rl.sft_data.texts import read_list
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.stages import STAGES
     from sweet_rl.worlds.auto_explore.teacher.sft import explore_texts
 
     source = Path(flags.task_file)
-    tasks = read_list(source)
+    tasks = read_list(source, STAGES)
     library = Library(flags.repo_dir)
     bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
     texts = explore_texts(

@@ -11,8 +11,9 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.sft_data.flags import Markov, OutputOrUsual, Repositories, TaskFile
+from sweet_rl.sft_data.flags import Markov, OutputOrUsual, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
+from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +54,13 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
     from sweet_rl.sft_data.texts import read_list, write_list
     from sweet_rl.worlds.auto_explore.game import ExploreGame
     from sweet_rl.worlds.auto_explore.repositories.library import Library
+    from sweet_rl.worlds.auto_explore.stages import STAGES
     from sweet_rl.worlds.auto_explore.teacher.lessons import Lesson, add_lessons, plan_lessons, teach
 
     target = (
         Path(told.output) if told.output else Path(told.task_file).with_name("data_reflection_negative.json")
     )
-    tasks = read_list(target if target.exists() and not told.overwrite else Path(told.task_file))
+    tasks = read_list(target if target.exists() and not told.overwrite else Path(told.task_file), STAGES)
     planned = plan_lessons(tasks, flags.name, negatives=told.negatives)
     settings = flags.settings() | {
         "seed": told.seed,

@@ -37,12 +37,13 @@ def split_data(flags: SplitDataFlags, /) -> None:
 
     from sweet_rl.runs import new_file
     from sweet_rl.sft_data.texts import read_list, write_list
+    from sweet_rl.worlds.auto_explore.stages import STAGES
     from sweet_rl.worlds.auto_explore.teacher.splits import SHARES, split_tasks
 
     source = Path(flags.task_file)
     for name in SHARES:
         new_file(source.with_name(f"{name}.json"), "task_file in another folder", overwrite=flags.overwrite)
-    tasks = read_list(source)
+    tasks = read_list(source, STAGES)
     parts = split_tasks(tasks, seed=flags.seed, by_repo=flags.by_repo, strict=flags.strict)
     for name, part in parts.items():
         write_list(source.with_name(f"{name}.json"), part)

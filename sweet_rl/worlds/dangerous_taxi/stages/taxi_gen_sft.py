@@ -1,6 +1,6 @@
 """DangerousTaxi's records as training texts.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
     from pathlib import Path
 
     from sweet_rl.sft_data.texts import read_list
+    from sweet_rl.worlds.dangerous_taxi.stages import STAGES
     from sweet_rl.worlds.dangerous_taxi.teacher.lessons import taxi_texts
 
     source = Path(flags.task_file)
     texts = taxi_texts(
-        read_list(source), label=flags.label, keep_rules=flags.with_prompt, strict=flags.strict
+        read_list(source, STAGES), label=flags.label, keep_rules=flags.with_prompt, strict=flags.strict
     )
     folder = Path(flags.output) if flags.output else source.parent
     texts.write(folder, overwrite=flags.overwrite)

@@ -1,6 +1,6 @@
 """DangerousTaxi's data: states of games by a mostly random driver, with what a teacher thinks of them.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DangerousTaxi, played by a mostly random driver; its records as training texts.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states, #deviations.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It knows the shortest way. Short sentences, varied by draws; the best action is named and given a reason.
 
-Published behaviour: docs/published/reflect_rl.md#data-of-dangeroustaxi-and-alfworld, #deviations.
+Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states, #deviations.
 """
 
 from __future__ import annotations

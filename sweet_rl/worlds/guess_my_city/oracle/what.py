@@ -68,7 +68,7 @@ def work(city: City) -> str:
 def transport(city: City) -> str:
     """A sentence about public and private transport."""
     if city.name in topics()["metro"].cities:
-        return "People take the metro, buses, taxis and cars."
+        return "People take the metro, buses, cabs and cars."
     return "People take buses, minibuses, motorcycles and cars."
 
 
