@@ -32,6 +32,7 @@ def make_reflect_model(
     *,
     seed: int,
     texts: Sequence[str] = (),
+    labels: Sequence[str] = (),
     hidden_size: int = 64,
     layers: int = 2,
     context: int = CONTEXT,
@@ -44,6 +45,7 @@ def make_reflect_model(
         folder: for config.json, weights and tokenizer.
         seed: of the weights.
         texts: what the tokenizer learns words from.
+        labels: of the world; each is one token, as `CHOICES` are, if it is one word.
         hidden_size: width.
         layers: depth.
         context: positions.
@@ -56,7 +58,7 @@ def make_reflect_model(
 
     if (folder / "model.safetensors").is_file():
         return folder
-    tokenizer = _tokenizer(texts)
+    tokenizer = _tokenizer(texts, labels)
     if phrases:
         tokenizer.add_tokens(_phrases(texts))
     with torch.random.fork_rng(devices=[]):
@@ -122,7 +124,7 @@ def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
     return model
 
 
-def _tokenizer(texts: Iterable[str]) -> Any:
+def _tokenizer(texts: Iterable[str], labels: Sequence[str]) -> Any:
     """Byte-level BPE over `_PIECES`; labels and markers are learnt first, being the most frequent."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
@@ -136,7 +138,8 @@ def _tokenizer(texts: Iterable[str]) -> Any:
     )
     bpe.decoder = decoders.ByteLevel()
     texts = list(texts)
-    formats = [f"{marker}{label}\n" for marker in (ACTION_MARKER, ANALYSE_MARKER) for label in CHOICES]
+    known = dict.fromkeys((*CHOICES, *labels))
+    formats = [f"{marker}{label}\n" for marker in (ACTION_MARKER, ANALYSE_MARKER) for label in known]
     bpe.train_from_iterator(
         [*texts, *(formats * (1 + sum(map(len, texts)) // 5000))],
         trainers.BpeTrainer(

@@ -24,6 +24,16 @@ def test_every_label_is_one_token_and_the_seed_decides(tmp_path, rotary):
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
+def test_labels_of_a_world_of_ones_own_are_tokens(tmp_path):
+    from sweet_rl.algorithms.reflect.agent import label_tokens
+
+    folder = make_reflect_model(
+        tmp_path, seed=0, texts=TEXTS, labels=("higher", "warm"), hidden_size=32, layers=1
+    )
+    ids = label_tokens(AutoTokenizer.from_pretrained(folder), ("higher", "warm", "7"))
+    assert len(set(ids)) == 3
+
+
 def test_a_rotary_model_sees_distances_and_a_frozen_head_can_be_sure(tmp_path):
     folder = make_reflect_model(
         tmp_path / "model", seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True

@@ -107,7 +107,9 @@ def _measure(
         from sweet_rl.algorithms.reflect.evaluation import measure
         from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
 
-        settings = with_tiny_models(settings, Path(folder), lambda: sample_texts(playground))
+        settings = with_tiny_models(
+            settings, Path(folder), lambda: sample_texts(playground), playground.labels
+        )
         reflector = load_reflector(settings, say)
         agent = load_policy(settings, playground.labels, say, trains=False)
         total = settings.eval_reps * sum(map(len, playground.levels))

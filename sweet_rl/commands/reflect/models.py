@@ -29,7 +29,10 @@ class Teller:
 
 
 def with_tiny_models(
-    settings: ReflectSettings, folder: Path, texts: Callable[[], Sequence[str]]
+    settings: ReflectSettings,
+    folder: Path,
+    texts: Callable[[], Sequence[str]],
+    labels: Sequence[str] = (),
 ) -> ReflectSettings:
     """The settings with folders where they say `tiny`; the models are made there.
 
@@ -37,10 +40,11 @@ def with_tiny_models(
         settings: of the run.
         folder: gets `tiny`.
         texts: what the tokenizer of a new one learns from.
+        labels: of the world; each is a token.
     """
     if TINY not in {settings.model_name, settings.reflect_model_name}:
         return settings
-    made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts()))
+    made = str(make_reflect_model(folder / TINY, seed=settings.seed, texts=texts(), labels=labels))
     return replace(
         settings,
         model_name=made if settings.model_name == TINY else settings.model_name,

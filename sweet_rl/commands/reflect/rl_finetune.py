@@ -67,7 +67,9 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
         with experiments.starting(folder if main and old is None else None):
             if old is None:
                 settings = processes.from_main(
-                    lambda: with_tiny_models(settings, folder, lambda: sample_texts(playground))
+                    lambda: with_tiny_models(
+                        settings, folder, lambda: sample_texts(playground), playground.labels
+                    )
                 )
                 if main:
                     experiments.save_settings(folder, settings)
