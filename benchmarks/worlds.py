@@ -129,7 +129,7 @@ async def nothing(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
-    from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
+    from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
     from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
     oracle = ObjectOracle()
@@ -142,9 +142,9 @@ async def twenty_questions(_flags: argparse.Namespace) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def guess_my_city(_flags: argparse.Namespace) -> AsyncIterator[World]:
+    from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
     from sweet_rl.worlds.guess_my_city.oracle.cities import CityOracle
-    from sweet_rl.worlds.question_games.env import GuessMyCityEnv
-    from sweet_rl.worlds.question_games.tasks import city_names
+    from sweet_rl.worlds.guess_my_city.tasks import city_names
 
     oracle, cities = CityOracle(), city_names()
     yield World(

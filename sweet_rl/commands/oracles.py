@@ -63,10 +63,7 @@ def make_oracle(world: World, flags: OracleFlags, *, concurrency: int) -> User:
         return world.make_user()
     if USERS.knows(flags.kind):
         return USERS.make(flags.kind, world, flag="oracle")  # type: ignore[no-any-return]
-    from sweet_rl.worlds.question_games import oracles
-
-    return oracles.open_oracle(
-        world.name,
+    return world.make_oracle(
         flags.kind,
         str(flags.path),
         model=flags.model,

@@ -32,9 +32,9 @@ def run_archer(
         settings: list every setting with its value in this configuration, and stop.
     """
     from sweet_rl.commands import archer
-    from sweet_rl.worlds import ARCHERS_FIRST, world_of
+    from sweet_rl.worlds import first_for, world_of
 
-    config_name = config_name or str(world_of(ARCHERS_FIRST).archer_config)
+    config_name = config_name or str(world_of(first_for("archer")).archer_config)
     if settings:
         archer.list_settings(config_name, overrides, config_dir)
     else:

@@ -69,7 +69,7 @@ def run_bc(
     """
     from sweet_rl.commands import cloning
     from sweet_rl.commands.archer import TINY
-    from sweet_rl.worlds import ARCHERS_FIRST
+    from sweet_rl.worlds import first_for
 
     if output_dir is None:
         raise UsageError("--output_dir, the folder for the policy, is needed.")
@@ -84,7 +84,7 @@ def run_bc(
     }
     cloning.run(
         cloning.Demonstrations(
-            env_name or ARCHERS_FIRST,
+            env_name or first_for("archer"),
             dataset,
             min_reward,
             tasks,

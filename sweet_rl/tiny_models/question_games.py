@@ -14,10 +14,10 @@ from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.tiny_models.curriculum import Text
 from sweet_rl.types import AgentTurn, Message, Trajectory
-from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
-from sweet_rl.worlds.question_games.tasks import twenty_questions_tasks
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
+from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle, answer
+from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
 SKILL = 0.3
 """Of the asker: most of its questions are any question, so that there is something left to learn."""

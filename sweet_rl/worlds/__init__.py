@@ -14,18 +14,17 @@ from sweet_rl.worlds.base import (
     options_of,
     own_options,
 )
-from sweet_rl.worlds.registry import ARCHERS_FIRST, REFLECTS_FIRST, all_worlds, names, world_of, worlds_with
+from sweet_rl.worlds.registry import all_worlds, first_for, names, world_of, worlds_with
 from sweet_rl.worlds.tasks import load_tasks
 
 __all__ = [
-    "ARCHERS_FIRST",
-    "REFLECTS_FIRST",
     "AgentRequest",
     "Level",
     "LevelRequest",
     "Options",
     "World",
     "all_worlds",
+    "first_for",
     "flags_of",
     "load_tasks",
     "names",

@@ -135,6 +135,8 @@ class World:
         agents: names of scripted agents, the default first.
         agent_prompt: the packaged prompt of a model that plays (`system_prompt`).
         user_prompt: the packaged prompt of a model that plays the simulated human.
+        published_names: what it is called in published command lines, where that is another name.
+        first_for: the commands that play it where no world is named: archer, reflect, or as_it_is (models as they are).
         unused: common options that mean nothing here.
         evaluation: the stage that grades its episodes.
         action_head: begins the list of actions in worlds whose agents choose labels.
@@ -159,6 +161,8 @@ class World:
     agents: ClassVar[tuple[str, ...]] = ()
     agent_prompt: ClassVar[str | None] = None
     user_prompt: ClassVar[str | None] = None
+    published_names: ClassVar[tuple[str, ...]] = ()
+    first_for: ClassVar[str | None] = None
     unused: ClassVar[tuple[str, ...]] = ()
     evaluation: ClassVar[str] = "evaluate_games"
     action_head: ClassVar[str | None] = None
@@ -213,6 +217,19 @@ class World:
             UsageError: no such human or oracle is packaged.
         """
         raise UsageError(f"Nobody who answers without a model is packaged for {self.name}.")
+
+    def make_oracle(self, kind: str, path: str, **how: Any) -> User:
+        """The oracle, played by a model.
+
+        Args:
+            kind: what runs it.
+            path: its folder, or its server's address.
+            how: what else was said of it: its name, a key, how patiently it is asked.
+
+        Raises:
+            UsageError: models answer no questions here, or not of this kind.
+        """
+        raise UsageError(f"{self.name} has no oracle that a model plays.")
 
     def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
         """The simulated human, played by a model behind a server.

@@ -1,52 +1,25 @@
-"""Which worlds there are."""
+"""Which worlds there are: folders beside this file that have a `WORLD`, and those of installed packages."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 
 from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.errors import UsageError
 from sweet_rl.plugins import Registry
 from sweet_rl.worlds.base import World, flags_of
 
-_FOLDERS = {
-    "code": "backend_programming",
-    "html": "frontend_design",
-    "twenty_questions": "twenty_questions",
-    "guess_my_city": "guess_my_city",
-    "detective": "detective",
-    "lantern": "lantern",
-    "webshop": "webshop",
-    "dangerous_taxi": "dangerous_taxi",
-    "auto_explore": "auto_explore",
-    "alfworld": "alfworld",
-}
-_PUBLISHED = {
-    "adventure": "detective",
-    "llm_twenty_questions": "sweet_rl.worlds.twenty_questions:TEN_WORDS",
-    "taxi": "dangerous_taxi",
-}
-"""What worlds are called in published command lines, where that is another name than ours."""
-
-ARCHERS_FIRST = "twenty_questions"
-"""The world of ArCHer's commands where none is named."""
-
-REFLECTS_FIRST = "auto_explore"
-"""The world of Reflect-RL's commands where none is named."""
-
-MEASURED_FIRST = "taxi"
-"""The world that models are measured in as they are where none is named."""
-
-_WORLDS = Registry(
-    "sweet_rl.worlds",
-    "world",
-    {name: f"sweet_rl.worlds.{folder}:WORLD" for name, folder in _FOLDERS.items()},
-)
+_FIRST = ("human", "oracle", "world")
+"""Worlds are listed by who answers in them."""
 
 
 def names() -> tuple[str, ...]:
     """All worlds that have a name: ours, then those of installed packages."""
-    return _WORLDS.names()
+    return _registry().names()
 
 
 def world_of(name: str) -> World:
@@ -55,7 +28,7 @@ def world_of(name: str) -> World:
     Raises:
         UsageError: there is none, or what is there is no world.
     """
-    found = _WORLDS.find(_PUBLISHED.get(name, name))
+    found = _registry().find(_published().get(name, name))
     if not isinstance(found, World):
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of "
@@ -77,3 +50,34 @@ def all_worlds() -> Iterator[World]:
 def stages() -> dict[str, StageEntry]:
     """The stages that worlds have of their own, by what is typed behind `sweet-rl`."""
     return {name: stage for world in all_worlds() for name, stage in world.stages.items()}
+
+
+def first_for(commands: str) -> str:
+    """The name of the world that these commands play where none is named (`World.first_for`)."""
+    return next(world.name for world in all_worlds() if world.first_for == commands)
+
+
+@cache
+def _ours() -> dict[str, World]:
+    """Every world object in the folders beside this file, by its place."""
+    folders = [found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]) if found.ispkg]
+    modules = [import_module(f"sweet_rl.worlds.{name}") for name in folders]
+    return {
+        f"{module.__name__}:{attribute}": value
+        for module in modules
+        for attribute, value in vars(module).items()
+        if isinstance(value, World)
+    }
+
+
+@cache
+def _registry() -> Registry:
+    named = {world.name: place for place, world in _ours().items() if place.endswith(":WORLD")}
+    order = sorted(named, key=lambda name: (_FIRST.index(_ours()[named[name]].answered_by), name))
+    return Registry("sweet_rl.worlds", "world", {name: named[name] for name in order})
+
+
+@cache
+def _published() -> dict[str, str]:
+    """Places by what worlds are called in published command lines, where that is another name than ours."""
+    return {name: place for place, world in _ours().items() for name in world.published_names}

@@ -24,7 +24,7 @@ def load_tasks(
 
     Args:
         source: path to a JSON Lines file in ColBench's format, the list of a world (`World.sources`) with
-            what it wants behind a colon (`mini:test`, `lantern:train`), or
+            what it wants behind a colon (`mini:test`, say), or
             `facebook/collaborative_agent_bench`, with `:test` (the default) or `:train` behind it.
         limit: how many tasks at most, from the first on; None for all of them.
         seed: draws tasks that are generated; of no effect on files.

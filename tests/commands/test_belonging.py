@@ -35,7 +35,7 @@ def understood(line):
         ("--task_type html --env_model scripted --image_url png", "--image_url belongs to a human behind a server"),
         ("--skill 1", "--skill belongs to --agent_model asker or careless, and this is questioner"),
         ("--task_type dangerous_taxi --skill 0.5", "this is planner"),
-        ("--task_type lantern --env_model scripted", "--env_model belongs to the world code or html or twenty_q"),
+        ("--task_type lantern --env_model scripted", "--env_model belongs to the world code or html or guess_my"),
         ("--agent_model oracle --num_questions 3", "--num_questions belongs to --agent_model questioner"),
         ("--agent_model owner/m --num_questions 3", "and this is owner/m"),
         ("--agent_model owner/m --vllm_args x", "--vllm_args belongs to a model run by vllm, and this is transformers"),
@@ -49,8 +49,8 @@ def understood(line):
         ("--reflect_prob 0.5", "--reflect_prob belongs to a --reflection_model model or recap"),
         ("--reflection_model recap --reflection_tokens 9", "--reflection_tokens belongs to a --reflection_model model"),
         ("--with_prompt", "--with_prompt belongs to the world dangerous_taxi"),
-        ("--compat fixed", "--compat belongs to the world html or twenty_questions"),
-        ("--game_place x --task_type alfworld", "--game_place belongs to the world detective or webshop or auto_"),
+        ("--compat fixed", "--compat belongs to the world html or guess_my_city"),
+        ("--game_place x --task_type alfworld", "--game_place belongs to the world auto_explore or detective"),
     ],
 )  # fmt: skip
 def test_simulations(line, says):
@@ -61,7 +61,7 @@ def test_simulations(line, says):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("play lantern --game_place x", "--game_place belongs to the world detective"),
+        ("play lantern --game_place x", "--game_place belongs to the world auto_explore"),
         (
             "play twenty_questions --api_key_var K",
             "--api_key_var belongs to --oracle openai, and this is embedded",

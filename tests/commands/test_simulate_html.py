@@ -91,7 +91,7 @@ def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"task_type": "pages"}, "Known: code, html, twenty_questions"),
+        ({"task_type": "pages"}, "Known: code, html, guess_my_city"),
         ({"port": 8000}, "no server offers that"),
         ({"image_url": "gif"}, "--image_url must be one of png, jpeg, vllm"),
         ({"compat": "new"}, "--compat must be fixed or published"),

@@ -49,7 +49,7 @@ def test_what_is_no_world_is_refused():
 
 @pytest.mark.parametrize("kind", ["embedded", "openai"])
 def test_a_world_without_an_oracle_has_nobody_elses(kind):
-    with pytest.raises(UsageError, match=r"packaged for lantern|question games are"):
+    with pytest.raises(UsageError, match=r"packaged for lantern|lantern has no oracle that a model"):
         make_oracle(world_of("lantern"), OracleFlags(kind, "http://127.0.0.1:9", "m"), concurrency=1)
 
 
@@ -61,7 +61,7 @@ def test_a_world_without_an_oracle_has_nobody_elses(kind):
             "oracl",
             r"no agent for --task_type code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, ",
         ),
-        ("code", "asker", "asker plays twenty_questions, guess_my_city"),
+        ("code", "asker", "asker plays guess_my_city, twenty_questions"),
         ("html", "target2", "did you mean target"),
         ("lantern", "walktrough", "did you mean walkthrough"),
         ("code", "gpt2", "add --agent transformers, vllm or openai"),

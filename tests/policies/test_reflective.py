@@ -24,8 +24,8 @@ from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.agents import TaxiDriver
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
-from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
 from sweet_rl.worlds.text_game_env import TextGameEnv
+from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
 TAXI = ACTION_HEAD

@@ -17,7 +17,7 @@ from sweet_rl.studies.chains import Call
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
-from sweet_rl.worlds.question_games.tasks import twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
 
 def calls_of(study):

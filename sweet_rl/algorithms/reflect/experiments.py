@@ -17,7 +17,7 @@ from sweet_rl.errors import StorageError, UsageError, missing_package
 from sweet_rl.records import replace_file
 from sweet_rl.training.checkpoints import step_of
 from sweet_rl.types import Json
-from sweet_rl.worlds import REFLECTS_FIRST, flags_of, world_of
+from sweet_rl.worlds import first_for, flags_of, world_of
 
 SETTINGS = "setting.yml"
 
@@ -235,7 +235,7 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
 
 def typed_flags(settings: ReflectSettings) -> dict[str, Any]:
     """Flags that differ from their defaults."""
-    usual = as_flags(ReflectSettings(env=settings.env)) | {"env": REFLECTS_FIRST}
+    usual = as_flags(ReflectSettings(env=settings.env)) | {"env": first_for("reflect")}
     return {name: value for name, value in as_flags(settings).items() if value != usual[name]}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
-from sweet_rl.worlds import REFLECTS_FIRST, Options, World, flags_of, options_of, world_of
+from sweet_rl.worlds import Options, World, first_for, flags_of, options_of, world_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class ReflectFlags:
     save_total_limit: int = 10
     logging_steps: int = 10
     cache_dir: str = "model/"
-    env: str = REFLECTS_FIRST
+    env: str = first_for("reflect")
     trainer: str = "pg"
     replay_buffer_size: int = 50
     use_critic: bool = False
@@ -231,7 +231,7 @@ def settings_of(**flags: Any) -> ReflectSettings:
         UsageError: there is no such world, or a value is out of its range.
         TypeError: neither the stage nor the world has such a flag.
     """
-    world = world_of(flags.get("env", REFLECTS_FIRST))
+    world = world_of(flags.get("env", first_for("reflect")))
     own = flags_of(world, learning=True)
     given = {own[name]: flags.pop(name) for name in own if name in flags}
     return ReflectSettings(**flags, options=options_of(world, given, learning=True))

@@ -14,14 +14,14 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, Strict
 from sweet_rl.sft_data.flags import Games, Horizon, MaxFailed, Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
-from sweet_rl.worlds.registry import MEASURED_FIRST, names, world_of
+from sweet_rl.worlds import first_for, names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateGptFlags(Games, Horizon, Output, MaxFailed, Overwriting, Strict, Quiet):
     """What this stage is told."""
 
-    scenario: str = flag(MEASURED_FIRST, "the world, by its name; also its published one.")
+    scenario: str = flag(first_for("as_it_is"), "the world, by its name; also its published one.")
     random: bool = flag(False, "let chance play in place of a model: the floor.")
     react: bool = flag(True, "ask for thoughts before each action.")
     runs: int = flag(10, "episodes.", at_least=1)

@@ -203,7 +203,7 @@ async def _play(policy: Any, output: Path, games: int) -> None:
     from sweet_rl.rollout import rollout, schedule
     from sweet_rl.types import Trajectory
     from sweet_rl.worlds import load_tasks
-    from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
+    from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
     from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
     oracle = ObjectOracle()

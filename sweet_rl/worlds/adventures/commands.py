@@ -5,7 +5,7 @@ episodes would meet (`save`, `script`, `undo`): those never reach the game. Othe
 open a menu that waits for keys, or come from the game's debugging (`purloin` fetches anything from anywhere):
 those are refused unless the published behaviour is asked for.
 
-Published behaviour: docs/published/archer.md#detective.
+Published behaviour: docs/published/archer.md (text games).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A turn's reward is what the score rose by. The game's own end (won, lost) terminates the
 episode; the horizon truncates it.
 
-Published behaviour: docs/published/archer.md#detective.
+Published behaviour: docs/published/archer.md (text games).
 """
 
 from __future__ import annotations

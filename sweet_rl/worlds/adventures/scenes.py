@@ -1,10 +1,10 @@
 """What a text game shows in one turn: where one is, what one carries, what happened, what one may do.
 
-The four parts and their order are those of ArCHer's Detective; `Scene.published` joins
+The four parts and their order are those of the text game of ArCHer; `Scene.published` joins
 them as published, `Scene.text` so that they can be distinguished. Both end with the list of actions, which
 `listed_actions` reads back.
 
-Published behaviour: docs/published/archer.md#detective.
+Published behaviour: docs/published/archer.md (text games).
 """
 
 from __future__ import annotations

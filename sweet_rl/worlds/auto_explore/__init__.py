@@ -63,6 +63,7 @@ class AutoExplore(TextGameWorld):
     """Reflect-RL's explorer of repositories."""
 
     name = "auto_explore"
+    first_for = "reflect"
     max_turns = 15
     options = ExploreOptions
     train_tasks, test_tasks = "auto-explore:train", "auto-explore:test"

@@ -56,6 +56,8 @@ class DangerousTaxi(TextGameWorld):
     """Reflect-RL's taxi."""
 
     name = "dangerous_taxi"
+    published_names = ("taxi",)
+    first_for = "as_it_is"
     max_turns = 15
     options = TaxiOptions
     train_tasks, test_tasks = "taxi:full:train", "taxi:full:test"

@@ -26,6 +26,7 @@ class Detective(World):
     """One game, always the same."""
 
     name = "detective"
+    published_names = ("adventure",)
     max_turns = 50
     options = DetectiveOptions
     train_tasks = test_tasks = "detective"
@@ -39,9 +40,9 @@ class Detective(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The one task there is: the game from its beginning."""
-        from sweet_rl.worlds.adventures import tasks as adventure
+        from sweet_rl.worlds.detective.tasks import detective_tasks
 
-        return adventure.adventure_tasks(self.name, where)
+        return detective_tasks(where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:

@@ -8,6 +8,7 @@ from typing import Any
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.question_games import QuestionGame
+from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 
 class GuessMyCity(QuestionGame):
@@ -17,6 +18,7 @@ class GuessMyCity(QuestionGame):
     train_tasks, test_tasks = "guess-my-city:train", "guess-my-city:test"
     sources = ("guess-my-city",)
     agent_prompt = "llm_agent_city_prompt.txt"
+    asking = Asking("Your home town is {hidden}.", 64, "oracle_guess_my_city_prompt")  # as published
     archer_config = "archer_city"
     games_shown = 6
     player_rules = (
@@ -26,14 +28,14 @@ class GuessMyCity(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The cities of a split, one task each."""
-        from sweet_rl.worlds.question_games.tasks import guess_my_city_tasks
+        from sweet_rl.worlds.guess_my_city.tasks import guess_my_city_tasks
 
         return guess_my_city_tasks(where)
 
     def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
         """What makes a fresh game."""
-        from sweet_rl.worlds.question_games.env import GuessMyCityEnv
-        from sweet_rl.worlds.question_games.tasks import city_names
+        from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
+        from sweet_rl.worlds.guess_my_city.tasks import city_names
 
         cities = city_names()
         return lambda: GuessMyCityEnv(oracle, cities=cities, **rules)

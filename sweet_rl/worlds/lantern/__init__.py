@@ -24,9 +24,9 @@ class Lantern(World):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The variants of a split, one task each."""
-        from sweet_rl.worlds.adventures import tasks as adventure
+        from sweet_rl.worlds.lantern.tasks import lantern_tasks
 
-        return adventure.adventure_tasks(self.name, where)
+        return lantern_tasks(where)
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:

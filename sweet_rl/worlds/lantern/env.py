@@ -1,4 +1,4 @@
-"""Lantern: a small text game of our own with Detective's observation and rewards, and no files or packages.
+"""Lantern: a small text game of our own, observed and rewarded like ArCHer's, with no files or packages.
 
 For tests and quick trials: tens of thousands of steps a second, twelve rooms, 100 points, several variants.
 The variant stands in the task's row (`"variant"`); the episode's seed changes nothing.
@@ -13,7 +13,7 @@ from sweet_rl.worlds.lantern.game import LanternGame
 from sweet_rl.worlds.lantern.map import MAX_SCORE
 
 MAX_STEPS = 50
-"""As in Detective; `lantern_solver.solve` needs at most 45 in the first 100 variants."""
+"""As in ArCHer's; `lantern_solver.solve` needs at most 45 in the first 100 variants."""
 
 
 class LanternEnv(AdventureEnv):

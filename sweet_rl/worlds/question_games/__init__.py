@@ -1,4 +1,4 @@
-"""What the two question games share: an oracle answers, and an agent asks until it can name the answer."""
+"""What question games share: an oracle answers, and an agent asks until it can name the answer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json, Message
 from sweet_rl.worlds.base import AgentRequest, Answerer, Options, World
+from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 _IN_JSON = '"Question":'
 
@@ -52,6 +53,7 @@ class QuestionGame(World):
     options = QuestionOptions
     answered_by: ClassVar[Answerer] = "oracle"
     agents = ("asker",)
+    asking: ClassVar[Asking]
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
@@ -83,6 +85,12 @@ class QuestionGame(World):
     def asker(self, answers: list[str], **how: Any) -> Policy:
         """Who asks what divides the answers that are still possible."""
         raise NotImplementedError
+
+    def make_oracle(self, kind: str, path: str, **how: Any) -> User:
+        """A model that answers, in this process or behind a server; see `oracles.open_oracle`."""
+        from sweet_rl.worlds.question_games.oracles import open_oracle
+
+        return open_oracle(self.asking, kind, path, **how)
 
     def transcript(self) -> QuestionTranscript:
         """Questions with their answers, line by line."""

@@ -1,14 +1,14 @@
-"""Worlds in which an agent finds out what an oracle has in mind: Twenty Questions, Guess My City.
+"""An agent finds out what an oracle has in mind.
 
 A turn costs 1; the turn that solves the game costs nothing. So a game solved with
 question k returns -(k - 1), one not solved in 20 questions -20.
 
-Published behaviour: docs/published/archer.md#twenty-questions, #ten-words, #guess-my-city.
+Which rules decide is the game's own (`QuestionGameEnv.judge`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -24,14 +24,10 @@ from sweet_rl.types import (
     Task,
     UserContext,
 )
-from sweet_rl.worlds.question_games import guessing
 
 MAX_TURNS: Final = 20
 MAX_QUESTION_CHARACTERS: Final = 500
 """Of a question longer than this only so much is kept, and the oracle is not asked."""
-
-MAX_ANSWER_CHARACTERS: Final = 500
-"""Of a free answer; more is cut, by the repaired rules."""
 
 TURN_REWARD, SOLVED_REWARD = -1.0, 0.0
 
@@ -39,12 +35,13 @@ Rules = Literal["fixed", "published"]
 """Which rules a game is played by: ours, or the published ones with their oddities."""
 
 
-def _as_it_is(text: str) -> str:
+def as_it_is(text: str) -> str:
+    """The agent's text is its question."""
     return text
 
 
 class QuestionGameEnv:
-    """One game; the two worlds below say what an answer is and when the game is solved.
+    """One game; subclasses say what an answer is and when the game is solved.
 
     Args:
         oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
@@ -67,7 +64,7 @@ class QuestionGameEnv:
         *,
         max_turns: int = MAX_TURNS,
         rules: Rules = "fixed",
-        read_action: Callable[[str], str] = _as_it_is,
+        read_action: Callable[[str], str] = as_it_is,
         stop_on_user_failure: bool = True,
     ) -> None:
         if max_turns < 1:
@@ -165,76 +162,6 @@ class QuestionGameEnv:
 
     def _observe(self) -> Observation:
         return Observation(self._task.task_id, tuple(self._messages), self._seed)
-
-
-class TwentyQuestionsEnv(QuestionGameEnv):
-    """Which of the objects is it? The oracle says yes or no.
-
-    Solved when a question ends in one of the object's names and the answer to it is yes. The repaired rules
-    read both as people do (`guessing.ends_with_name`, `guessing.yes_or_no`), so that all 157 objects can be
-    won; the published ones compare the last word alone and find "no" in "know".
-    """
-
-    _no_answer = guessing.INVALID_QUESTION
-
-    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
-        if self._published:
-            answer = guessing.yes_or_no_published(reply)
-            named = guessing.ends_with_name_published(question, self._names)
-        else:
-            answer = guessing.yes_or_no(reply)
-            named = guessing.ends_with_name(question, self._names)
-        return answer, answer == guessing.YES and named
-
-
-class GuessMyCityEnv(QuestionGameEnv):
-    """Which city is the oracle's home town? It answers freely.
-
-    Solved when a question names the city, whatever the answer. An answer that names it is replaced by
-    `guessing.REFUSAL`. The repaired rules look for whole words, know the city's other names, and do not take
-    a list of cities for a guess; the published ones look for the name anywhere in the text.
-
-    Args:
-        oracle: see `QuestionGameEnv`.
-        cities: all names of every city that may be hidden (`city_names()` of the tasks): a question
-            that names two cities is no guess. Without them any question that names the right one is.
-        max_turns: see `QuestionGameEnv`.
-        rules: likewise.
-        read_action: likewise.
-        stop_on_user_failure: likewise.
-    """
-
-    _no_answer = guessing.REFUSAL
-
-    def __init__(
-        self,
-        oracle: User,
-        *,
-        cities: Collection[Sequence[str]] = (),
-        max_turns: int = MAX_TURNS,
-        rules: Rules = "fixed",
-        read_action: Callable[[str], str] = _as_it_is,
-        stop_on_user_failure: bool = True,
-    ) -> None:
-        super().__init__(
-            oracle,
-            max_turns=max_turns,
-            rules=rules,
-            read_action=read_action,
-            stop_on_user_failure=stop_on_user_failure,
-        )
-        self._cities = cities
-
-    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
-        if self._published:
-            city = self._task.hidden_information.split(",")[0].lower()
-            leaks = city in reply.lower()
-            named = guessing.guesses_city_published(question, city)
-        else:
-            leaks = guessing.says_name(reply, self._names)
-            named = guessing.guesses_city(question, self._names, self._cities)
-            reply = " ".join(reply.split())[:MAX_ANSWER_CHARACTERS]  # one line of the transcript
-        return guessing.REFUSAL if leaks else reply, named
 
 
 def _names_of(task: Task) -> list[str]:

@@ -10,15 +10,20 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
+from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 
 class TwentyQuestions(QuestionGame):
     """The 157 objects of ArCHer's game."""
 
     name = "twenty_questions"
+    first_for = "archer"
     train_tasks, test_tasks = "twenty-questions:train", "twenty-questions:test"
     sources = ("twenty-questions",)
     agent_prompt = "llm_agent_twenty_questions_prompt.txt"
+    asking = Asking(
+        "The object is {hidden}.", 16, "oracle_twenty_questions_prompt", suffix="Yes or No"
+    )  # premise, length and suffix as published
     archer_config = "archer_20q"
     games_shown = 4
     player_rules = (
@@ -28,13 +33,13 @@ class TwentyQuestions(QuestionGame):
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """The objects of a split, one task each."""
-        from sweet_rl.worlds.question_games.tasks import twenty_questions_tasks
+        from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
         return twenty_questions_tasks(where)
 
     def maker(self, oracle: User, rules: dict[str, Any]) -> Callable[[], Env]:
         """What makes a fresh game."""
-        from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
+        from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
 
         return lambda: TwentyQuestionsEnv(oracle, **rules)
 
@@ -53,7 +58,7 @@ class TwentyQuestions(QuestionGame):
 
     def template(self, tasks: Sequence[Task]) -> str:
         """Asks for a question in JSON, and names the objects that are played."""
-        from sweet_rl.worlds.question_games.tasks import ask_for_object_template
+        from sweet_rl.worlds.twenty_questions.tasks import ask_for_object_template
 
         return ask_for_object_template([task.hidden_information for task in tasks])
 
@@ -68,6 +73,7 @@ class TenWordsOptions(QuestionOptions):
 class TenWords(TwentyQuestions):
     """The same game as ArCHer gives it to models that follow instructions: ten words, questions in JSON."""
 
+    published_names = ("llm_twenty_questions",)
     options = TenWordsOptions
     train_tasks = test_tasks = "twenty-questions:ten"
     archer_config = "archer_llm_20q"

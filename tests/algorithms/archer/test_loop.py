@@ -15,8 +15,8 @@ from sweet_rl.records import load_trajectories
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.question_games import QuestionTranscript
-from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
+from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle, answer
 
 TRANSCRIPT = QuestionTranscript()

@@ -10,8 +10,9 @@ from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Message, Observation, StopReason
 from sweet_rl.worlds.adventures.agents import RandomAdventurer, WalkthroughPolicy
 from sweet_rl.worlds.adventures.scenes import listed_actions
-from sweet_rl.worlds.adventures.tasks import adventure_tasks, detective_tasks, lantern_tasks
+from sweet_rl.worlds.detective.tasks import detective_tasks
 from sweet_rl.worlds.lantern.env import LanternEnv
+from sweet_rl.worlds.lantern.tasks import lantern_tasks
 from tests.worlds.adventures.routes import route_of
 
 TASKS = [task_from_row(row) for row in lantern_tasks("test")]
@@ -80,10 +81,6 @@ def test_tasks_and_splits():
     assert [row["variant"] for row in lantern_tasks("test")] == list(range(80, 100))
     assert len(lantern_tasks()) == len(lantern_tasks("train")) + len(lantern_tasks("test")) == 100
     assert [row["task_id"] for row in detective_tasks()] == ["detective/0"]
-    assert adventure_tasks("lantern", "test") == lantern_tasks("test")
-    assert adventure_tasks("detective") == detective_tasks()
-    with pytest.raises(UsageError, match="'chess' is no text game"):
-        adventure_tasks("chess")
     with pytest.raises(UsageError, match="'lantern:dev' is no split"):
         lantern_tasks("dev")
     with pytest.raises(UsageError, match="'detective:test' is no split"):

@@ -11,25 +11,21 @@ from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
 from sweet_rl.types import Completion, Failure, Generation, Message, StopReason, UserReply
+from sweet_rl.worlds.guess_my_city.env import GuessMyCityEnv
+from sweet_rl.worlds.guess_my_city.guessing import REFUSAL, guesses_city
+from sweet_rl.worlds.guess_my_city.tasks import city_names, guess_my_city_tasks
 from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.question_games.asking import decode_question
-from sweet_rl.worlds.question_games.env import GuessMyCityEnv, TwentyQuestionsEnv
-from sweet_rl.worlds.question_games.guessing import (
+from sweet_rl.worlds.question_games.words import words_of
+from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
+from sweet_rl.worlds.twenty_questions.guessing import (
     INVALID_QUESTION,
-    REFUSAL,
     ends_with_name,
     ends_with_name_published,
-    guesses_city,
-    words_of,
     yes_or_no,
     yes_or_no_published,
 )
-from sweet_rl.worlds.question_games.tasks import (
-    ask_for_object_template,
-    city_names,
-    guess_my_city_tasks,
-    twenty_questions_tasks,
-)
+from sweet_rl.worlds.twenty_questions.tasks import ask_for_object_template, twenty_questions_tasks
 
 OBJECTS = [task_from_row(row) for row in twenty_questions_tasks()]
 TOWNS = [task_from_row(row) for row in guess_my_city_tasks()]

@@ -10,11 +10,14 @@ from aiohttp import web
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
 from sweet_rl.types import Message, UserContext
+from sweet_rl.worlds import world_of
 from sweet_rl.worlds.question_games.oracles import open_oracle
 from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
-from sweet_rl.worlds.question_games.oracles.prompts import asking_of, question_of
+from sweet_rl.worlds.question_games.oracles.prompts import question_of
 from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
 from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
+
+OBJECTS, CITIES = (world_of(name).asking for name in ("twenty_questions", "guess_my_city"))
 
 
 def about(hidden, *turns):
@@ -45,13 +48,16 @@ async def serving(handler):
 
 
 def test_the_published_prompts():
-    assert asking_of("twenty_questions").published(QUESTION) == "The object is soccer ball.Is it round?"
+    assert world_of("twenty_questions").asking.published(QUESTION) == "The object is soccer ball.Is it round?"
     town = about("London, UK", "Is it hot?")
-    assert asking_of("guess_my_city").published(town) == "Your home town is London, UK.Is it hot?"
-    assert [asking_of(game).max_new_tokens for game in ("twenty_questions", "guess_my_city")] == [16, 64]
+    assert world_of("guess_my_city").asking.published(town) == "Your home town is London, UK.Is it hot?"
+    assert [world_of(game).asking.max_new_tokens for game in ("twenty_questions", "guess_my_city")] == [
+        16,
+        64,
+    ]
     assert question_of(about("x")) == ""
-    with pytest.raises(UsageError, match="'webshop' has no oracle"):
-        asking_of("webshop")
+    with pytest.raises(UsageError, match="webshop has no oracle"):
+        world_of("webshop").make_oracle("gradio", "http://x")
 
 
 class Gradio:
@@ -91,7 +97,7 @@ def test_gradio_servers_of_every_generation(generation):
     async def main():
         fake = Gradio(generation)
         async with serving(fake.handle) as url:
-            oracle = GradioOracle("twenty_questions", url)
+            oracle = GradioOracle(OBJECTS, url)
             first = await oracle.reply(QUESTION)
             assert fake.batches == [["The object is soccer ball.Is it round?Yes or No"]]
             tried = len(fake.paths)
@@ -109,7 +115,7 @@ def test_questions_that_wait_for_gradio_share_a_batch():
     async def main():
         fake = Gradio("3", answer=lambda items: ",,,,,".join(item.split("?")[0][-1] for item in items))
         async with serving(fake.handle) as url:
-            oracle = GradioOracle("guess_my_city", url, max_batch=4)
+            oracle = GradioOracle(CITIES, url, max_batch=4)
             replies = await asyncio.gather(*(oracle.reply(about("Oslo", f"{n}?")) for n in range(10)))
             await oracle.close()
             return fake, [reply.text for reply in replies]
@@ -145,9 +151,7 @@ def test_what_a_gradio_server_does_wrong_is_tried_again_and_then_recorded(troubl
         fake = Gradio("5")
         fake.troubles = list(troubles)
         async with serving(fake.handle) as url:
-            oracle = GradioOracle(
-                "twenty_questions", url, retry=RetryPolicy(attempts=attempts), sleep=no_wait
-            )
+            oracle = GradioOracle(OBJECTS, url, retry=RetryPolicy(attempts=attempts), sleep=no_wait)
             reply = await oracle.reply(QUESTION)
             await oracle.close()
             return reply
@@ -166,7 +170,7 @@ def test_a_gradio_server_that_is_slow():
     async def main():
         async with serving(slow) as url:
             patience = RetryPolicy(attempts=2, timeout_s=0.05)
-            oracle = GradioOracle("twenty_questions", url, retry=patience, sleep=no_wait)
+            oracle = GradioOracle(OBJECTS, url, retry=patience, sleep=no_wait)
             reply = await oracle.reply(QUESTION)
             await oracle.close()
             return reply.failure
@@ -177,7 +181,7 @@ def test_a_gradio_server_that_is_slow():
 
 def test_a_gradio_server_that_is_not_there_ends_the_run():
     async def main():
-        oracle = GradioOracle("twenty_questions", "http://127.0.0.1:9", sleep=no_wait)
+        oracle = GradioOracle(OBJECTS, "http://127.0.0.1:9", sleep=no_wait)
         results = await asyncio.gather(*(oracle.reply(QUESTION) for _ in range(3)), return_exceptions=True)
         await oracle.close()
         return results
@@ -193,7 +197,7 @@ def test_closing_cancels_who_still_waits():
 
     async def main():
         async with serving(slow) as url:
-            oracle = GradioOracle("twenty_questions", url)
+            oracle = GradioOracle(OBJECTS, url)
             asked = [asyncio.create_task(oracle.reply(QUESTION)) for _ in range(2)]
             await asyncio.sleep(0.05)
             await oracle.close()
@@ -213,7 +217,7 @@ def test_an_openai_server_is_asked_one_question_at_a_time():
 
     async def main():
         async with serving(chat) as url:
-            oracle = OpenAIOracle("twenty_questions", OpenAIClient([url]), "some-model")
+            oracle = OpenAIOracle(OBJECTS, OpenAIClient([url]), "some-model")
             reply = await oracle.reply(QUESTION)
             await oracle.close()
             return reply
@@ -234,7 +238,7 @@ def test_an_openai_server_that_fails_is_a_recorded_failure():
     async def main():
         async with serving(refuse) as url:
             client = OpenAIClient([url], retry=RetryPolicy(attempts=2), sleep=no_wait)
-            oracle = OpenAIOracle("guess_my_city", client, "m", prompt="{hidden} {question}")
+            oracle = OpenAIOracle(CITIES, client, "m", prompt="{hidden} {question}")
             reply = await oracle.reply(about("Oslo, Norway", "Is it cold?"))
             await oracle.close()
             return reply.failure
@@ -242,7 +246,7 @@ def test_an_openai_server_that_fails_is_a_recorded_failure():
     failure = asyncio.run(main())
     assert (failure.kind, failure.status, failure.attempts) == ("server_error", 503, 2)
     with pytest.raises(UsageError, match=r"lacks \{question\}"):
-        OpenAIOracle("guess_my_city", OpenAIClient(["http://x"]), "m", prompt="{hidden}")
+        OpenAIOracle(CITIES, OpenAIClient(["http://x"]), "m", prompt="{hidden}")
 
 
 @pytest.fixture(scope="module")
@@ -303,8 +307,8 @@ HARD = [
 def test_seq2seq_answers_greedily_whatever_shares_the_batch(t5):
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    together = ask_all(Seq2SeqOracle("twenty_questions", t5), HARD)
-    alone = [ask_all(Seq2SeqOracle("twenty_questions", t5, max_batch=1), [context])[0] for context in HARD]
+    together = ask_all(Seq2SeqOracle(OBJECTS, t5), HARD)
+    alone = [ask_all(Seq2SeqOracle(OBJECTS, t5, max_batch=1), [context])[0] for context in HARD]
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(t5), AutoTokenizer.from_pretrained(t5)
     by_hand = []
     for context in HARD:
@@ -318,7 +322,7 @@ def test_seq2seq_answers_greedily_whatever_shares_the_batch(t5):
 
 def test_seq2seq_weights_replace_the_models_own(t5):
     def answers(weights):
-        return ask_all(Seq2SeqOracle("guess_my_city", t5, weights=weights), HARD)
+        return ask_all(Seq2SeqOracle(CITIES, t5, weights=weights), HARD)
 
     assert answers(None) == answers(t5 / "same.pt") != answers(t5 / "other.pt")
 
@@ -335,16 +339,16 @@ def test_seq2seq_weights_replace_the_models_own(t5):
 )
 def test_seq2seq_weights_that_do_not_fit(t5, weights, message):
     with pytest.raises(UsageError, match=message):
-        Seq2SeqOracle("twenty_questions", t5, weights=t5 / weights)
+        Seq2SeqOracle(OBJECTS, t5, weights=t5 / weights)
 
 
 def test_opening_an_oracle(t5, monkeypatch):
     monkeypatch.setenv("MY_KEY", "k")
     oracles = [
-        open_oracle("twenty_questions", "seq2seq", str(t5)),
-        open_oracle("twenty_questions", "seq2seq", str(t5 / "other.pt"), model=str(t5)),
-        open_oracle("guess_my_city", "openai", "http://x:8000/v1", model="m", api_key="key"),
-        open_oracle("guess_my_city", "gradio", "http://127.0.0.1:7860/"),
+        open_oracle(OBJECTS, "seq2seq", str(t5)),
+        open_oracle(OBJECTS, "seq2seq", str(t5 / "other.pt"), model=str(t5)),
+        open_oracle(CITIES, "openai", "http://x:8000/v1", model="m", api_key="key"),
+        open_oracle(CITIES, "gradio", "http://127.0.0.1:7860/"),
     ]
     names = [str(t5), str(t5 / "other.pt"), "m", "gradio http://127.0.0.1:7860"]
     assert [oracle.name for oracle in oracles] == names
@@ -367,4 +371,4 @@ def test_opening_an_oracle(t5, monkeypatch):
 )
 def test_oracles_that_cannot_be_opened(kind, path, message):
     with pytest.raises(UsageError, match=message):
-        open_oracle("twenty_questions", kind, path)
+        open_oracle(OBJECTS, kind, path)

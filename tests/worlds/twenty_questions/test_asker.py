@@ -7,12 +7,12 @@ import pytest
 from sweet_rl.errors import UsageError
 from sweet_rl.rollout import Episode, RolloutStats, play
 from sweet_rl.types import Message, Observation, StopReason, Task, derive_seed
-from sweet_rl.worlds.question_games.env import TwentyQuestionsEnv
-from sweet_rl.worlds.question_games.tasks import twenty_questions_tasks
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
+from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
 from sweet_rl.worlds.twenty_questions.oracle.facts import facts
 from sweet_rl.worlds.twenty_questions.oracle.objects import YES, ObjectOracle, answer
 from sweet_rl.worlds.twenty_questions.questions import BASIC, MORE, guess
+from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
 
 def tasks(split):

@@ -1,6 +1,6 @@
 """Who answers in the question games: each is a `sweet_rl.contracts.User` that serves many games at once.
 
-`objects` and `cities` answer from tables and need nothing. The others are models: in this process
+The games' own oracles answer from tables and need nothing. These are models: in this process
 (`seq2seq`), behind any OpenAI-compatible server (`server`), behind the published gradio server (`gradio`).
 """
 

@@ -22,13 +22,10 @@ from sweet_rl.errors import ServiceError
 from sweet_rl.openai_client import RetryPolicy, base_url_from
 from sweet_rl.openai_client.retry import AttemptFailed, failed_status
 from sweet_rl.types import NO_RESPONSE, Failure, Json, UserContext, UserReply
-from sweet_rl.worlds.question_games.oracles.prompts import asking_of
+from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 SEPARATOR: Final = ",,,,,"
 """Between the items of a batch, and between their answers."""
-
-SUFFIX: Final = "Yes or No"
-"""Stands behind each question of Twenty Questions, with nothing between."""
 
 _QUEUED_ROUTES: Final = ("/gradio_api/call/predict", "/call/predict")
 """Gradio 5 and 6, and from 4.20 on: a POST gives an event's id, a GET of that id its events."""
@@ -43,27 +40,27 @@ class GradioOracle:
     """Gathers the questions that wait and sends them as one text; while it is answered, others gather.
 
     Args:
-        game: "twenty_questions" or "guess_my_city".
+        asking: how an oracle of the game is asked.
         url: of the server, like `http://127.0.0.1:7860`.
         max_batch: questions in one text at most.
         retry: how often and how patiently a batch is sent.
         sleep: waits between attempts; replaceable for tests.
 
     Raises:
-        UsageError: no such game; no http or https URL.
+        UsageError: no http or https URL.
     """
 
     def __init__(
         self,
-        game: str,
+        asking: Asking,
         url: str,
         *,
         max_batch: int = 32,
         retry: RetryPolicy = _PATIENCE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._asking = asking_of(game)
-        self._suffix = SUFFIX if game == "twenty_questions" else ""
+        self._asking = asking
+        self._suffix = asking.suffix
         (self._url,) = base_url_from("", 0, url)
         self.name = f"gradio {self._url}"
         self._max_batch = max_batch

@@ -1,6 +1,6 @@
 """An oracle with a model behind it, from what a person typed. What is heavy is imported when it is needed.
 
-Published behaviour: docs/published/archer.md#twenty-questions.
+Published behaviour: docs/published/archer.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import UsageError
-from sweet_rl.worlds.question_games.oracles.prompts import asking_of
+from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import RetryPolicy
@@ -24,7 +24,7 @@ _WEIGHTS: Final = {".pt", ".pth", ".bin"}
 
 
 def open_oracle(
-    game: str,
+    asking: Asking,
     kind: str,
     path: str,
     *,
@@ -36,11 +36,11 @@ def open_oracle(
     """Who answers.
 
     Args:
-        game: "twenty_questions" or "guess_my_city".
+        asking: how an oracle of the game is asked.
         kind: "seq2seq" for a model in this process, "openai" for a server that speaks that protocol, "gradio"
             for the published server.
         path: of a seq2seq model its folder or name on the hub, or a file with weights (as the published
-            `20q_t5_oracle.pt`); otherwise the server's address.
+            `*_t5_oracle.pt`); otherwise the server's address.
         model: what the weights belong to (default: `BASE_MODEL`), or the server's name for its model, which
             "openai" needs.
         api_key: of an "openai" server that needs one.
@@ -50,13 +50,12 @@ def open_oracle(
     Raises:
         UsageError: no such oracle, model or address, or a package is missing.
     """
-    asking_of(game)
     if kind == "seq2seq":
         from sweet_rl.worlds.question_games.oracles.seq2seq import Seq2SeqOracle
 
         if Path(path).suffix in _WEIGHTS:
-            return Seq2SeqOracle(game, model or BASE_MODEL, weights=path, max_batch=concurrency)
-        return Seq2SeqOracle(game, path, max_batch=concurrency)
+            return Seq2SeqOracle(asking, model or BASE_MODEL, weights=path, max_batch=concurrency)
+        return Seq2SeqOracle(asking, path, max_batch=concurrency)
     if kind == "openai":
         if not model:
             raise UsageError(f"The server at {path!r} must be told which model to ask: name one.")
@@ -65,9 +64,9 @@ def open_oracle(
 
         urls = base_url_from("", 0, path)
         client = OpenAIClient(urls, api_key=api_key, retry=retry, max_connections=concurrency)
-        return OpenAIOracle(game, client, model)
+        return OpenAIOracle(asking, client, model)
     if kind == "gradio":
         from sweet_rl.worlds.question_games.oracles.gradio import GradioOracle
 
-        return GradioOracle(game, path, max_batch=concurrency)
+        return GradioOracle(asking, path, max_batch=concurrency)
     raise UsageError(f"An oracle is one of {', '.join(KINDS)} or embedded, got {kind!r}.")

@@ -1,14 +1,12 @@
 """How the published oracles are asked. Ours are asked by packaged templates.
 
-Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city.
+Each game has its own `Asking` (`QuestionGame.asking`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from sweet_rl.errors import UsageError
 from sweet_rl.types import UserContext
 
 
@@ -21,33 +19,17 @@ class Asking:
             thing. Nothing stands between it and the question.
         max_new_tokens: of an answer.
         template: the packaged prompt for models that follow instructions.
+        suffix: stands behind each question at the published gradio server, with nothing between.
     """
 
     premise: str
     max_new_tokens: int
     template: str
+    suffix: str = ""
 
     def published(self, context: UserContext) -> str:
         """The published prompt for the question asked last."""
         return self.premise.replace("{hidden}", context.hidden_information) + question_of(context)
-
-
-ASKING: Final = {
-    "twenty_questions": Asking("The object is {hidden}.", 16, "oracle_twenty_questions_prompt"),
-    "guess_my_city": Asking("Your home town is {hidden}.", 64, "oracle_guess_my_city_prompt"),
-}
-"""By the world's name; the premises and lengths are the published ones."""
-
-
-def asking_of(game: str) -> Asking:
-    """How an oracle of this game is asked.
-
-    Raises:
-        UsageError: it is no question game.
-    """
-    if game not in ASKING:
-        raise UsageError(f"{game!r} has no oracle. The question games are {', '.join(sorted(ASKING))}.")
-    return ASKING[game]
 
 
 def question_of(context: UserContext) -> str:

@@ -2,7 +2,7 @@
 
 Importing this module is cheap, making an oracle loads torch.
 
-Published behaviour: docs/published/archer.md#twenty-questions, #guess-my-city.
+Published behaviour: docs/published/archer.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sweet_rl.batching import MicroBatcher
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import ServiceError, UsageError, missing_package
 from sweet_rl.types import UserContext, UserReply
-from sweet_rl.worlds.question_games.oracles.prompts import asking_of
+from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 MAX_PROMPT_TOKENS: Final = 512
 """What T5 was trained to read; a longer prompt loses its end."""
@@ -30,11 +30,11 @@ class Seq2SeqOracle:
     """Answers greedily with the published prompt; calls that wait together become one batch.
 
     Args:
-        game: "twenty_questions" or "guess_my_city".
+        asking: how an oracle of the game is asked.
         model: folder, or name on the hub.
         weights: a torch file with the key `model_state_dict`, put over the model's own. It is read as data:
             a file that would run code is refused.
-        max_new_tokens: of an answer; default is the game's published number (16 and 64).
+        max_new_tokens: of an answer; default is the game's published number.
         max_batch: questions computed together at most.
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
 
@@ -44,7 +44,7 @@ class Seq2SeqOracle:
 
     def __init__(
         self,
-        game: str,
+        asking: Asking,
         model: str | Path,
         *,
         weights: str | Path | None = None,
@@ -53,7 +53,7 @@ class Seq2SeqOracle:
         device: str = "auto",
     ) -> None:
         self.name = str(weights or model)
-        self._asking = asking_of(game)
+        self._asking = asking
         self._max_new_tokens = max_new_tokens or self._asking.max_new_tokens
         self._tokenizer = load_tokenizer(model)
         self._model = _load_model(model)

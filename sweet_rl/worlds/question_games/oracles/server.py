@@ -6,7 +6,7 @@ from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.prompts import check_placeholders, fill, load_prompt
 from sweet_rl.types import UserContext, UserReply
 from sweet_rl.users.openai import ask
-from sweet_rl.worlds.question_games.oracles.prompts import asking_of, question_of
+from sweet_rl.worlds.question_games.oracles.prompts import Asking, question_of
 
 PLACEHOLDERS = ("hidden", "question")
 """What a prompt of one's own must hold: the hidden thing, and what is asked about it."""
@@ -16,19 +16,19 @@ class OpenAIOracle:
     """Asks a model each question by itself, without the dialogue before it, as the published oracles are.
 
     Args:
-        game: "twenty_questions" or "guess_my_city".
+        asking: how an oracle of the game is asked.
         client: connections to the servers; closed with the oracle.
         model: the servers' name for the model.
         prompt: the template; default is the packaged one of the game.
         max_tokens: of an answer; models that think before they speak need more.
 
     Raises:
-        UsageError: no such game, or the prompt lacks a placeholder.
+        UsageError: the prompt lacks a placeholder.
     """
 
     def __init__(
         self,
-        game: str,
+        asking: Asking,
         client: OpenAIClient,
         model: str,
         *,
@@ -37,7 +37,7 @@ class OpenAIOracle:
     ) -> None:
         self.name = model
         self._client = client
-        self._template = load_prompt(asking_of(game).template) if prompt is None else prompt
+        self._template = load_prompt(asking.template) if prompt is None else prompt
         check_placeholders(self._template, PLACEHOLDERS, "of the oracle")
         self._max_tokens = max_tokens
 

@@ -1,0 +1,67 @@
+"""Which city is the oracle's home town? It answers freely.
+
+Published behaviour: docs/published/archer.md#guess-my-city.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from sweet_rl.contracts import User
+from sweet_rl.worlds.guess_my_city import guessing
+from sweet_rl.worlds.question_games.env import MAX_TURNS, QuestionGameEnv, Rules, as_it_is
+from sweet_rl.worlds.question_games.words import says_name
+
+MAX_ANSWER_CHARACTERS: Final = 500
+"""Of a free answer; more is cut, by the repaired rules."""
+
+
+class GuessMyCityEnv(QuestionGameEnv):
+    """Which city is the oracle's home town? It answers freely.
+
+    Solved when a question names the city, whatever the answer. An answer that names it is replaced by
+    `guessing.REFUSAL`. The repaired rules look for whole words, know the city's other names, and do not take
+    a list of cities for a guess; the published ones look for the name anywhere in the text.
+
+    Args:
+        oracle: see `QuestionGameEnv`.
+        cities: all names of every city that may be hidden (`city_names()` of the tasks): a question
+            that names two cities is no guess. Without them any question that names the right one is.
+        max_turns: see `QuestionGameEnv`.
+        rules: likewise.
+        read_action: likewise.
+        stop_on_user_failure: likewise.
+    """
+
+    _no_answer = guessing.REFUSAL
+
+    def __init__(
+        self,
+        oracle: User,
+        *,
+        cities: Collection[Sequence[str]] = (),
+        max_turns: int = MAX_TURNS,
+        rules: Rules = "fixed",
+        read_action: Callable[[str], str] = as_it_is,
+        stop_on_user_failure: bool = True,
+    ) -> None:
+        super().__init__(
+            oracle,
+            max_turns=max_turns,
+            rules=rules,
+            read_action=read_action,
+            stop_on_user_failure=stop_on_user_failure,
+        )
+        self._cities = cities
+
+    def _judge(self, question: str, reply: str) -> tuple[str, bool]:
+        if self._published:
+            city = self._task.hidden_information.split(",")[0].lower()
+            leaks = city in reply.lower()
+            named = guessing.guesses_city_published(question, city)
+        else:
+            leaks = says_name(reply, self._names)
+            named = guessing.guesses_city(question, self._names, self._cities)
+            reply = " ".join(reply.split())[:MAX_ANSWER_CHARACTERS]  # one line of the transcript
+        return guessing.REFUSAL if leaks else reply, named

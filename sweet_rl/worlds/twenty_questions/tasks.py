@@ -1,0 +1,68 @@
+"""The objects as tasks: rows that `sweet_rl.records.task_from_row` reads.
+
+Published behaviour: docs/published/archer.md#twenty-questions, #ten-words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweet_rl.prompts import fill, load_prompt
+from sweet_rl.types import Json
+from sweet_rl.worlds.question_games.tasks import FIRST_OBSERVATION, split_of
+from sweet_rl.worlds.twenty_questions.words import OBJECTS_BY_CATEGORY, TEN_OBJECTS
+
+
+def twenty_questions_tasks(split: str = "") -> list[dict[str, Json]]:
+    """The objects of Twenty Questions.
+
+    Args:
+        split: "" for all 157 in the published order; "ten" for the ten of the published smaller game; "test"
+            for the 31 that are held out; "train" for the other 126.
+
+    Returns:
+        Rows with `aliases` (lower case, the first is given to the oracle) and `category` beside the usual
+        fields; `task_id` is "twenty_questions/0" and so on, the place in the whole list.
+
+    Raises:
+        UsageError: there is no such split.
+    """
+    rows = [
+        _object_row(number, category, names)
+        for number, (category, names) in enumerate(
+            (category, names) for category, entries in OBJECTS_BY_CATEGORY.items() for names in entries
+        )
+    ]
+    if split == "ten":
+        return [rows[index] for index in TEN_OBJECTS]
+    return split_of(rows, split, "twenty-questions", ("ten", "train", "test"))
+
+
+def ten_words() -> list[str]:
+    """The ten objects of the smaller game, as its instruction names them: lower case, first names."""
+    return [row["aliases"][0] for row in twenty_questions_tasks("ten")]
+
+
+def ask_for_object_template(words: Sequence[str] | None = None) -> str:
+    """The instruction for models that follow instructions, with `{obs}` where the game goes.
+
+    Our own wording of the published prompt: the objects, a game as an example, the JSON that
+    `asking.decode_question` reads. No chat markers and no begin token are in it.
+
+    Args:
+        words: the objects it names; default the ten.
+    """
+    named = ", ".join(ten_words() if words is None else words)
+    return fill(load_prompt("ask_for_object_prompt"), words=named)
+
+
+def _object_row(number: int, category: str, names: str) -> dict[str, Json]:
+    aliases = names.lower().split(";")
+    return {
+        "task_id": f"twenty_questions/{number}",
+        "problem_description": FIRST_OBSERVATION,
+        "ground_truth": aliases[0],
+        "hidden_information": aliases[0],
+        "aliases": aliases,
+        "category": category,
+    }

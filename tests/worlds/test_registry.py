@@ -1,0 +1,40 @@
+"""Worlds are found by their folders: no list names them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.worlds import all_worlds, first_for, names, world_of
+
+
+def test_each_folder_with_a_world_is_one_in_a_fixed_order():
+    assert names() == (
+        *("code", "html", "guess_my_city", "twenty_questions"),
+        *("alfworld", "auto_explore", "dangerous_taxi", "detective", "lantern", "webshop"),
+    )
+    assert [world.name for world in all_worlds()] == list(names())
+
+
+@pytest.mark.parametrize(
+    ("published", "ours"),
+    [("adventure", "detective"), ("taxi", "dangerous_taxi"), ("llm_twenty_questions", "twenty_questions")],
+)
+def test_published_names_are_understood(published, ours):
+    assert world_of(published).name == ours
+    assert published not in names()
+
+
+def test_commands_of_an_algorithm_begin_with_its_world():
+    assert [first_for(one) for one in ("archer", "reflect", "as_it_is")] == [
+        *("twenty_questions", "auto_explore", "dangerous_taxi")
+    ]
+
+
+def test_to_list_them_loads_nothing_heavy():
+    code = (
+        "import sys; from sweet_rl.worlds import names; assert 'code' in names();"
+        "print([name for name in ('torch', 'numpy', 'aiohttp', 'jinja2') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
