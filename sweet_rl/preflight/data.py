@@ -10,9 +10,8 @@ from sweet_rl.errors import SweetRLError
 from sweet_rl.preflight.findings import Finding, fine, missing
 from sweet_rl.records import read_rows
 from sweet_rl.records.rows import trajectory_from_row
-from sweet_rl.types import Task
-from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.tasks import HUB_REPOSITORY
+from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.dialogue import HUB_REPOSITORY, published_data
 
 _LOOKED_AT: Final = 100
 """Dialogues that are read; a published file has 15,000 and may take a gigabyte."""
@@ -34,7 +33,7 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, task_ty
         repair = f"hf download {HUB_REPOSITORY} --repo-type dataset"
         return Finding("warn", what, f"{source} is not in the hub's cache and will be fetched.", repair)
     if source.endswith(".jsonl") and not Path(source).is_file():
-        return missing(what, f"there is no file {source!r}", _how_to_get(source, task_type))
+        return missing(what, f"there is no file {source!r}", world_of(task_type).how_to_get(Path(source)))
     try:
         tasks = load_tasks(source, limit=wanted)
     except SweetRLError as error:
@@ -42,10 +41,11 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, task_ty
     if len(tasks) < wanted:
         seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
         return missing(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")
-    wrong = next((task for task in tasks if _lacks(task, task_type)), None)
+    world = world_of(task_type)
+    wrong = next((task for task in tasks if world.lacks(task)), None)
     if wrong is not None:
-        seen = f"task {wrong.task_id!r} of {source} has no {_lacks(wrong, task_type)}"
-        return missing(what, seen, "tasks of the right kind: Backend's have test_cases, Frontend's a page")
+        seen = f"task {wrong.task_id!r} of {source} has no {world.lacks(wrong)}"
+        return missing(what, seen, f"tasks of {world.name}, such as {world.test_tasks}")
     return fine(what, f"{len(tasks)} of {source}")
 
 
@@ -59,7 +59,7 @@ def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Find
     """
     what = "dialogues to learn from"
     if not Path(path).is_file():
-        return missing(what, f"there is no file {path!r}", _near(path, flag) or _how_to_get(path, "code"))
+        return missing(what, f"there is no file {path!r}", _near(path, flag) or published_data(Path(path)))
     try:
         rows = list(islice(read_rows(path), _LOOKED_AT))
         for line, row in rows:
@@ -92,15 +92,6 @@ def bytes_of_dialogues(path: str, count: int | None) -> float:
     return Path(path).stat().st_size if Path(path).is_file() else 0
 
 
-def _lacks(task: Task, task_type: str) -> str:
-    """The field that a task of this world needs and has not."""
-    if task_type == "code" and not task.test_cases:
-        return "test_cases"
-    if task_type == "html" and "<html" not in task.ground_truth.lower():
-        return "page in ground_truth"
-    return ""
-
-
 def _lines(path: str) -> int:
     count, last = 0, b"\n"
     with Path(path).open("rb") as file:
@@ -116,16 +107,6 @@ def _near(path: str, flag: str) -> str:
     above = next((folder for folder in named.parents if folder.is_dir()), Path())
     near = sorted([*above.glob(named.name), *above.glob(f"*/{named.name}")])
     return f"{flag}={near[0]}" if near else ""
-
-
-def _how_to_get(path: str, task_type: str) -> str:
-    """The line that makes a file of the published data."""
-    folder = Path(path).parent
-    if task_type == "html":
-        return f"python scripts/prepare_websight.py {folder} --validate (docs/training.md)"
-    if folder.name == "backend_tasks":
-        folder = folder.parent
-    return f"hf download {HUB_REPOSITORY} --repo-type dataset --local-dir {folder} (docs/training.md)"
 
 
 def _is_cached(source: str) -> bool:

@@ -136,7 +136,7 @@ class World:
         agent_prompt: the packaged prompt of a model that plays (`system_prompt`).
         user_prompt: the packaged prompt of a model that plays the simulated human.
         published_names: what it is called in published command lines, where that is another name.
-        first_for: the commands that play it where no world is named: archer, reflect, or as_it_is (models as they are).
+        first_for: the commands that play it where no world is named (archer, reflect, as_it_is).
         unused: common options that mean nothing here.
         evaluation: the stage that grades its episodes.
         action_head: begins the list of actions in worlds whose agents choose labels.
@@ -386,6 +386,14 @@ class World:
         if all(task.task_id.startswith(f"{self.name}/") for task in tasks):
             return ""
         return f"holds no tasks of {self.name}; use {self.train_tasks!r}, say."
+
+    def lacks(self, task: Task) -> str:
+        """What a task of this world needs and has not; empty for nothing."""
+        return ""
+
+    def how_to_get(self, path: Path) -> str:
+        """What to do about a file of tasks that is not there."""
+        return f"name another file, or {self.test_tasks}"
 
     def turns(self, options: Options) -> int:
         """Agent turns at most: the option's, else the world's own limit."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import World
+from sweet_rl.worlds.dialogue import HUB_REPOSITORY
 from sweet_rl.worlds.registry import all_worlds
 
-HUB_REPOSITORY = "facebook/collaborative_agent_bench"
 HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
 
 

@@ -114,7 +114,7 @@ def test_a_data_set_of_ones_own(tmp_path):
         ({"env_name": "code"}, r"--env_name code gives no rewards for turns"),
         (
             {"env_load_path": "x"},
-            r"--env_load_path belongs to the world detective or webshop.*twenty_questions",
+            r"--env_load_path belongs to the world auto_explore or detective or webshop.*twenty_questions",
         ),
         ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill is of the scripted agent"),
         ({"games": 0}, r"--games must be at least 1"),

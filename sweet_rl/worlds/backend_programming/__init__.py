@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Observation, Task, derive_seed
 from sweet_rl.worlds.base import AgentRequest, Options, Rows
-from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
+from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions, published_data
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
@@ -93,6 +94,14 @@ class BackendProgramming(Dialogue):
         """Web pages are another world's."""
         pages = all(task.ground_truth.lstrip().startswith("<") for task in tasks)
         return "holds web pages, not functions: add --task_type html." if pages else ""
+
+    def lacks(self, task: Task) -> str:
+        """Answers are graded by tests."""
+        return "" if task.test_cases else "test_cases"
+
+    def how_to_get(self, path: Path) -> str:
+        """From the hub."""
+        return published_data(path)
 
     def make_user(self) -> User:
         """The scripted human of the mini benchmark."""

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import ClassVar, Final, Literal
 
 from sweet_rl.types import Json
 from sweet_rl.worlds.base import Answerer, Options, World
+
+HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"
+"""Where ColBench is."""
+
+
+def published_data(path: Path) -> str:
+    """The line that fetches ColBench, so that one of its files lies at the path."""
+    folder = path.parent.parent if path.parent.name == "backend_tasks" else path.parent
+    return f"hf download {HUB_REPOSITORY} --repo-type dataset --local-dir {folder} (docs/training.md)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl.contracts import Env, Policy, User
@@ -99,6 +100,14 @@ class FrontendDesign(Dialogue):
         if any(task.ground_truth.lstrip().startswith("<") for task in tasks):
             return ""
         return "holds no web pages: no ground_truth begins with a tag. Leave --task_type out for functions."
+
+    def lacks(self, task: Task) -> str:
+        """Answers are compared with a page."""
+        return "" if "<html" in task.ground_truth.lower() else "page in ground_truth"
+
+    def how_to_get(self, path: Path) -> str:
+        """ColBench has no pages: they are made."""
+        return f"python scripts/prepare_websight.py {path.parent} --validate (docs/training.md)"
 
     def make_user(self) -> User:
         """The scripted human, who compares pictures."""
