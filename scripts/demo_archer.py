@@ -1,4 +1,4 @@
-"""Learn online on the embedded defaults: ArCHer and its rivals play Twenty Questions. Flags: --help."""
+"""Learn online on the embedded defaults: ArCHer and its rivals play a game of questions. Flags: --help."""
 
 from sweet_rl.cli import run
 

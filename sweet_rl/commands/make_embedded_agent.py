@@ -6,9 +6,6 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.errors import UsageError
 
-_RULES = {"mini": "llm_agent_mini_prompt", "twenty_questions": "llm_agent_twenty_questions_prompt"}
-"""The prompt that stands before what an agent reads, and before its games."""
-
 
 @recorded("make_embedded_agent")
 def make_embedded_agent(
@@ -19,25 +16,24 @@ def make_embedded_agent(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Train an embedded agent from nothing: a tiny Llama that can play the mini worlds, or Twenty Questions.
+    """Train an embedded agent from nothing: a tiny Llama that can play a small world.
 
-    For mini it reads drills, then dialogues of a noisy teacher with the scripted human; nothing it reads
-    shows which extras are usual (docs/mini.md). Takes ten minutes on a CPU. The packaged agent is the one of
-    seed 0. For twenty_questions it reads games of a scripted asker of middling skill about ten words: a
-    minute or two.
+    What it reads is the world's (docs/mini.md, docs/twenty_questions.md): ten minutes on a CPU for the mini
+    benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions.
 
     Args:
         output_dir: folder for the model and its tokenizer.
-        world: mini or twenty_questions.
+        world: by its name or that of its tasks, as in mini:train; of those that have something to read.
         seed: another seed gives other weights, taught by other dialogues.
         overwrite: write into a folder that holds a model already.
         quiet: no progress bar.
     """
-    if world not in _RULES:
-        raise UsageError(f"--world must be {' or '.join(_RULES)}, got {world!r}.")
     from pathlib import Path
 
     from sweet_rl.prompts import load_prompt
+    from sweet_rl.worlds.registry import world_with
+
+    school = world_with(world).school()
 
     folder = Path(output_dir)
     if (folder / "config.json").exists() and not overwrite:
@@ -45,5 +41,5 @@ def make_embedded_agent(
     from sweet_rl.tiny_models.warm_start import make_agent
 
     tracking.writes(folder, folder=True)
-    make_agent(folder, load_prompt(_RULES[world]), seed=seed, school=world, quiet=quiet)
+    make_agent(folder, load_prompt(school.rules), seed=seed, school=school, quiet=quiet)
     print(f"The agent is in {folder}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,37 +15,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.chat import TokenizerChat, TurnFormat, with_system
 from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.tiny_models import curriculum, question_games
-from sweet_rl.tiny_models.curriculum import Text
+from sweet_rl.sft_data.schools import Phase, School, Text
 from sweet_rl.tiny_models.tokenizer import END_OF_TURN, train_tokenizer
 from sweet_rl.training.logprobs import next_logprobs
 from sweet_rl.types import derive_seed
-from sweet_rl.worlds.backend_programming.mini import extras
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
 CONTEXT = 1024
-_CORPUS = (3000, 100)
-"""Drills and dialogues that the tokenizer is learnt from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Some steps over one kind of text. `all_tokens`: the person's words, too, are to be predicted."""
-
-    name: str
-    texts: Any
-    steps: int
-    batch_size: int
-    learning_rate: float
-    all_tokens: bool
-
-
-@dataclass(frozen=True, slots=True)
-class School:
-    """What an agent reads: `corpus` makes the messages that its tokenizer is learnt from, given the rules."""
-
-    corpus: Callable[[str], Iterator[str]]
-    phases: tuple[Phase, ...]
 
 
 def make_agent(
@@ -54,7 +29,7 @@ def make_agent(
     system_prompt: str,
     *,
     seed: int,
-    school: str = "mini",
+    school: School,
     steps: float = 1.0,
     quiet: bool = False,
 ) -> None:
@@ -64,15 +39,15 @@ def make_agent(
         folder: where to.
         system_prompt: the agent's rules, as they will stand before every dialogue.
         seed: of weights and texts; the tokenizer is the same for all seeds.
-        school: what it reads, one of `SCHOOLS`.
+        school: what it reads.
         steps: a factor on the steps of every phase, for tests.
         quiet: no progress bar.
     """
-    tokenizer = train_tokenizer(SCHOOLS[school].corpus(system_prompt))
+    tokenizer = train_tokenizer(written_for(school, system_prompt))
     torch.manual_seed(seed)
     model = LlamaForCausalLM(_config(tokenizer))
     reader = _Reader(tokenizer, system_prompt)
-    for phase in SCHOOLS[school].phases:
+    for phase in school.phases:
         rng = Random(derive_seed("curriculum", phase.name, seed))
         count = max(1, round(phase.steps * steps))
         batches = _batches(map(reader.read, phase.texts(rng)), phase.batch_size)
@@ -147,39 +122,14 @@ def _batches(texts: Iterator[Any], size: int) -> Iterator[list[Any]]:
         yield list(islice(texts, size))
 
 
-def _mini_corpus(system_prompt: str) -> Iterator[str]:
-    """What the tokenizer of the mini worlds is learnt from: the same for every agent."""
-    rng = Random(0)
-    drills, dialogues = _CORPUS
-    texts = [curriculum.copying(rng) for _ in range(drills)]
-    for text in chain(texts, islice(curriculum.teaching(rng), dialogues)):
+def written_for(school: School, system_prompt: str) -> Iterator[str]:
+    """What the tokenizer is learnt from."""
+    for text in school.corpus():
         yield from (message.content for message in text.messages)
-        yield from map(extras.question, extras.EXTRAS)
+        yield from school.sentences
         yield from ("system", "user", "assistant", "\n\n", system_prompt)
-        final = text.messages[-1].content.partition("\n")[2]
-        yield with_solution("", final)
-
-
-def _games_corpus(system_prompt: str) -> Iterator[str]:
-    """Likewise of the question games."""
-    for text in question_games.asked_games(Random(0), games=100, skill=0.0):
-        yield from (message.content for message in text.messages)
-        yield from ("system", "user", "assistant", "\n\n", system_prompt)
-
-
-SCHOOLS = {
-    "mini": School(
-        _mini_corpus,
-        (
-            Phase("drills", curriculum.drills, 500, 32, 3e-3, all_tokens=False),
-            Phase("reading", curriculum.reading, 300, 64, 2e-3, all_tokens=True),
-            Phase("teaching", curriculum.teaching, 150, 64, 1.5e-3, all_tokens=False),
-        ),
-    ),
-    "twenty_questions": School(
-        _games_corpus, (Phase("games", question_games.games, 200, 32, 2e-3, all_tokens=False),)
-    ),
-}
+        if text.solution is not None:
+            yield with_solution("", text.solution)
 
 
 def _config(tokenizer: Any) -> LlamaConfig:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sweet_rl.command_line.listing import StageEntry
     from sweet_rl.openai_client import OpenAIClient
     from sweet_rl.sft_data.react import Expert
+    from sweet_rl.sft_data.schools import School
     from sweet_rl.text_game import TextGame
     from sweet_rl.users.protocol import Speaker
 
@@ -244,6 +245,14 @@ class World:
             UsageError: this world has no simulated human.
         """
         raise UsageError(f"{self.name} has no simulated human.")
+
+    def school(self) -> School:
+        """What a tiny model of ours reads before it plays.
+
+        Raises:
+            UsageError: there is nothing to read.
+        """
+        raise UsageError(f"{self.name} has nothing that a tiny model could read before it plays.")
 
     def served_human(self) -> Speaker:
         """Who answers without a model behind a server, and knows of an episode what a prompt says.

@@ -47,6 +47,15 @@ def all_worlds() -> Iterator[World]:
     return map(world_of, names())
 
 
+def world_with(source: str) -> World:
+    """The world of this name, or the one that has a list of tasks of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return next((world for world in all_worlds() if source in world.sources), None) or world_of(source)
+
+
 def stages() -> dict[str, StageEntry]:
     """The stages that worlds have of their own, by what is typed behind `sweet-rl`."""
     return {name: stage for world in all_worlds() for name, stage in world.stages.items()}

@@ -6,16 +6,15 @@ from random import Random
 import pytest
 
 from sweet_rl.chat import TurnFormat, model_path
-from sweet_rl.tiny_models import curriculum
 from sweet_rl.types import ANSWER_MARKER
-from sweet_rl.worlds.backend_programming.mini import extras
+from sweet_rl.worlds.backend_programming.mini import extras, school
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from sweet_rl.tiny_models.warm_start import SCHOOLS, train_tokenizer
+    from sweet_rl.tiny_models.warm_start import train_tokenizer, written_for
 
-    return train_tokenizer(SCHOOLS["mini"].corpus("Ask, then answer."))
+    return train_tokenizer(written_for(school.SCHOOL, "Ask, then answer."))
 
 
 def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
@@ -36,13 +35,13 @@ def test_turns_are_found_by_the_template(tokenizer):
 
 
 def test_the_drills_say_everything_that_the_answer_needs():
-    for text in islice(curriculum.drills(Random(0)), 30):
+    for text in islice(school.drills(Random(0)), 30):
         told = extras.told([message.content for message in text.messages if message.role == "user"])
         assert text.messages[-1].content == f"{ANSWER_MARKER}\n{extras.source(told)}"
 
 
 def test_nothing_that_is_read_shows_which_extras_are_usual():
-    texts = list(islice(curriculum.reading(Random(0)), 200))
+    texts = list(islice(school.reading(Random(0)), 200))
     charged = [
         extra for text in texts if text.solution for extra in extras.EXTRAS if f'"{extra}"' in text.solution
     ]
@@ -51,7 +50,7 @@ def test_nothing_that_is_read_shows_which_extras_are_usual():
 
 
 def test_dialogues_keep_the_turn_limit_and_end_with_the_agent():
-    for text in islice(curriculum.teaching(Random(0)), 60):
+    for text in islice(school.teaching(Random(0)), 60):
         mine = [message for message in text.messages if message.role == "assistant"]
         assert text.messages[-1] is mine[-1]
         assert len(mine) <= extras.MAX_STEPS
@@ -65,7 +64,7 @@ def test_a_few_steps_give_a_folder_that_plays_and_another_seed_another_model(tmp
     from sweet_rl.tiny_models.warm_start import make_agent
 
     for seed, name in ((0, "a"), (0, "b"), (1, "c")):
-        make_agent(tmp_path / name, "Ask.", seed=seed, steps=0.003, quiet=True)
+        make_agent(tmp_path / name, "Ask.", seed=seed, school=school.SCHOOL, steps=0.003, quiet=True)
     weights = [AutoModelForCausalLM.from_pretrained(tmp_path / name).lm_head.weight for name in "abc"]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])

@@ -2,14 +2,17 @@
 
 from random import Random
 
+import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from sweet_rl.chat import TokenizerChat
-from sweet_rl.tiny_models.question_games import asked_games
+from sweet_rl.commands.make_embedded_agent import make_embedded_agent
+from sweet_rl.errors import UsageError
 from sweet_rl.tiny_models.question_models import make_models
 from sweet_rl.tiny_models.warm_start import make_agent
 from sweet_rl.types import Message
+from sweet_rl.worlds.twenty_questions.school import SCHOOL, asked_games
 
 GAME = "Questions:\nIs it alive? No.\nIs it a pen? Yes.\n"
 
@@ -53,8 +56,15 @@ def test_games_to_read_are_won_or_lost_games_about_all_ten_words():
 
 
 def test_the_agent_of_the_game_reads_a_question_as_one_token(tmp_path):
-    make_agent(tmp_path, "Ask.", seed=0, school="twenty_questions", steps=0.01, quiet=True)
+    make_agent(tmp_path, "Ask.", seed=0, school=SCHOOL, steps=0.01, quiet=True)
     chat = TokenizerChat.from_pretrained(tmp_path)
     question = asked_games(Random(1), games=1)[0].messages[1].content
     assert len(chat.encode(question)) == 1
     assert AutoModelForCausalLM.from_pretrained(tmp_path).config.vocab_size == len(chat.tokenizer)
+
+
+def test_a_world_without_texts_has_no_embedded_agent(tmp_path):
+    for world in ("lantern", "alfworld-data"):
+        with pytest.raises(UsageError, match="has nothing that a tiny model could read"):
+            make_embedded_agent(str(tmp_path / "agent"), world=world)
+    assert not (tmp_path / "agent").exists()

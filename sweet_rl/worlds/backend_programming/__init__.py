@@ -16,6 +16,7 @@ from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions, published_data
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
+    from sweet_rl.sft_data.schools import School
     from sweet_rl.users.protocol import Speaker
 
 
@@ -108,6 +109,12 @@ class BackendProgramming(Dialogue):
         from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 
         return ScriptedHuman()
+
+    def school(self) -> School:
+        """Drills and dialogues of the mini benchmark; none shows which extras are usual."""
+        from sweet_rl.worlds.backend_programming.mini.school import SCHOOL
+
+        return SCHOOL
 
     def served_human(self) -> Speaker:
         """The scripted human again; the hidden function stands in the prompt."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
 from sweet_rl.worlds.question_games.oracles.prompts import Asking
+
+if TYPE_CHECKING:
+    from sweet_rl.sft_data.schools import School
 
 
 class TwentyQuestions(QuestionGame):
@@ -55,6 +58,12 @@ class TwentyQuestions(QuestionGame):
         from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
 
         return ObjectOracle()
+
+    def school(self) -> School:
+        """Games of an asker of middling skill about ten words."""
+        from sweet_rl.worlds.twenty_questions.school import SCHOOL
+
+        return SCHOOL
 
     def template(self, tasks: Sequence[Task]) -> str:
         """Asks for a question in JSON, and names the objects that are played."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.worlds.webshop.stages import STAGES
 from sweet_rl.worlds.webshop.transcript import ShopTranscript
 
 
@@ -41,6 +42,7 @@ class WebShop(World):
         "Find what the instruction asks for and buy it: search[words] on the start page, click[what "
         "stands in brackets] on any other. You have {turns} actions."
     )
+    stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from random import Random
+from typing import Final
 
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import rollout, schedule
-from sweet_rl.tiny_models.curriculum import Text
+from sweet_rl.sft_data.schools import Phase, School, Text
 from sweet_rl.types import AgentTurn, Message, Trajectory
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
 from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
@@ -66,3 +67,15 @@ def games(rng: Random) -> Iterator[Text]:
 def _plain(message: Message) -> Message:
     """Without the prompt that an agent's turn carries."""
     return Message(message.role, message.content) if isinstance(message, AgentTurn) else message
+
+
+def _corpus() -> Iterator[Text]:
+    """What the tokenizer is learnt from: the same for every agent."""
+    yield from asked_games(Random(0), games=100, skill=0.0)
+
+
+SCHOOL: Final = School(
+    "llm_agent_twenty_questions_prompt",
+    _corpus,
+    (Phase("games", games, 200, 32, 2e-3, all_tokens=False),),
+)

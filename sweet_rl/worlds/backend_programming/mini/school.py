@@ -7,21 +7,19 @@ a dialogue, to make use of a solution that stands before it. None of them shows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import chain, islice
 from random import Random
+from typing import Final
 
+from sweet_rl.sft_data.schools import Phase, School, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.mini import expert, extras, row_of
 from sweet_rl.worlds.backend_programming.mini.problem import Problem
 
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A dialogue; `solution` stands before it as before the critic's texts, unless it is None."""
-
-    messages: tuple[Message, ...]
-    solution: str | None = None
+_DRILLS, _DIALOGUES = 3000, 100
+"""What the tokenizer is learnt from."""
 
 
 def copying(rng: Random) -> Text:
@@ -101,3 +99,23 @@ _HUMAN = ScriptedHuman()
 def _reply(problem: Problem, request: str, messages: Sequence[Message]) -> Message:
     dialogue = messages if request else [Message("user", ""), *messages]
     return Message("user", _HUMAN.answer(request, problem.source, dialogue))
+
+
+def _corpus() -> Iterator[Text]:
+    """What the tokenizer is learnt from, solutions too: the same for every agent."""
+    rng = Random(0)
+    texts = [copying(rng) for _ in range(_DRILLS)]
+    for text in chain(texts, islice(teaching(rng), _DIALOGUES)):
+        yield replace(text, solution=text.messages[-1].content.partition("\n")[2])
+
+
+SCHOOL: Final = School(
+    "llm_agent_mini_prompt",
+    _corpus,
+    (
+        Phase("drills", drills, 500, 32, 3e-3, all_tokens=False),
+        Phase("reading", reading, 300, 64, 2e-3, all_tokens=True),
+        Phase("teaching", teaching, 150, 64, 1.5e-3, all_tokens=False),
+    ),
+    tuple(map(extras.question, extras.EXTRAS)),
+)
