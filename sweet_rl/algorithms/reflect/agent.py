@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,8 +26,7 @@ from torch.nn import functional
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.chat.reflect_format import ACTION_MARKER
+from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
 from sweet_rl.training.attention import attention_span, inputs_of
@@ -42,35 +40,6 @@ _CPU_TOKENS = 1024
 
 _WORTH_SHARING = 0.5
 """What share of all tokens must be read twice before that costs more than the masks of those that share."""
-
-
-class Chosen(NamedTuple):
-    """What a policy did: the text, its places in the distribution, and what the model knew about it.
-
-    `logprob` is the sum over tokens under the distribution that was sampled from, `entropy` the sum of its
-    entropies, in nats.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    logprob: float
-    entropy: float
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are drawn: temperature, top-p, top-k and their number."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    max_new_tokens: int = 1
-
-    @classmethod
-    def of(cls, settings: ReflectSettings, *, reflection: bool = False) -> Sampling:
-        """As the settings say, for actions or for reflections."""
-        tokens = settings.reflect_max_new_tokens if reflection else settings.max_new_tokens
-        return cls(settings.temperature, settings.top_k, settings.top_p, tokens)
 
 
 class Agent:
@@ -245,7 +214,7 @@ class Agent:
             sequences = [self.encode(prompt) for prompt in prompts]
             self.usage.requests += len(prompts)
             found = [
-                _Choosing(list(ids), _draws(seed, self.sampling))
+                _Choosing(list(ids), draws_of(seed, self.sampling))
                 for ids, seed in zip(sequences, seeds, strict=True)
             ]
             for number in range(self.sampling.max_new_tokens):
@@ -381,31 +350,3 @@ def dropout(model: Any, *, active: bool) -> Iterator[None]:
     finally:
         for module in changed:
             module.train(not active)
-
-
-def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:
-    """The token of each label behind the action marker.
-
-    Raises:
-        UsageError: a label is several tokens, an unknown one, or the same as another.
-    """
-    before: list[int] = tokenizer(ACTION_MARKER, add_special_tokens=False)["input_ids"]
-    found: dict[int, str] = {}
-    for label in labels:
-        ids = tokenizer(ACTION_MARKER + label, add_special_tokens=False)["input_ids"]
-        alone = ids[: len(before)] == before and len(ids) == len(before) + 1
-        if not alone or ids[-1] in found or ids[-1] == tokenizer.unk_token_id:
-            raise UsageError(
-                f"--shrink_head needs a token for every label, and this tokenizer has none for {label!r}. "
-                "Pass --no_shrink_head --max_new_tokens 3, or take a model with such a tokenizer (gpt2)."
-            )
-        found[ids[-1]] = label
-    return list(found)
-
-
-def _draws(seed: int, sampling: Sampling) -> list[float]:
-    generator = torch.Generator().manual_seed(seed)
-    drawn: list[float] = torch.rand(
-        sampling.max_new_tokens, generator=generator, dtype=torch.float64
-    ).tolist()
-    return drawn

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.agent import Agent, Sampling, bare_model
+from sweet_rl.algorithms.reflect.agent import Agent, bare_model
 from sweet_rl.algorithms.reflect.experiments import checkpoint_folder
+from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError, missing_package

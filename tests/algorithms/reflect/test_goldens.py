@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from sweet_rl.algorithms.reflect.agent import Agent, Sampling, dropout
+from sweet_rl.algorithms.reflect.agent import Agent, dropout
 from sweet_rl.algorithms.reflect.losses import (
     entropy_of,
     policy_gradient_loss,
@@ -16,6 +16,7 @@ from sweet_rl.algorithms.reflect.losses import (
 from sweet_rl.algorithms.reflect.models import _with_fresh_adapter, _with_trained_adapter, save_agent
 from sweet_rl.algorithms.reflect.play import Played, Step
 from sweet_rl.algorithms.reflect.replay import Replay
+from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.trainer import Trainer
 from sweet_rl.algorithms.reflect.values import Critic, ValueHead

@@ -112,7 +112,7 @@ def test_a_critic_of_its_own_reads_without_the_adapter(model):
 
 
 def test_labels_that_are_no_tokens_are_refused(model):
-    from sweet_rl.algorithms.reflect.agent import label_tokens
+    from sweet_rl.algorithms.reflect.sampling import label_tokens
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.chat.reflect_format import CHOICES
 
