@@ -239,6 +239,19 @@ def test_an_unknown_name_is_an_error_that_lists_the_known(beside, flags, says):
         stage(f"simulate_interactions numbers:test a.jsonl {GAMES} {flags}")
 
 
+def test_they_are_names_in_python_too(beside):
+    import sweet_rl
+
+    played = sweet_rl.simulate(
+        "number_guessing", agent="number_counter", human="guessing.human:Liar", limit=2
+    )
+    assert [one.reward for one in played] == [0, -2]
+    assert played[1].dialogue_history[2].content == "Lower."
+    for wrong in ({"agent": "number_counte"}, {"human": "number_lia"}):
+        with pytest.raises(UsageError, match=r"did you mean number_(counter|liar)\?"):
+            sweet_rl.simulate("number_guessing", limit=1, **wrong)
+
+
 def test_a_grader_scores_any_world(beside, tmp_path, capsys):
     stage(
         f"simulate_interactions numbers:test g.jsonl {GAMES} --agent_model random --best_of_n 2 --num_tasks 3"

@@ -12,9 +12,11 @@ from typing import Any
 from sweet_rl.chat.names import EMBEDDED
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.policies import POLICIES
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import task_from_row, unique_tasks
 from sweet_rl.types import Json, Task
+from sweet_rl.users import USERS
 from sweet_rl.worlds import AgentRequest, Options, World, load_tasks, names, world_of
 
 Tasks = str | Iterable[Task | Mapping[str, Json]]
@@ -103,11 +105,13 @@ async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stac
     name = world.agents[0] if agent == "auto" and world.agents else agent
     if name in world.agents:
         policy = await world.make_agent(replace(wanted, name=name))
+    elif POLICIES.knows(name):
+        policy = POLICIES.make(name, replace(wanted, name=name), flag="agent")
     elif _is_model(name):
         policy = _model(name, wanted, world)
     else:
         hint = "A model is a folder, or a hub name with its owner; your own agent is an object with `act`."
-        raise no_such(f"agent of {world.name}", name, world.agents, hint)
+        raise no_such(f"agent of {world.name}", name, (*world.agents, *POLICIES.names()), hint)
     stack.push_async_callback(policy.close)
     return policy
 
@@ -140,10 +144,13 @@ async def human_of(human: User | str | None, world: World, stack: AsyncExitStack
     if human is not None and not isinstance(human, str):
         _check(human, "reply", "human", "sweet_rl.User")
         return human
-    if human is not None and human not in _WITHOUT_MODEL:
+    if human is None or human in _WITHOUT_MODEL:
+        user = world.make_user()
+    elif USERS.knows(human):
+        user = USERS.make(human, world, flag="human")
+    else:
         hint = "One with a model is an object, such as sweet_rl.users.openai.OpenAIUser."
-        raise no_such(f"human of {world.name}", human, _WITHOUT_MODEL, hint)
-    user = world.make_user()
+        raise no_such(f"human of {world.name}", human, (*_WITHOUT_MODEL, *USERS.names()), hint)
     stack.push_async_callback(user.close)
     return user
 

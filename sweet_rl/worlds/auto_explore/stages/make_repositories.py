@@ -24,7 +24,7 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     """Write small made repositories to explore, and task records that ask about their files.
 
     Of four kinds: libraries, services, analyses of data, installations; each a dozen files at depths
-    0 to 2, with about twenty questions that exactly one file answers. In the folder appear repos/, which
+    0 to 2, with about 20 questions that exactly one file answers. In the folder appear repos/, which
     filter_repo and gen_task take as any other, and made_tasks.json, which filter_task takes, so that nothing
     needs a download or a model. The same seed writes the same bytes.
     """
