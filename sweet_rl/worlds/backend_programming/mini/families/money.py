@@ -76,7 +76,7 @@ _BILL_REQUESTS = (
         "somebody uses a lot."
     ),
     (
-        "Could you help me with a Python function that turns the {usage} a family used into an amount "
+        "Could you help me with a Python function that turns the {usage} a household used into an amount "
         "to pay? Some people get a discount, and nobody pays less than our minimum."
     ),
     (
