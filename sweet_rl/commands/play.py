@@ -18,7 +18,8 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 
     oracle = oracle_flags(flags["oracle"], flags["oracle_model"], flags["api_key_var"])
     world = _world(flags["world"])
-    return {"task_type": {world.name}, "answered_by": {world.answered_by}, "oracle": {oracle.kind}}
+    name = flags["world"] if ":" in flags["world"] else world.name
+    return {"task_type": {name}, "answered_by": {world.answered_by}, "oracle": {oracle.kind}}
 
 
 def _world(name: str) -> World:

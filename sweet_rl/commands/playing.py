@@ -106,7 +106,7 @@ def choose_task(flags: PlayFlags) -> Task:
     """
     from sweet_rl.worlds import load_tasks
 
-    tasks = load_tasks(flags.tasks)
+    tasks = load_tasks(flags.tasks, world=flags.world)
     if not tasks or not all(task.task_id.startswith(f"{flags.world.name}/") for task in tasks):
         raise UsageError(f"--tasks {flags.tasks} holds no tasks of {flags.world.name} alone.")
     if flags.task is None:

@@ -110,7 +110,7 @@ async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stac
     elif _is_model(name):
         policy = _model(name, wanted, world)
     else:
-        hint = "A model is a folder, or a hub name with its owner; your own agent is an object with `act`."
+        hint = "A model is a folder, or a hub name with its owner; your own: an object, or module:ATTRIBUTE."
         raise no_such(f"agent of {world.name}", name, (*world.agents, *POLICIES.names()), hint)
     stack.push_async_callback(policy.close)
     return policy

@@ -99,8 +99,8 @@ def simulate(
         world: a world's name (`sweet_rl.worlds.names()`), `module:ATTRIBUTE`, or a `World` of your own.
         tasks: the name of a list or a file (`sweet_rl.load_tasks`), or tasks themselves, as `Task` or as rows
             of a task file; default: those that the world measures on.
-        agent: who acts: a `Policy`; or one of the world's agents ("auto" is its first), or a model's folder
-            or hub name, run in this process.
+        agent: who acts: a `Policy`; or one of the world's agents ("auto" is its first), one of an installed
+            package, `module:ATTRIBUTE`, or a model's folder or hub name, run in this process.
         agent_prompt: instructions of an agent that is named: a file, or the name of a packaged prompt;
             default: the world's.
         human: who answers: a `User`; or a name likewise; default: whoever answers without a model.

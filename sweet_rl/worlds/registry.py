@@ -15,6 +15,8 @@ from sweet_rl.worlds.base import World, flags_of
 
 _FIRST = ("human", "oracle", "world")
 """Worlds are listed by who answers in them."""
+_OTHERS: dict[str, World] = {}
+"""Those that were asked for as `module:ATTRIBUTE` in this process: their lists of tasks have names, too."""
 
 
 def names() -> tuple[str, ...]:
@@ -34,6 +36,8 @@ def world_of(name: str) -> World:
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of "
             "sweet_rl.worlds.World."
         )
+    if ":" in name:
+        _OTHERS[name] = found
     return found
 
 
@@ -43,8 +47,9 @@ def worlds_with(flag: str) -> tuple[str, ...]:
 
 
 def all_worlds() -> Iterator[World]:
-    """Every world that has a name."""
-    return map(world_of, names())
+    """Every world that has a name, then those that were asked for by their place."""
+    yield from map(world_of, names())
+    yield from list(_OTHERS.values())
 
 
 def world_with(source: str) -> World:

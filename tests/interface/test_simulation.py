@@ -185,6 +185,13 @@ def test_names_stand_for_the_worlds_own():
     assert sweet_rl.play("lantern", options={"max_turns": 1}).stop_reason is StopReason.TURN_LIMIT
 
 
+def test_a_place_stands_for_an_agent_and_a_human():
+    places = {"agent": f"{__name__}:Asking", "human": f"{__name__}:Telling"}
+    assert said(sweet_rl.simulate("code", ROWS, **places)) == said(
+        sweet_rl.simulate("code", ROWS, agent=Asking(), human=Telling())
+    )
+
+
 def test_a_world_of_ones_own_by_its_own_list():
     episodes = sweet_rl.simulate(EchoWorld(), agent=Repeating(), limit=3)
     assert [(one.task.task_id, one.reward) for one in episodes] == [(f"echo/test{n}", 1.0) for n in range(3)]
