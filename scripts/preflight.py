@@ -1,4 +1,4 @@
-"""Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory. Flags: --help."""
+"""Look at what a pipeline needs before it begins: data, servers, disk, GPU memory. Flags: --help."""
 
 from sweet_rl.cli import run
 

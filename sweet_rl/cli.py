@@ -85,7 +85,8 @@ def _run(name: str, function: Callable[..., Any], arguments: list[str]) -> None:
 
     values = values_of(function, typed)
     typed_here.set(True)
-    function(*typed.words, **values)
+    words, values = command_line.in_front(function, typed.words, values)
+    function(*words, **values)
 
 
 def _overview(group: str = "") -> str:

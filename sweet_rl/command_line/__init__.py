@@ -5,6 +5,6 @@
 """
 
 from sweet_rl.command_line.reading import Typed, read, values, with_defaults
-from sweet_rl.command_line.stage_flags import Options, bound, stage_flags
+from sweet_rl.command_line.stage_flags import Options, bound, in_front, stage_flags
 
-__all__ = ["Options", "Typed", "bound", "read", "stage_flags", "values", "with_defaults"]
+__all__ = ["Options", "Typed", "bound", "in_front", "read", "stage_flags", "values", "with_defaults"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Flag, any_of, described, flags_of
+from sweet_rl.flags import REQUIRED, Flag, any_of, described, flags_of, read_type
 
 _KINDS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "float": float, "str": str}
 
@@ -65,6 +65,18 @@ def stage_flags(function: Callable[..., Any]) -> tuple[Flag, ...]:
     )
 
 
+def in_front(
+    function: Callable[..., Any], words: Sequence[str], values: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and named arguments of a call: further words stand behind the flags that need no name."""
+    if not words:
+        return (), dict(values)
+    first = [one for one in stage_flags(function) if one.positional and not one.many]
+    names = {one.name for one in first}
+    rest = {name: value for name, value in values.items() if name not in names}
+    return (*(values.get(one.name, one.default) for one in first), *words), rest
+
+
 def flag_of(parameter: inspect.Parameter, words: str) -> Flag:
     """A parameter of a function as a flag.
 
@@ -72,12 +84,16 @@ def flag_of(parameter: inspect.Parameter, words: str) -> Flag:
         parameter: of a kind that a text is read as.
         words: its help.
     """
-    kind = str(parameter.annotation)
+    written = parameter.annotation
+    if isinstance(written, str):
+        kind, optional = _KINDS[written.replace("| None", "").strip()], "None" in written
+    else:  # of a module that does not postpone its annotations
+        kind, optional, _ = read_type(str if written is parameter.empty else written)
     return Flag(
         name=parameter.name,
         help=words,
-        kind=_KINDS[kind.replace("| None", "").strip()],
-        optional="None" in kind,
+        kind=kind,
+        optional=optional,
         default=REQUIRED if parameter.default is parameter.empty else parameter.default,
         positional=parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD,
         many=parameter.kind is inspect.Parameter.VAR_POSITIONAL,

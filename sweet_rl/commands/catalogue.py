@@ -15,7 +15,8 @@ from sweet_rl.commands import belonging
 from sweet_rl.errors import no_such
 
 COMMANDS = {
-    "preflight": "Look at what SWEET-RL's chain needs before it begins: data, servers, disk, GPU memory.",
+    "run": "Run a pipeline of stages from a YAML file; skip what is done, go on where it was.",
+    "preflight": "Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate": "Grade trajectories of any world by its grader, or by one of your own.",
     "evaluate_code": "Grade Backend trajectories in a sandbox; print the table; write preference pairs.",
@@ -59,6 +60,8 @@ of worlds, too.
 """
 
 _ELSEWHERE = {
+    "run": "sweet_rl.pipelines.run",
+    "preflight": "sweet_rl.pipelines.run",
     "demo": "sweet_rl.studies.sweet.demo",
     "demo_archer": "sweet_rl.studies.archer.demo",
     "demo_reflect": "sweet_rl.studies.reflect.demo",

@@ -75,8 +75,8 @@ def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Find
         return missing(what, seen, "take trajectories of simulate_interactions, or published ones")
     count = _lines(path)
     if count % repeats:
-        seen = f"{path} has {count} rows, which is no multiple of K={repeats} repeats of each task"
-        return missing(what, seen, "set K to the repeats that the file has, or fetch the whole file")
+        seen = f"{path} has {count} rows, which is no multiple of {repeats} repeats of each task"
+        return missing(what, seen, "set values.repeats to those that the file has, or fetch the whole file")
     return fine(what, f"{count} rows of {path}, {repeats} of each of {count // repeats} tasks")
 
 

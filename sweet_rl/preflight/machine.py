@@ -37,7 +37,9 @@ def look_at_output(folder: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return missing("output", f"{folder} cannot be written: {error.strerror}", "another OUTPUT_PATH")
+        return missing(
+            "output", f"{folder} cannot be written: {error.strerror}", "another folder (--set folder=...)"
+        )
     return fine("output", f"{folder} can be written")
 
 
@@ -53,7 +55,9 @@ def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
     free = shutil.disk_usage(there).free
     seen = f"{free / GB:.1f} GB are free at {there}, about {needed / GB:.1f} GB are needed ({parts})"
     if free < needed:
-        return missing("disk", seen, "another OUTPUT_PATH, room on this disk, or fewer checkpoints")
+        return missing(
+            "disk", seen, "another folder (--set folder=...), room on this disk, or fewer checkpoints"
+        )
     if free < _ROOM * needed:
         return warn("disk", seen, "these are estimates: make some room")
     return fine("disk", seen)
@@ -93,11 +97,11 @@ def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: 
         return _without_gpus(what, f"nvidia-smi lists no GPU; {need} are needed ({parts})", processes)
     if processes > len(found):
         seen = f"{processes} processes are to be launched, and there are {len(found)} GPUs"
-        return missing(what, seen, f"GPUS={len(found)}, if that is enough memory")
+        return missing(what, seen, f"--set values.gpus={len(found)}, if that is enough memory")
     least, free = min(gpu.total for gpu in found), min(gpu.free for gpu in found)
     seen = f"{need} of each GPU's {least / GB:.1f} GB are needed ({parts})"
     if needed > least:
-        more = "more GPUS, --zero_stage 3, --lora_rank, --adam_offload or a smaller --max_len"
+        more = "more GPUs, --zero_stage 3, --lora_rank, --adam_offload or a smaller --max_len"
         return missing(what, seen, f"{more} in the configuration")
     if needed > free:
         return warn(what, f"{seen}, and {free / GB:.1f} GB are free", "end what else runs there (nvidia-smi)")
@@ -108,7 +112,7 @@ def look_at_gpus(found: Sequence[Gpu], *, processes: int, needed: float, parts: 
 
 def _without_gpus(what: str, seen: str, processes: int) -> Finding:
     if processes > 1:
-        return missing(what, seen, "a machine with GPUs, or a LAUNCHER with one process")
+        return missing(what, seen, "a machine with GPUs, or a launcher with one process")
     return warn(what, f"{seen}, in main memory then", "none, if the CPU shall train; large models take long")
 
 
@@ -141,8 +145,8 @@ def look_at_programs(programs: Sequence[str], packages: Sequence[str]) -> list[F
 
 _INSTALL: Final = {
     "deepspeed": "pip install '.[deepspeed]'",
-    "flash_attn": "FLASH= in front of the command, or pip install flash-attn",
-    "vllm": "VLLM_PYTHON=the interpreter of an environment with vLLM, or AGENT=transformers",
+    "flash_attn": "--set values.flash_attn=false, or pip install flash-attn",
+    "vllm": "--set values.vllm_python=the interpreter of an environment with vLLM, or agent: transformers",
     "chromium": "apt-get install chromium",
     "torch": "make install, or pip install '.[training]'",
     "PIL": "pip install '.[pages]'",

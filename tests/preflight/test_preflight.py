@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sweet_rl.commands.humans import UserFlags
-from sweet_rl.commands.preflight_checks import _question
+from sweet_rl.pipelines.needs import _question
 from sweet_rl.preflight.data import look_at_dialogues, look_at_tasks
 from sweet_rl.preflight.findings import missing
 from sweet_rl.preflight.machine import (
@@ -98,7 +98,7 @@ def test_dialogues(tmp_path):
     good = look_at_dialogues(str(path), repeats=3)
     assert (good.level, good.seen) == ("ok", f"6 rows of {path}, 3 of each of 2 tasks")
     odd = look_at_dialogues(str(path), repeats=4)
-    assert (odd.level, "no multiple of K=4" in odd.seen) == ("wrong", True)
+    assert (odd.level, "no multiple of 4" in odd.seen) == ("wrong", True)
 
     plain = [json.loads(line) for line in path.read_text().splitlines()]
     for entry in plain[0]["dialogue_history"]:

@@ -1,18 +1,14 @@
-"""The whole chain as a person runs it, with a tiny random model on six mini tasks."""
+"""The whole chain as a person runs it, by its published line, with a tiny random model on six mini tasks."""
 
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from sweet_rl.cli import load
-from sweet_rl.command_line import read
 from sweet_rl.worlds import load_tasks
 from tests.conftest import ROOT
 from tests.sft_data.serving import talking
@@ -27,17 +23,22 @@ TRAIN_FLAGS+=(--max_len 2048)
 """
 
 
+STAGES = ["dialogues", "grades", "critic", "candidates", "ranks", "pairs", "policy", "test", "report"]
+
+
+def run_of(done):
+    """The stages that a run has run."""
+    return re.findall(r"^\[\d/\d\] (\w+): after \d+ s$", done.stdout, re.MULTILINE)
+
+
 PAGES = """
-CLIP= AGENT=transformers
-source {root}/configs/sweet/llama8b_frontend.sh
-LAUNCHER=()
+EVALUATE=evaluate_html
 SIMULATE_FLAGS=(--task_type html --agent transformers --env_model scripted --max_steps 1 --max_tokens 8 --quiet)
-EVALUATE_FLAGS=(--quiet)
+EVALUATE_FLAGS=(--quiet) PREFERENCE_FLAGS=(--margin 0.1)
 SAMPLE_FLAGS=(--best_of_n 4 --max_tokens 8 --quiet)
 RANK_FLAGS=(--quiet)
-TRAIN_FLAGS=(--train_batch_size 8 --micro_train_batch_size 8 --quiet)
-CRITIC_FLAGS=(--max_len 2048) POLICY_FLAGS=(--max_len 2048)
-"""
+TRAIN_FLAGS=(--train_batch_size 8 --micro_train_batch_size 8 --max_len 2048 --quiet)
+"""  # a configuration that sources none of ours
 
 
 def offline(folder, tasks=None):
@@ -84,7 +85,7 @@ def test_rejection_fine_tuning_runs_through(chain, tmp_path):
         config.write("RFT_FLAGS=(--min_reward 1 --best_of_task)\n")
     done = chain(METHOD="rft")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"^\[(\d)\] \$ ", done.stdout, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+    assert run_of(done) == ["dialogues", "grades", "policy", "test", "report"]
     assert (tmp_path / "out/policy/config.json").is_file()
     other = chain(METHOD="best")
     assert (other.returncode, other.stderr) == (2, "error: METHOD must be sweet or rft, got 'best'.\n")
@@ -118,7 +119,7 @@ def chain(tmp_path):
 def test_the_chain_runs_through_and_is_then_done(chain, tmp_path):
     first = chain()
     assert first.returncode == 0, first.stdout + first.stderr
-    assert re.findall(r"^\[(\d)\] \$ ", first.stdout, re.MULTILINE) == [str(i) for i in range(1, 10)]
+    assert run_of(first) == STAGES
     out = tmp_path / "out"
     counts = {path.stem: len(path.read_text().splitlines()) for path in out.glob("*.jsonl")}
     assert counts["offline"] == 18
@@ -129,26 +130,17 @@ def test_the_chain_runs_through_and_is_then_done(chain, tmp_path):
 
     again = chain()
     assert again.returncode == 0, again.stderr
-    assert re.findall(r"^\[(\d)\] done", again.stdout, re.MULTILINE) == [str(i) for i in range(1, 10)]
+    assert re.findall(r"^\[\d/9\] (\w+): done$", again.stdout, re.MULTILINE) == STAGES
     assert "$" not in again.stdout
 
-    other = chain(NUM_PAIRS=2)
-    assert other.returncode == 1
-    assert "random_pairs.jsonl was made by another command" in other.stderr
-    (out / "random_pairs.jsonl").unlink()
     (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "POLICY_FLAGS=(--beta 0)\n")
-    anew = chain(NUM_PAIRS=2)
-    assert "--beta must be positive" in anew.stderr
-    assert re.findall(r"^\[(\d)\] out of date", anew.stdout, re.MULTILINE) == ["7", "8", "9"]
-    assert not (out / "policy").exists()
-    assert (out / "ranked.jsonl").exists()
-
-
-def test_what_is_missing_is_said(chain, tmp_path):
-    (tmp_path / "config.sh").write_text("")
-    done = chain(TEST_TASKS="mini:test", OFFLINE="")
-    assert done.returncode == 2
-    assert done.stderr == "error: set OFFLINE (trajectories) or TRAIN_TASKS.\n"
+    wrong = chain(NUM_PAIRS=2)
+    assert "stage policy (train_dpo): --beta must be positive" in wrong.stderr
+    (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT))
+    other = chain(NUM_PAIRS=2)
+    assert "pairs: num_pairs was 4, is 2: runs again" in other.stdout
+    assert run_of(other) == ["pairs", "policy", "test", "report"]
+    assert list((out / "replaced").glob("policy-*/policy/config.json"))
 
 
 @pytest.fixture
@@ -194,104 +186,72 @@ def test_preflight_of_the_published_setting(published, tmp_path):
 
         short = published(**where, NUM_TEST_TASKS=1000)
         assert short.returncode == 1
-        assert "WRONG  tasks to measure on:" in short.stdout
-        assert "repair: NUM_TEST_TASKS=3, or the whole file" in short.stdout
+        assert "WRONG  tasks of test:" in short.stdout
+        assert "repair: --set stages.test.with.num_tasks=3, or the whole file" in short.stdout
         assert short.stderr.startswith("error: 1 of the things that the run needs is wrong")
     wrong = published(HUMAN_PORT=9, K=4, GPUS=16)
     assert wrong.returncode == 1
-    assert "[1] $" not in wrong.stdout  # no stage was begun
-    assert "no multiple of K=4" in wrong.stdout
+    assert "] $" not in wrong.stdout  # no stage was begun
+    assert "no multiple of 4" in wrong.stdout
     assert "16 processes are to be launched, and there are 8 GPUs" in wrong.stdout
     assert re.search(
-        r"WARN   human: .*\n       repair: HUMAN_HOST, HUMAN_PORT, or there: configs/", wrong.stdout
+        r"WARN   human: .*\n       repair: hostname and port of simulate_interactions, or there: configs/",
+        wrong.stdout,
     )
 
 
-def test_preflight_knows_flags_that_no_stage_has(chain, tmp_path):
+def test_flags_that_no_stage_has_are_refused(chain, tmp_path):
     (tmp_path / "config.sh").write_text(CONFIG.format(root=ROOT) + "TRAIN_FLAGS+=(--learing_rate 1)\n")
     done = chain()
     assert done.returncode == 1
-    assert "WRONG  flags: unknown flag --learing_rate (did you mean --learning_rate?)" in done.stdout
-    assert "[1] $" not in done.stdout
-
-
-def dry(tmp_path, config, **more):
-    """Every stage's flags as the chain would give them: its programs are stubs that do nothing."""
-    stubs = tmp_path / "bin"
-    stubs.mkdir()
-    for name in ("python", "deepspeed", "cp"):
-        (stubs / name).write_text("#!/bin/sh\n")
-        (stubs / name).chmod(0o755)
-    environment = os.environ | {"PATH": f"{stubs}:{os.environ['PATH']}", "OUTPUT_PATH": "out"} | more
-    command = ["bash", str(ROOT / "scripts/sweet_backend.sh"), str(ROOT / "configs/sweet" / config)]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    assert (
+        "stage critic (train_dpo): unknown flag --learing_rate (did you mean --learning_rate?)" in done.stderr
     )
-    return [shlex.split(line.partition("$ ")[2]) for line in done.stdout.splitlines()]
+    assert not (tmp_path / "out").exists()
 
 
-STAGES = {"llama8b.sh": 8, "llama8b_frontend.sh": 9, "embedded.sh": 9, "twenty_questions.sh": 12}
+def planned(tmp_path, config, **more):
+    """Every stage's command line as the chain would run it, by name."""
+    environment = os.environ | {"PYTHON": sys.executable, "OUTPUT_PATH": "out"} | more
+    command = [
+        "bash",
+        str(ROOT / "scripts/sweet_backend.sh"),
+        str(ROOT / "configs/sweet" / config),
+        "--dry_run",
+    ]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(re.findall(r"^\[\d+/\d+\] (\w+): would run .*\n    \$ (.*)$", done.stdout, re.MULTILINE))
 
 
-@pytest.mark.parametrize("config", STAGES)
-@pytest.mark.parametrize("compat", ["fixed", "published"])
-def test_every_flag_of_the_chain_exists(config, compat, tmp_path):
-    stages = [words for words in dry(tmp_path, config, COMPAT=compat) if words[0] != "cp"]
-    assert len(stages) == STAGES[config]
-    for words in stages:
-        read_flags(words)
-
-
-@pytest.mark.parametrize(
-    ("config", "kept"), [("llama8b.sh", {"min_reward": "1"}), ("llama8b_frontend.sh", {})]
-)
-def test_rejection_fine_tuning_in_the_published_setting(config, kept, tmp_path):
-    """The paper's batch of 32, on the same dialogues; four stages, five where they are simulated first."""
-    stages = [words for words in dry(tmp_path, config, METHOD="rft") if words[0] != "cp"]
-    names = [Path(words[script_at(words)]).stem for words in stages]
-    evaluate = "evaluate_code" if config == "llama8b.sh" else "evaluate_html"
-    assert names[-4:] == [evaluate, "train_sft", "simulate_interactions", evaluate]
-    flags = read_flags(stages[-3])
-    assert flags["train_batch_size"] == "32"
-    assert flags["best_of_task"] == "True"
-    assert flags.items() >= kept.items()
-    assert stages[-3][:3] == ["deepspeed", "--num_gpus", "8"]
-
-
-def script_at(words):
-    (at,) = [i for i, word in enumerate(words) if word.endswith(".py")]
-    return at
-
-
-def read_flags(words):
-    """A stage's flags, read as its command line reads them: one that it does not have is an error."""
-    at = script_at(words)
-    return dict(read(load(Path(words[at]).stem), words[at + 1 :]).flags)
-
-
-def test_the_published_setting_of_frontend_design(tmp_path):
-    """docs/published/sweet_rl.md#settings; the critic's epochs are from the paper."""
-    stages = dry(tmp_path, "llama8b_frontend.sh")
-    simulate, evaluate, critic, sample, rank, pairs, policy, test, report = map(read_flags, stages)
-    for played, tasks, repeats in ((simulate, "1000", "6"), (test, "500", "1")):
-        assert (played["num_tasks"], played["best_of_n"]) == (tasks, repeats)
-        assert (played["task_type"], played["batch_size"], played["max_steps"]) == ("html", "100", "10")
-    assert (evaluate["k"], evaluate["margin"]) == ("6", "0.1")
-    assert "ground_truth_preference_path" in evaluate
-    assert evaluate["clip_model"] == report["clip_model"] == "openai/clip-vit-base-patch32"
-    assert (critic["max_epochs"], critic["max_len"], critic["mean_log_prob"]) == ("8", "8192", "True")
-    assert (sample["best_of_n"], pairs["num_pairs"]) == ("16", "4")
-    assert (policy["max_epochs"], policy["nll_loss_coef"], policy["prompt_key"]) == ("1", "0.01", "prompt")
-    for training in (critic, policy):
-        assert (training["learning_rate"], training["beta"], training["train_batch_size"]) == (
-            "2e-7",
-            "0.1",
-            "8",
-        )
-    assert rank["dtype"] == "bfloat16"
-    (tmp_path / "published").mkdir()
-    simulate, *_ = dry(tmp_path / "published", "llama8b_frontend.sh", COMPAT="published")
-    assert read_flags(simulate)["compat"] == "published"
+def test_the_published_variables_say_what_they_said(tmp_path):
+    stages = planned(
+        tmp_path, "llama8b.sh", COMPAT="published", GPUS="4", DATA_PATH="colbench", HUMAN_HOST="far", FLASH="",
+        AGENT="transformers", K="5", NUM_PAIRS="2", DATA_FRACTION="0.5", MODEL="mine", NUM_TEST_TASKS="7",
+    )  # fmt: skip
+    assert list(stages) == STAGES
+    assert "colbench/colbench_code_offline_15k_llama8b.jsonl" in stages["dialogues"]
+    assert "--grading published" in stages["grades"]
+    assert "--k 5" in stages["grades"]
+    assert stages["critic"].startswith("deepspeed --num_gpus 4 sweet-rl train_dpo ")
+    assert "--pretrain mine" in stages["critic"]
+    assert "--flash_attn False" in stages["critic"]
+    assert "--compat published" in stages["policy"]
+    assert "--data_fraction 0.5" in stages["candidates"]
+    assert "tensor_parallel_size" not in stages["candidates"]
+    assert "--num_pairs 2" in stages["pairs"]
+    assert "--no_prompt" in stages["pairs"]
+    assert "--hostname far" in stages["test"]
+    assert "--num_tasks 7" in stages["test"]
+    simulated = planned(tmp_path, "llama8b.sh", OFFLINE="")
+    assert "--num_tasks 5000" in simulated["dialogues"]
+    assert "--tensor_parallel_size 8" in simulated["dialogues"]
+    pages = planned(tmp_path, "llama8b_frontend.sh", COMPAT="published", CLIP="")
+    assert "--compat published" in pages["test"]
+    assert "clip_model" not in pages["report"]
+    assert {"agent", "start", "policy"} <= set(planned(tmp_path, "twenty_questions.sh", METHOD="rft"))
 
 
 @pytest.mark.parametrize("vision", [False, True])
@@ -313,27 +273,3 @@ def test_the_human_is_served_as_published(vision, tmp_path):
     ):
         assert flag in flags
     assert ('--limit-mm-per-prompt {"image": 2}' in flags) is vision
-
-
-def test_the_published_setting(tmp_path):
-    """docs/published/sweet_rl.md#settings."""
-    stages = dry(tmp_path, "llama8b.sh", COMPAT="published")
-    _copy, evaluate, critic, sample, rank, pairs, policy, _simulate, _report = map(" ".join, stages)
-    common = "--learning_rate 2e-7 --train_batch_size 8 --micro_train_batch_size 1 --bf16 --zero_stage 3"
-    for training in (critic, policy):
-        assert training.startswith("deepspeed --num_gpus 8 ")
-        assert f"{common} --gradient_checkpointing --flash_attn" in training
-        assert "--compat published" in training
-    header = "<|start_header_id|>assistant<|end_header_id|>"
-    assert f"--mean_log_prob --response_template {header} --beta 0.1 --max_epochs 4 --max_len 8192" in critic
-    assert "--beta 0.1 --max_epochs 1 --max_len 16384 --nll_loss_coef 0.01" in policy
-    assert "--mean_log_prob" not in policy
-    assert "--response_template" not in policy
-    assert "--k 3 --ground_truth_preference_path" in evaluate
-    assert "--data_fraction 0.1" in sample
-    assert "--compat published" in rank
-    assert "--no_prompt --num_pairs 4" in pairs
-    (tmp_path / "fixed").mkdir()
-    fixed = dry(tmp_path / "fixed", "llama8b.sh")
-    assert "--no_prompt" not in fixed[5]
-    assert fixed[6][fixed[6].index("--prompt_key") + 1] == "prompt"

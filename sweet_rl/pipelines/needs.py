@@ -1,0 +1,367 @@
+"""What the stages of a pipeline need: estimates of time, disk and memory, and a look before the first stage.
+
+The estimates are those of `sweet_rl.preflight`; where there is no basis for one, it is None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from sweet_rl.chat.names import EMBEDDED, model_path
+from sweet_rl.command_line.servers import key_in
+from sweet_rl.commands.humans import UserFlags
+from sweet_rl.errors import UsageError
+from sweet_rl.openai_client import base_url_from
+from sweet_rl.pipelines.state import Records
+from sweet_rl.pipelines.steps import Step
+from sweet_rl.preflight import Finding, fine, missing
+from sweet_rl.preflight.data import bytes_of_dialogues, look_at_dialogues, look_at_tasks
+from sweet_rl.preflight.machine import (
+    gpus,
+    look_at_disk,
+    look_at_gpus,
+    look_at_main_memory,
+    look_at_output,
+    look_at_programs,
+)
+from sweet_rl.preflight.models import (
+    GB,
+    Size,
+    Training,
+    disk_bytes,
+    gpu_bytes,
+    look_at_model,
+    main_memory_bytes,
+)
+from sweet_rl.preflight.servers import Server, look_at_servers
+from sweet_rl.prompts import simulator_prompt
+from sweet_rl.types import Message, UserContext
+
+_PROCESSES: Final = ("--num_gpus", "--nproc-per-node", "--nproc_per_node", "--num_processes")
+_SERVE: Final = {
+    "code": "configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct",
+    "html": "configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct",
+}
+_CANDIDATES_BYTES: Final = 100e3
+"""What the turns of one dialogue take with 16 candidates each."""
+
+_TRAINS: Final = frozenset({"train_dpo", "train_sft", "train_reward_model"})
+_COPIES: Final = "sweet_rl.pipelines.copying:copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What a step is expected to take; None where nothing tells.
+
+    Attributes:
+        seconds: as its last run that ended well.
+        disk: bytes that it writes.
+        gpu: bytes of each GPU, or of main memory without GPUs.
+        main: bytes of main memory beside that.
+    """
+
+    seconds: float | None = None
+    disk: float | None = None
+    gpu: float | None = None
+    main: float | None = None
+
+    def __str__(self) -> str:
+        """In words."""
+        time = "unknown" if self.seconds is None else f"about {_duration(self.seconds)}, as last time"
+        memory = (
+            "unknown"
+            if self.gpu is None
+            else f"about {_size(self.gpu)} for each process, on its GPU if it has one"
+        )
+        if self.main:
+            memory += f", and {_size(self.main)} of main memory"
+        disk = "unknown" if self.disk is None else f"about {_size(self.disk)}"
+        return f"time: {time}; disk: {disk}; memory: {memory}"
+
+    @staticmethod
+    def together(all_of: Sequence[Needed]) -> str:
+        """Of several steps, one after the other, in words."""
+        times = [one.seconds for one in all_of if one.seconds is not None]
+        disks = [one.disk for one in all_of if one.disk is not None]
+        most = max((one.gpu for one in all_of if one.gpu is not None), default=None)
+        parts = [
+            "time: " + _partly(_duration(sum(times)), len(times), len(all_of)),
+            "disk: " + _partly(_size(sum(disks)), len(disks), len(all_of)),
+            "memory: "
+            + (
+                "unknown"
+                if most is None
+                else f"at most about {_size(most)} for each process, where it is known"
+            ),
+        ]
+        return "; ".join(parts)
+
+
+def needed(step: Step, records: Records, steps: Sequence[Step]) -> Needed:
+    """What a step is expected to take.
+
+    Args:
+        step: to be run.
+        records: of earlier runs.
+        steps: all of the pipeline, to follow a model or dialogues to where they come from.
+    """
+    last = records.last(step.name)
+    seconds = float(last["wall_s"]) if last is not None and last["status"] == "finished" else None
+    flags = _flags(step)
+    if step.run in _TRAINS:
+        size, way = _size_of(flags.pretrain, steps), _way(flags, _processes(step.launcher))
+        if size is None:
+            return Needed(seconds)
+        memory, offloaded = gpu_bytes(size, way), main_memory_bytes(size, way)
+        return Needed(seconds, disk_bytes(size, way), memory, offloaded or None)
+    if step.run == "simulate_interactions":
+        return Needed(seconds, bytes_of_dialogues("", flags.num_tasks * flags.best_of_n))
+    if step.run == _COPIES:
+        return Needed(seconds, bytes_of_dialogues(flags.input_path, None) or None)
+    if step.run == "sample_best_of_n":
+        count = _dialogues(flags.input_path, steps)
+        return Needed(seconds, count * flags.data_fraction * _CANDIDATES_BYTES if count else None)
+    return Needed(seconds)
+
+
+def look(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
+    """Yield every finding about what steps need, as soon as it is made.
+
+    Args:
+        steps: that would run.
+        folder: of the pipeline; what lies in it is, or will be, made by the pipeline.
+        every: all steps.
+    """
+    yield fine("flags", "every stage has those that it is given")
+    yield look_at_output(folder)
+    talks = [step for step in steps if step.run == "simulate_interactions"]
+    yield from _data(steps, folder)
+    yield from _models(steps, folder, every)
+    yield from look_at_programs(*_programs(steps))
+    if not talks:
+        return
+    late = any(step.run == _COPIES for step in every)  # dialogues that there are already come first
+    try:
+        servers = [server for step in talks for server in _servers(step, late=late)]
+    except UsageError as error:
+        yield missing("servers", str(error), "correct the file")
+        return
+    different = list({(one.what, tuple(one.urls), one.model): one for one in servers}.values())
+    if not any(one.what == "human" for one in different):
+        yield fine("human", "in this process, no server")
+    yield from asyncio.run(look_at_servers(different))
+
+
+def _data(steps: Sequence[Step], folder: Path) -> Iterator[Finding]:
+    """Tasks and dialogues that the pipeline does not make itself."""
+    for step in steps:
+        flags = _flags(step)
+        if step.run == "simulate_interactions" and not _is_in(flags.input_path, folder):
+            yield look_at_tasks(
+                f"tasks of {step.name}",
+                flags.input_path,
+                wanted=flags.num_tasks,
+                variable=f"--set stages.{step.name}.with.num_tasks",
+                task_type=flags.task_type,
+            )
+        elif step.run == _COPIES:
+            readers = [_flags(one) for one in steps if one.run.startswith("evaluate")]
+            repeats = next((one.k for one in readers if one.saved_path == flags.output_path), 1)
+            named = f"--set stages.{step.name}.with.input_path"
+            yield look_at_dialogues(flags.input_path, repeats=repeats, flag=named)
+
+
+def _models(steps: Sequence[Step], folder: Path, every: Sequence[Step]) -> Iterator[Finding]:
+    """The models that are trained, the disk, the GPUs; where a size is unknown, only the first."""
+    trainings = [step for step in steps if step.run in _TRAINS]
+    for name in dict.fromkeys(_flags(step).pretrain for step in trainings):
+        if not _is_in(name, folder) and name != EMBEDDED:
+            yield look_at_model(name)[1]
+    records = Records(folder, ())
+    takes = {step.name: needed(step, records, every) for step in steps}
+    if not trainings or any(takes[step.name].gpu is None for step in trainings):
+        return
+    models = sum(takes[step.name].disk or 0 for step in trainings)
+    others = sum(takes[step.name].disk or 0 for step in steps if step not in trainings)
+    parts = f"{models / GB:.1f} for models and checkpoints, {others / GB:.1f} for dialogues and candidates"
+    yield look_at_disk(folder, models + others, parts)
+    largest = max(trainings, key=lambda step: takes[step.name].gpu or 0)
+    size = _size_of(_flags(largest).pretrain, every)
+    processes = _processes(largest.launcher)
+    way = _way(_flags(largest), processes)
+    if size is not None and (size.parameters > _SMALL or processes > 1):
+        parts = f"training of {size.short}, {way.tokens:,} tokens at once"
+        yield look_at_gpus(gpus(), processes=processes, needed=takes[largest.name].gpu or 0, parts=parts)
+    if offloaded := takes[largest.name].main:
+        yield look_at_main_memory(offloaded)
+
+
+_SMALL: Final = 20e6
+"""Models with fewer weights are trained by one process on a CPU without a word about it."""
+
+
+def _size_of(model: str, steps: Sequence[Step]) -> Size | None:
+    """How large a model is; one that a step will make is as large as what it is made of."""
+    maker = next((step for step in steps if step.run in _TRAINS and _flags(step).save_path == model), None)
+    if maker is not None and not (Path(model) / "config.json").is_file():
+        before = str(_flags(maker).pretrain)
+        return None if before == model else _size_of(before, steps)
+    return look_at_model(model_path(model))[0]
+
+
+def _dialogues(path: str, steps: Sequence[Step]) -> int | None:
+    """How many dialogues a file has, or will have."""
+    if Path(path).is_file():
+        with Path(path).open("rb") as file:
+            return sum(1 for _ in file)
+    for step in steps:
+        flags = _flags(step)
+        if getattr(flags, "output_path", None) == path:
+            if step.run == "simulate_interactions":
+                return int(flags.num_tasks * flags.best_of_n)
+            if step.run == _COPIES:
+                return _dialogues(flags.input_path, [one for one in steps if one is not step])
+    return None
+
+
+def _way(flags: Any, processes: int) -> Training:
+    """How a training's flags share its memory."""
+    stage, offload = int(flags.zero_stage), bool(flags.adam_offload)
+    if flags.deepspeed_config:
+        config = json.loads(Path(flags.deepspeed_config).read_text(encoding="utf-8"))
+        zero = config.get("zero_optimization", {})
+        stage, offload = int(zero.get("stage", 0)), "offload_optimizer" in zero
+    fsdp = flags.shard_with == "fsdp2"
+    deepspeed = not fsdp and (processes > 1 or offload)
+    micro = 2 * int(flags.micro_train_batch_size) * int(flags.max_len)  # both sides of a pair
+    return Training(
+        processes=processes,
+        sharded=3 if fsdp else stage if deepspeed else 0,
+        half=bool(flags.bf16) and deepspeed,
+        lora_rank=int(flags.lora_rank),
+        four_bits=bool(flags.load_in_4bit),
+        offload=offload,
+        recompute=bool(flags.gradient_checkpointing),
+        tokens=flags.max_tokens_per_batch or micro,
+        kept=int(flags.max_ckpt_num) if flags.save_steps > 0 else 0,
+    )
+
+
+def _processes(launcher: Iterable[str]) -> int:
+    """Of one machine, as the launcher's words say; 1 where they say nothing."""
+    words = [part for word in launcher for part in word.split("=")]
+    numbers = [after for word, after in pairwise(words) if word in _PROCESSES]
+    return next((int(number) for number in numbers if number.isdigit()), 1)
+
+
+def _programs(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
+    """Programs and packages that the stages will ask for."""
+    programs, packages = list[str](), list[str]()
+    for step in steps:
+        flags = _flags(step)
+        programs += step.launcher[:1]
+        if step.run in _TRAINS:
+            packages += ["torch", "transformers"]
+            wants_deepspeed = step.launcher[:1] == ("deepspeed",) or flags.deepspeed_config
+            packages += ["deepspeed"] if wants_deepspeed else []
+            packages += ["flash_attn"] if flags.flash_attn else []
+        if getattr(flags, "agent", None) == "vllm":
+            programs += [flags.vllm_python] if flags.vllm_python else []
+            packages += [] if flags.vllm_python else ["vllm"]
+        if step.run == "simulate_interactions" and flags.task_type == "html":
+            programs.append(flags.browser)
+            packages.append("PIL")
+    return list(dict.fromkeys(programs)), list(dict.fromkeys(packages))
+
+
+def _question(human: UserFlags) -> str:
+    """What a human is asked in a small dialogue, by the run's own prompt."""
+    if not human.simulated:
+        return "Is it a fruit?"
+    asked = (Message("user", "I need a function that adds."), Message("assistant", "Which numbers?"))
+    return simulator_prompt(human.prompt(), UserContext(asked[0].content, "def f(a, b): return a + b", asked))
+
+
+def _servers(step: Step, *, late: bool) -> list[Server]:
+    """The human's server and the agent's, where they have one."""
+    flags = _flags(step)
+    human = UserFlags(
+        model=flags.env_model,
+        hostname=flags.hostname,
+        port=flags.port,
+        base_url=flags.env_base_url,
+        api_key_var=flags.env_api_key_var,
+        prompt_path=flags.user_prompt_path,
+        request_timeout_s=flags.request_timeout_s,
+        request_attempts=flags.request_attempts,
+        task_type=flags.task_type,
+        image_url=flags.image_url,
+    )
+    human.check()
+    found = []
+    if not human.in_process:
+        pages = flags.task_type == "html"
+        serve = _SERVE.get(flags.task_type, "start a server")
+        found.append(
+            Server(
+                "human",
+                base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.env_base_url),
+                flags.env_model,
+                key=key_in(flags.env_api_key_var),
+                prompt="What differs?" if pages else _question(human),
+                pictures=2 if pages else 0,
+                start=f"hostname and port of simulate_interactions, or there: {serve}",
+                late=late,
+            )
+        )
+    if flags.agent == "openai" or (flags.agent == "auto" and flags.agent_base_url):
+        found.append(
+            Server(
+                "agent",
+                base_url_from("", 0, flags.agent_base_url),
+                flags.agent_model,
+                key=key_in(flags.agent_api_key_var),
+                max_tokens=flags.max_tokens,
+                chat=flags.agent_api == "chat",
+                start="correct agent_base_url, or start it",
+                late=late,
+            )
+        )
+    return found
+
+
+def _flags(step: Step) -> Any:
+    """A step's flags by name, defaults included."""
+    return SimpleNamespace(**{**step.defaults, **step.settings})
+
+
+def _is_in(name: str, folder: Path) -> bool:
+    return folder.absolute() in Path(name).absolute().parents
+
+
+def _size(number: float) -> str:
+    for unit, of_it in (("GB", 1e9), ("MB", 1e6)):
+        if number >= of_it:
+            return f"{number / of_it:.1f} {unit}"
+    return f"{number / 1e3:.1f} kB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _partly(text: str, known: int, every: int) -> str:
+    if not known:
+        return "unknown"
+    return f"about {text}" + (
+        f" for {known} of {every} stages, unknown for the others" if known < every else ""
+    )

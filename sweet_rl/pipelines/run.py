@@ -1,0 +1,133 @@
+"""The command that runs a pipeline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sweet_rl import tracking
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, Settings, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(Settings):
+    """What is run."""
+
+    file: str = flag(
+        REQUIRED,
+        "the pipeline: a YAML file (docs/pipelines.md); of several, with commas, a later one is laid over the others.",
+        positional=True,
+    )
+    dry_run: bool = flag(
+        False,
+        "run nothing: show every stage's command, whether it would run and why, and what it is expected to take.",
+    )
+    only: str = flag("", "run these stages alone; names with commas between them.")
+    until: str = flag("", "stop behind these stages: they are run, with all that they need.")
+    preflight: Literal["yes", "only", "no"] = flag(
+        "yes",
+        "look first whether the stages to run have what they need; only: and run nothing; no: begin at once.",
+    )
+    replace: bool = flag(
+        False,
+        "throw away what a stage made before its settings or inputs changed; default: it is moved to FOLDER/replaced.",
+    )
+    jobs: int = flag(1, "stages at once, where they do not need each other.", at_least=1)
+
+
+@recorded("run", reads=("file",))
+@stage()
+def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
+    """Run a pipeline: stages of a YAML file, each once, skipping what is done; it goes on where it was stopped.
+
+    A stage is done if its last run ended well, with the settings that it has now, and its inputs are the same
+    files (by digest). A changed setting or input runs the stage again, and what depends on it; what it made before
+    is moved aside. Nothing else is kept than the records (run.json) that every stage writes.
+
+    sweet-rl run configs/sweet/embedded.yaml
+    sweet-rl run configs/sweet/llama8b.yaml --dry_run --set values.human_host=gpu7 --set folder=outputs/mine
+
+    Args:
+        set: --set NAME=VALUE gives a value of the file another one: values.model=/models/mine, folder=outputs/run2, iterations=2, stages.critic.with.beta=0.2.
+    """
+    from sweet_rl.pipelines.building import build
+    from sweet_rl.pipelines.needs import look
+    from sweet_rl.pipelines.planning import plan
+    from sweet_rl.pipelines.reading import laid_over, override, read_file
+    from sweet_rl.pipelines.running import How, run_steps
+    from sweet_rl.preflight.machine import gpus
+
+    tree = functools.reduce(laid_over, map(read_file, _names(told.file)))
+    for said in set:
+        override(tree, said)
+    pipeline = build(tree)
+    if told.only and told.until:
+        raise UsageError("--only and --until exclude each other.")
+    steps = pipeline.chosen(only=_names(told.only), until=_names(told.until))
+    planned = plan(steps, pipeline.folder)
+    if told.dry_run:
+        for line in planned.lines():
+            print(line)
+        return
+    if told.preflight != "no" and planned.to_run:
+        wrong = 0
+        for finding in look(planned.to_run, pipeline.folder, pipeline.steps):
+            print(finding, flush=True)
+            wrong += finding.level == "wrong"
+        if wrong:
+            raise UsageError(
+                f"{wrong} of the things that the run needs {'is' if wrong == 1 else 'are'} wrong (see above); "
+                "nothing was begun. --preflight no begins all the same."
+            )
+    if told.preflight == "only":
+        return
+    tracking.writes(pipeline.folder, folder=True, continues=True)
+    alone = not gpus() and not any(step.launcher for step in steps)
+    run_steps(steps, pipeline.folder, How(jobs=told.jobs, fresh=not alone, replace=told.replace))
+    print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")
+
+
+@stage()
+def preflight(file: str, *set: str) -> None:  # noqa: A002 - the word of the command line
+    """Look at what a pipeline needs, before it begins: data, model, disk, GPUs, packages, servers.
+
+    Takes seconds and changes nothing. A line for each thing: OK, WARN or WRONG, the last two with a repair. Ends with
+    status 1 if something is wrong. `sweet-rl run` does it by itself. Memory and room on the disk are estimates.
+
+    Args:
+        file: the pipeline, as `sweet-rl run` takes it.
+        set: as there.
+    """
+    run(file, *set, preflight="only")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _sets(arguments: Sequence[str]) -> list[str]:
+    """`--set NAME=VALUE`, as often as it is said, as words behind all others.
+
+    Raises:
+        UsageError: nothing follows it.
+    """
+    rest, said, left = list[str](), list[str](), list(arguments)
+    while left:
+        word = left.pop(0)
+        if word == "--set" and not left:
+            raise UsageError("--set needs NAME=VALUE.")
+        if word == "--set" or word.startswith("--set="):
+            said.append(left.pop(0) if word == "--set" else word.removeprefix("--set="))
+        else:
+            rest.append(word)
+    if said and rest and rest[-1].replace("-", "_") in {"__dry_run", "__replace"}:
+        rest[-1] += "=true"  # what follows is not its value
+    return [*rest, *said]
+
+
+run.rewrite_arguments = preflight.rewrite_arguments = _sets  # type: ignore[attr-defined]

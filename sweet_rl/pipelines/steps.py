@@ -1,0 +1,126 @@
+"""A step of a pipeline: a stage with its arguments, under a name."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from sweet_rl.command_line import stage_flags, with_defaults
+from sweet_rl.command_line.reading import joined_flags
+from sweet_rl.command_line.recording import is_recorded, recorded, settings_of
+from sweet_rl.commands.catalogue import load
+from sweet_rl.errors import UsageError
+from sweet_rl.types import Json
+
+_CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
+"""Flags with which a stage goes on with what it left; the first that it has count."""
+
+_BY_THEMSELVES: Final = frozenset(
+    {
+        *("run_archer", "reflect taxi_reflection", "reflect alfworld_reflection", "reflect gen_task"),
+        *("reflect reflection_negative", "reflect auto_explore_gpt", "reflect evaluate_gpt"),
+    }
+)
+"""Stages that go on without a flag that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage with its arguments.
+
+    Attributes:
+        name: in its pipeline; what it made is found by it again.
+        run: a command, or `module:FUNCTION` for a step that is none.
+        words: what has no name on a command line.
+        flags: that are given, by name.
+        needs: names of steps that come before.
+        launcher: words that begin a stage of several processes; none: it runs in one.
+    """
+
+    name: str
+    run: str
+    words: tuple[Any, ...] = ()
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The line that does the same by hand."""
+        return shlex.join([*self.launcher, *(["sweet-rl"] if ":" not in self.run else []), *self.arguments])
+
+    @property
+    def arguments(self) -> list[str]:
+        """The stage and its arguments as words of a command line."""
+        words = [*self.run.split(), *map(str, self.words)]
+        for name, value in self.flags.items():
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        return words
+
+    @property
+    def settings(self) -> dict[str, Json]:
+        """Every flag with its value, defaults included, as the record of its run has them."""
+        return settings_of(function_of(self.run), self.words, self._called)
+
+    @property
+    def defaults(self) -> dict[str, Json]:
+        """The defaults of its flags, those of its world among them."""
+        return with_defaults(function_of(self.run), {}) | {
+            one.name: one.default for one in joined_flags(function_of(self.run), self.settings)
+        }
+
+    @property
+    def _called(self) -> dict[str, Any]:
+        return {name: str(value) if isinstance(value, Path) else value for name, value in self.flags.items()}
+
+    def resumed(self) -> Step | None:
+        """The step that goes on where this one was interrupted; None for one that begins again."""
+        if self.run in _BY_THEMSELVES:
+            return self
+        has = {one.name for one in stage_flags(function_of(self.run))}
+        further = next((more for more in _CONTINUING if has.issuperset(more)), None)
+        return None if further is None else replace(self, flags={**self.flags, **further})
+
+    def __call__(self) -> None:
+        """Run it in this process."""
+        function_of(self.run)(*self.words, **self._called)
+
+
+def function_of(run: str) -> Callable[..., None]:
+    """The stage of a name; one that keeps no record of itself is made to.
+
+    Raises:
+        UsageError: there is none.
+    """
+    module, colon, name = run.partition(":")
+    if not colon:
+        return load(run)
+    try:
+        function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"There is no function {run!r}: {error}.") from error
+    return function if is_recorded(function) else recorded(run)(function)
+
+
+def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> list[Step]:
+    """Steps of chains: in a chain they follow each other, and a round waits for the one before it.
+
+    Args:
+        rounds: of chains of steps.
+    """
+    return list(_in_rounds(rounds))
+
+
+def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> Iterator[Step]:
+    before: tuple[str, ...] = ()
+    for chains in rounds:
+        for chain in chains:
+            needs = before
+            for step in chain:
+                yield replace(step, needs=needs)
+                needs = (step.name,)
+        before = tuple(chain[-1].name for chain in chains if chain)

@@ -1,0 +1,283 @@
+"""Pipelines that are run: each stage once, again when its settings or inputs change, on after a kill -9."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.pipelines.run import run
+from tests.conftest import ROOT
+from tests.tiny_models import save_tiny_llama
+
+WRITES = """
+folder: out
+values:
+  text: a
+stages:
+  first:
+    run: tests.pipelines.stages:write
+    with:
+      output: ${folder}/first.txt
+      text: ${values.text}
+  second:
+    run: tests.pipelines.stages:write
+    with:
+      output: ${folder}/second.txt
+      source: ${first.output}
+      text: b
+  other:
+    run: tests.pipelines.stages:write
+    with:
+      output: ${folder}/other.txt
+      text: c
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path
+
+
+def ran(folder):
+    """How often each step ran."""
+    return {path.stem: len(path.read_text().splitlines()) for path in folder.glob("*.log")}
+
+
+def test_only_what_a_change_concerns_is_run_again_and_nothing_is_overwritten(here, capfd):
+    (here / "p.yaml").write_text(WRITES)
+    out = here / "out"
+    run("p.yaml")
+    assert (out / "second.txt").read_text() == "ab"
+    assert ran(out) == {"first": 1, "second": 1, "other": 1}
+    run("p.yaml")
+    assert ran(out) == {"first": 1, "second": 1, "other": 1}
+    assert capfd.readouterr().out.count("] second: done") == 1
+
+    run("p.yaml", "stages.second.with.text=d")  # a setting of the last one
+    assert ran(out) == {"first": 1, "second": 2, "other": 1}
+    assert (out / "second.txt").read_text() == "ad"
+    said = capfd.readouterr().out
+    assert "second: text was 'b', is 'd': runs again" in said
+    (old,) = (out / "replaced").glob("second-*/second.txt")
+    assert old.read_text() == "ab"
+
+    run(
+        "p.yaml", "values.text=e", "stages.second.with.text=d", replace=True
+    )  # of the first: both, not the other
+    assert ran(out) == {"first": 2, "second": 3, "other": 1}
+    assert (out / "second.txt").read_text() == "ed"
+    assert len(list((out / "replaced").iterdir())) == 1  # thrown away this time
+
+    (out / "second.txt").unlink()
+    run("p.yaml", "values.text=e", "stages.second.with.text=d")
+    assert ran(out) == {"first": 2, "second": 4, "other": 1}
+
+
+def test_a_step_whose_inputs_come_out_the_same_is_not_run_again(here):
+    (here / "p.yaml").write_text(WRITES)
+    run("p.yaml")
+    run("p.yaml", "stages.first.with.times=1")  # its default
+    assert ran(here / "out") == {"first": 1, "second": 1, "other": 1}
+    run("p.yaml", "values.text=", "stages.first.with.times=2")
+    run("p.yaml", "values.text=", "stages.first.with.times=3")
+    assert ran(here / "out") == {"first": 3, "second": 2, "other": 1}
+
+
+def test_what_another_program_wrote_is_not_touched(here):
+    (here / "p.yaml").write_text(WRITES)
+    (here / "out").mkdir()
+    (here / "out/first.txt").write_text("mine")
+    with pytest.raises(ServiceError, match="The stage first failed"):
+        run("p.yaml")
+    assert (here / "out/first.txt").read_text() == "mine"
+
+
+def test_some_stages(here):
+    (here / "p.yaml").write_text(WRITES)
+    run("p.yaml", until="second")
+    assert ran(here / "out") == {"first": 1, "second": 1}
+    run("p.yaml", only="other")
+    assert ran(here / "out") == {"first": 1, "second": 1, "other": 1}
+    with pytest.raises(UsageError, match=r"no stage 'secnd' \(did you mean second\?\)"):
+        run("p.yaml", only="secnd")
+
+
+def test_a_failed_stage_is_named_with_its_command(here):
+    (here / "p.yaml").write_text(
+        "folder: out\nstages:\n  bad:\n    run: tests.pipelines.stages:fails\n    with: {output: x}\n"
+    )
+    with pytest.raises(
+        ServiceError, match=r"stage bad failed: no such thing as x\nIts command: tests.*fails --output x"
+    ):
+        run("p.yaml")
+
+
+def sweet_rl(*words, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "sweet_rl", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_killed_pipeline_goes_on_where_it_was(here):
+    (here / "p.yaml").write_text(
+        "folder: out\nstages:\n  some:\n    run: tests.pipelines.stages:rows\n"
+        "    with: {output: out/rows.txt, number: 6, kill_at: 3}\n"
+    )
+    killed = sweet_rl("run", "p.yaml", cwd=here)
+    assert killed.returncode == -signal.SIGKILL
+    again = sweet_rl("run", "p.yaml", cwd=here)
+    assert again.returncode == 0, again.stderr
+    assert "some: it was interrupted: goes on" in again.stdout
+    words = [line.split()[1] for line in (here / "out/rows.txt").read_text().splitlines()]
+    assert words == ["first"] * 4 + ["again"] * 2
+    assert "some: done" in sweet_rl("run", "p.yaml", cwd=here).stdout
+
+
+DIALOGUES = """
+folder: out
+stages:
+  tasks:
+    run: generate_tasks
+    with: {output_path: "${folder}/tasks.jsonl", num_tasks: 40}
+  dialogues:
+    run: simulate_interactions
+    with:
+      agent_model: questioner
+      env_model: scripted
+      input_path: ${tasks.output_path}
+      num_tasks: 40
+      best_of_n: 10
+      batch_size: 1
+      output_path: ${folder}/rows.jsonl
+  grades:
+    run: evaluate_code
+    with: {saved_path: "${dialogues.output_path}", k: 10}
+"""
+
+
+def test_real_stages_killed_in_the_middle_of_dialogues(here):
+    """Rows that were finished stay as they are; those that were not are played by the same command."""
+    (here / "p.yaml").write_text(DIALOGUES)
+    rows = here / "out/rows.jsonl"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "sweet_rl", "run", "p.yaml"], cwd=here, stdout=subprocess.DEVNULL
+    )
+    while first.poll() is None and not (rows.exists() and rows.read_bytes().count(b"\n") >= 5):
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    before = set(rows.read_text().splitlines()[:5])
+    second = sweet_rl("run", "p.yaml", cwd=here)
+    assert second.returncode == 0, second.stderr
+    after = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(after) == 400
+    talks = {json.dumps(row["dialogue_history"]) for row in after}
+    assert all(json.dumps(json.loads(line)["dialogue_history"]) in talks for line in before)
+    assert (here / "out/rows.report.json").exists()
+    third = sweet_rl("run", "p.yaml", cwd=here).stdout
+    assert [f"{name}: done" in third for name in ("tasks", "dialogues", "grades")] == [True] * 3
+    changed = sweet_rl("run", "p.yaml", "--set", "stages.grades.with.timeout_s=2", cwd=here).stdout
+    assert "dialogues: done" in changed
+    assert "grades: timeout_s was 1.0, is 2.0: runs again" in changed
+
+
+def test_the_server_moves_and_nothing_is_run_again(here):
+    """An address says where, not what."""
+    (here / "p.yaml").write_text(DIALOGUES)
+    small = (
+        "stages.dialogues.with.num_tasks=2",
+        "stages.dialogues.with.best_of_n=1",
+        "stages.grades.with.k=1",
+    )
+    run("p.yaml", *small)
+    plan = sweet_rl(
+        "run",
+        "p.yaml",
+        "--dry_run",
+        *(f"--set={one}" for one in small),
+        "--set",
+        "stages.dialogues.with.hostname=elsewhere",
+        cwd=here,
+    )
+    assert plan.stdout.splitlines()[-1] == "0 of 3 stages would run.", plan.stdout + plan.stderr
+
+
+ROUNDS = """
+folder: out
+iterations: 2
+values:
+  model: base
+next:
+  model: ${policy.save_path}
+defaults:
+  simulate_interactions: {agent: transformers, env_model: scripted, max_steps: 1, max_tokens: 4, quiet: true}
+  train_sft: {max_len: 2048, quiet: true}
+stages:
+  tasks:
+    run: generate_tasks
+    once: true
+    with: {output_path: "${folder}/tasks.jsonl", num_tasks: 2}
+  dialogues:
+    run: simulate_interactions
+    with:
+      agent_model: ${values.model}
+      input_path: ${tasks.output_path}
+      num_tasks: 2
+      output_path: ${folder}/rows.jsonl
+      seed: ${round}
+  policy:
+    run: train_sft
+    with:
+      pretrain: ${values.model}
+      dataset: ${dialogues.output_path}
+      save_path: ${folder}/policy
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_next_round_begins_with_the_policy_of_the_last(here, capfd):
+    save_tiny_llama(here / "base", context=2048)
+    (here / "p.yaml").write_text(ROUNDS)
+    run("p.yaml", "iterations=1")
+    capfd.readouterr()
+    run("p.yaml")  # one more: what the first round made stays
+    said = capfd.readouterr().out
+    assert [f"] {name}: done" in said for name in ("tasks", "dialogues", "policy")] == [True] * 3
+    record = json.loads((here / "out/round-2/policy/run.json").read_text())
+    assert record["step"]["name"] == "round-2/policy"
+    assert record["settings"]["pretrain"] == "out/policy"
+    assert record["inputs"][0]["sha256"]
+    talked = json.loads((here / "out/round-2/rows.jsonl.run.json").read_text())
+    assert (talked["settings"]["agent_model"], talked["settings"]["input_path"]) == (
+        "out/policy",
+        "out/tasks.jsonl",
+    )
+    assert not (here / "out/round-2/tasks.jsonl").exists()
+
+
+def test_a_launcher_begins_a_stage_and_ends_with_the_pipeline(here):
+    launcher = here / "launch"
+    launcher.write_text('#!/bin/sh\necho "launched $1"\nshift\nexec "$@"\n')
+    launcher.chmod(0o755)
+    if not Path(sys.executable).with_name("sweet-rl").exists():
+        pytest.skip("sweet-rl is not installed as a program")
+    (here / "p.yaml").write_text(
+        f"folder: out\nlaunchers: {{generate_tasks: {launcher} eight}}\n"
+        "stages:\n  tasks:\n    run: generate_tasks\n    with: {output_path: out/tasks.jsonl, num_tasks: 2}\n"
+    )
+    done = sweet_rl("run", "p.yaml", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "launched eight\n" in done.stdout
+    assert "tasks: done" in sweet_rl("run", "p.yaml", cwd=here).stdout
