@@ -72,21 +72,23 @@ def evaluate(
 
 def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
     """Run the stage that the file's world names."""
-    import importlib
     import inspect
 
+    from sweet_rl.commands.catalogue import load
     from sweet_rl.records import read_rows
 
     world = _world_of(next((row for _, row in read_rows(saved_path)), {}))
     if world is None:
         raise UsageError(
-            f"{saved_path!r} does not say which world its episodes are of. Run the world's own stage "
-            "(evaluate_code, evaluate_html, evaluate_games), or name a --grader."
+            f"{saved_path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
+            "evaluate_html, evaluate_games), or name a --grader."
         )
-    stage = getattr(importlib.import_module(f"sweet_rl.commands.{world.evaluation}"), world.evaluation)
+    stage = load(world.evaluation)
     known = inspect.signature(stage).parameters
     if idle := [flag for flag in flags if flag not in known]:
-        raise UsageError(f"--{idle[0]} belongs to no flag of {world.evaluation}, which grades {world.name}.")
+        raise UsageError(
+            f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out."
+        )
     _plain(stage)(saved_path=saved_path, **flags, **({"quiet": quiet} if "quiet" in known else {}))
 
 
@@ -127,12 +129,12 @@ def _graded(row: Mapping[str, Json], grader: str, score: Score) -> dict[str, Jso
 
 
 def _world_of(row: Mapping[str, Json]) -> World | None:
-    """The world that a row says it is of; a published row says none."""
-    from sweet_rl.worlds import world_of
+    """The world that a row says it is of; a published row says none, and one of a person's own file has no name."""
+    from sweet_rl.worlds import names, world_of
 
     settings = (row.get("provenance") or {}).get("settings") or {}
     name = settings.get("world") or settings.get("task_type")
-    return None if name is None else world_of(name)
+    return world_of(name) if name in names() else None
 
 
 def _plain(stage: Callable[..., None]) -> Callable[..., None]:
