@@ -8,47 +8,19 @@ Published behaviour: docs/published/archer.md#guess-my-city.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from sweet_rl.errors import UsageError
 from sweet_rl.types import UserContext, UserReply
-from sweet_rl.worlds.guess_my_city.oracle import rank as city_rank
-from sweet_rl.worlds.guess_my_city.oracle import what as city_what
-from sweet_rl.worlds.guess_my_city.oracle import where as city_where
-from sweet_rl.worlds.guess_my_city.oracle import yes as city_yes
-from sweet_rl.worlds.guess_my_city.oracle.maps import names_it
+from sweet_rl.worlds.guess_my_city.oracle import yes  # noqa: F401 - the functions that rules name
+from sweet_rl.worlds.guess_my_city.oracle.rules import answer, names_it
 from sweet_rl.worlds.guess_my_city.oracle.table import City, cities
 from sweet_rl.worlds.guess_my_city.oracle.what import CANNOT
-from sweet_rl.worlds.guess_my_city.oracle.where import Rule
 from sweet_rl.worlds.guess_my_city.oracle.words import Question, plain, read_question
 
 NOT_SURE: Final = "I am not sure."
 """What is said to a question that is not understood, or to which the table has no answer."""
-
-_YES_NO: Final[Sequence[Rule]] = (
-    city_rank.is_spelled,
-    city_rank.is_state_of_its_own,
-    city_rank.is_guess,
-    city_rank.is_capital,
-    city_rank.is_population,
-    city_rank.is_largest,
-    city_rank.is_big_or_old,
-    city_yes.is_about_people,
-    city_yes.is_about_country,
-    city_yes.is_sight,
-    city_yes.is_known_for,
-    city_where.is_near,
-    city_where.is_where,
-    city_yes.is_weather,
-    city_where.is_of_country,
-    city_yes.is_general,
-    city_yes.is_own_word,
-    city_where.is_unknown_place,
-    city_yes.is_unknown_name,
-)
-"""In this order; the first that knows decides."""
 
 
 class CityOracle:
@@ -116,14 +88,13 @@ def _told(city: City, said: str) -> str:
     if not question.words:
         return NOT_SURE
     if question.open:
-        return city_what.what(city, question) or (
-            _yes_or_no(city, question) if question.about_any else NOT_SURE
-        )
-    return city_yes.either_or(city, question) or _yes_or_no(city, question)
+        told = answer("open", city, question)
+        return str(told) if told else _yes_or_no(city, question) if question.about_any else NOT_SURE
+    return str(answer("either", city, question) or _yes_or_no(city, question))
 
 
 def _yes_or_no(city: City, question: Question) -> str:
-    for knows in _YES_NO:
-        if (answer := knows(city, question)) is not None:
-            return "Yes." if answer is not question.negated else "No."
-    return NOT_SURE
+    found = answer("yes", city, question)
+    if found is None:
+        return NOT_SURE
+    return "Yes." if found is not question.negated else "No."

@@ -1,19 +1,18 @@
-"""The facts of the 91 cities as objects: what `table.toml` and its two neighbours hold, read once.
+"""The facts of the 91 cities as objects: what the TOML files beside it hold, read once.
 
-Only data and how it is looked up; sentences are made in `sweet_rl.worlds.guess_my_city.oracle.cities`.
+Only data and how it is looked up; `rules.py` makes sentences of it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import Final
-
-from sweet_rl.types import Json
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,112 +21,6 @@ class Weather:
 
     says: str
     words: frozenset[str]
-
-
-def _weather(says: str, words: str) -> Weather:
-    return Weather(says, frozenset(words.split()))
-
-
-WEATHER: Final[Mapping[str, Weather]] = {
-    "coastal desert": _weather(
-        "It is mild and often cloudy, and it hardly ever rains.", "dry desert arid mild cloudy subtropical"
-    ),
-    "continental": _weather(
-        "Summers are warm and winters are cold with snow.", "cold snow seasons continental temperate"
-    ),
-    "continental monsoon": _weather(
-        "Summers are hot and rainy, winters are cold and dry.",
-        "hot cold snow seasons monsoon continental temperate",
-    ),
-    "cool highland": _weather(
-        "It is cool and spring-like all year, because of its height, with rainy months.",
-        "mild cool rainy highland spring",
-    ),
-    "desert": _weather("It is hot and very dry; it hardly ever rains.", "hot dry desert arid sunny"),
-    "dry mediterranean": _weather(
-        "Summers are hot and dry, winters are cool.", "hot dry mediterranean sunny seasons temperate"
-    ),
-    "equatorial": _weather(
-        "It is hot, humid and rainy all year round.", "hot tropical humid rainy equatorial rainforest warm"
-    ),
-    "hot continental monsoon": _weather(
-        "Summers are very hot, winters are cold and dry.", "hot cold seasons monsoon continental temperate"
-    ),
-    "hot dry": _weather(
-        "It is very hot and dry, with a short rainy season and mild winters.",
-        "hot dry arid monsoon sunny subtropical",
-    ),
-    "humid subtropical": _weather(
-        "Summers are hot and humid, winters are cool.",
-        "hot humid subtropical seasons rainy mild temperate",
-    ),
-    "mediterranean": _weather(
-        "Summers are warm and dry, winters are mild and rainy.",
-        "mild mediterranean sunny seasons temperate warm",
-    ),
-    "mediterranean dry": _weather(
-        "Summers are hot, winters are mild with a little rain.", "hot dry mild mediterranean sunny warm"
-    ),
-    "mild continental monsoon": _weather(
-        "Summers are hot and rainy, winters are cold and dry.",
-        "hot cold snow seasons monsoon continental temperate",
-    ),
-    "mild humid": _weather(
-        "Summers are warm and humid, winters are mild.", "mild humid warm temperate seasons subtropical sunny"
-    ),
-    "mild monsoon": _weather(
-        "It is pleasant and mild for most of the year, with a monsoon season.",
-        "mild tropical monsoon rainy warm savanna",
-    ),
-    "mild tropical": _weather(
-        "It is mild for the tropics, because of its height, with a wet and a dry season.",
-        "mild tropical rainy highland warm cool",
-    ),
-    "monsoon": _weather(
-        "It is hot and humid, with a rainy monsoon season and a dry season.",
-        "hot tropical humid rainy monsoon warm",
-    ),
-    "north indian": _weather(
-        "Summers are very hot, the monsoon brings rain, and winters are cool and dry.",
-        "hot monsoon seasons subtropical dry semi-arid",
-    ),
-    "oceanic": _weather(
-        "It is mild, with cool winters, warm summers and rain at any time.",
-        "mild rainy oceanic temperate seasons cool maritime",
-    ),
-    "oceanic cold": _weather(
-        "Summers are warm, winters are cold and grey, sometimes with snow.",
-        "mild cold snow oceanic continental temperate seasons",
-    ),
-    "savanna": _weather(
-        "It is hot all year, with a long wet season and a short dry one.",
-        "hot tropical humid rainy savanna warm",
-    ),
-    "severe continental": _weather(
-        "Winters are long and bitterly cold, summers are warm.", "cold snow seasons continental severe"
-    ),
-    "spring highland": _weather(
-        "It is mild like spring all year round, because of its height.", "mild tropical spring highland warm"
-    ),
-    "steppe": _weather(
-        "Summers are hot and dry, winters are cold with some snow.",
-        "hot dry cold snow seasons arid semi-arid continental steppe",
-    ),
-    "subtropical highland": _weather(
-        "Summers are warm and rainy, winters are mild.", "mild subtropical rainy humid warm temperate"
-    ),
-    "tropical dry": _weather(
-        "It is hot, with a monsoon season and dry, pleasant winters.",
-        "hot tropical dry monsoon warm semi-arid savanna",
-    ),
-    "tropical sea": _weather(
-        "It is warm all year round, with sea winds and a rainy season.", "hot tropical humid warm sunny rainy"
-    ),
-    "warm highland": _weather(
-        "It is warm all year round, with two rainy seasons.", "hot tropical warm highland rainy savanna"
-    ),
-}
-"""Kinds of weather by the name that `table.toml` uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +34,21 @@ class Country:
     people: float
     languages: tuple[str, ...]
     currency: str
-    religions: tuple[str, ...]
     government: str
     drive: str
     utc: str
-    neighbours: tuple[str, ...]
-    coasts: tuple[str, ...]
     flag: tuple[str, ...]
-    food: tuple[str, ...]
     dress: str
     music: str
     sports: tuple[str, ...]
-    hosted: tuple[str, ...]
-    rich: bool
+    religions: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
+    coasts: tuple[str, ...] = ()
+    hosted: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    said: str = ""
+    holidays: str = "the usual holidays of their country"
+    rich: bool = False
     island: bool = False
     parts: Mapping[str, str] = field(default_factory=dict)
 
@@ -218,9 +112,64 @@ class City:
         return tuple(dict.fromkeys((*self.local, *self.land.languages)))
 
     @cached_property
-    def waters(self) -> frozenset[str]:
+    def waters(self) -> tuple[str, ...]:
         """Seas, rivers, lakes and bays on which it lies."""
-        return frozenset((*self.coast, *self.water))
+        return (*self.coast, *self.water)
+
+    @property
+    def rivers(self) -> tuple[str, ...]:
+        """The largest river, if any."""
+        return tuple(water.removesuffix(" delta") for water in self.water if "River" in water)[:1]
+
+    @property
+    def continents(self) -> tuple[str, ...]:
+        """The continents it lies in."""
+        return tuple(place for place in CONTINENTS if place in self.places)
+
+    @property
+    def side(self) -> str:
+        """Where in its country: "north", "centre"."""
+        return "centre" if self.part == "central" else re.sub(" ?central ?", "", self.part)
+
+    @property
+    def climate(self) -> Weather:
+        """What its weather is like."""
+        return WEATHER[self.weather]
+
+    @property
+    def count(self) -> str:
+        """How many people live there, rounded, in words."""
+        if self.people < 1:
+            return f"{round(self.people * 1000 / 50) * 50} thousand"
+        whole = self.people >= 10 or self.people == int(self.people)
+        return f"{self.people:.{0 if whole else 1}f} million"
+
+    @property
+    def ordinal(self) -> str:
+        """Its place by population in its country, in a word; only to the eighth."""
+        return ["", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"][self.rank]
+
+    @property
+    def young(self) -> bool:
+        """Whether it was founded since 1800."""
+        return bool(re.search(r"\b(?:1[89]|20)\d\d\b", self.since)) and "as " not in self.since
+
+    @property
+    def hemispheres(self) -> tuple[str, str]:
+        """Which halves of the world."""
+        return ("northern" if self.at[0] > 0 else "southern", "eastern" if self.at[1] > 0 else "western")
+
+    @property
+    def from_equator(self) -> float:
+        """Degrees."""
+        return abs(self.at[0])
+
+    @property
+    def coordinates(self) -> str:
+        """Latitude and longitude in whole degrees."""
+        north, east = map(round, self.at)
+        ways = "north" if north >= 0 else "south", "east" if east >= 0 else "west"
+        return f"{abs(north)} degrees {ways[0]} and {abs(east)} degrees {ways[1]}"
 
     def distance_km(self, other: City) -> float:
         """Great-circle distance to another city."""
@@ -243,56 +192,65 @@ class Topic:
     general: bool
 
 
-@lru_cache(maxsize=1)
+CONTINENTS: Final = ("Asia", "Europe", "Africa", "South America", "North America", "Oceania")
+
+
+@cache
 def countries() -> Mapping[str, Country]:
     """The countries of the list, by name."""
-    return {name: Country(name=name, **_tuples(row)) for name, row in _read("countries").items()}
+    return {name: Country(name=name, **_tuples(row)) for name, row in read("countries").items()}
 
 
-@lru_cache(maxsize=1)
+@cache
 def cities() -> Mapping[str, City]:
     """The 91 cities in the table's order, by their published "City, Country"."""
     found = {}
-    for key, row in _read("table").items():
+    for key, row in read("table").items():
         name, _, country = key.partition(", ")
-        land = countries()[row.pop("country", country)]
-        found[key] = City(key=key, name=name, land=land, **_tuples(row))
+        fields = _tuples(row)
+        land = countries()[fields.pop("country", country)]
+        found[key] = City(key=key, name=name, land=land, **fields)
     return found
 
 
-@lru_cache(maxsize=1)
+@cache
 def topics() -> Mapping[str, Topic]:
     """What cities are known for, by the topic's name."""
     found = {}
-    for name, row in _read("topics").items():
-        lands = row.get("countries", ())
-        general = bool(row.get("all"))
-        owners = {
-            city.name
-            for city in cities().values()
-            if city.name in row.get("cities", ())
-            or city.land.name in lands
-            or (general and city.name not in row.get("but", ()))
-        }
+    for name, row in read("topics").items():
+        general, but, lands = row.get("all", False), row.get("but", ()), row.get("countries", ())
+        owners = {city.name for city in cities().values() if city.land.name in lands or general}
+        owners = owners.difference(but).union(row.get("cities", ()))
         found[name] = Topic(name, tuple(row["words"]), frozenset(owners), general)
     return found
 
 
-@lru_cache(maxsize=1)
+@cache
 def elsewhere() -> Mapping[str, tuple[str, ...]]:
     """Names of places, cities ("elsewhere"), waters and mountains that none of the 91 answers to, by kind."""
-    found = {kind: tuple(row["names"]) for kind, row in _read("elsewhere").items()}
-    found["mountain"] += tuple(f"{name} {kind}" for name in found["mountain"] for kind in MOUNTAIN_WORDS)
-    return found
+    return {kind: tuple(row["names"]) for kind, row in read("elsewhere").items()}
 
 
-MOUNTAIN_WORDS: Final = ("mountains", "mountain range")
-"""What may follow the name of mountains."""
-
-
-def _read(name: str) -> dict[str, dict[str, Json]]:
+@cache
+def read(name: str) -> dict[str, Any]:
+    """One of the TOML files beside this one."""
     return tomllib.loads((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def _tuples(row: Mapping[str, Json]) -> dict[str, Json]:
+@cache
+def phrases(listed: str) -> tuple[str, ...]:
+    """The phrases of a comma-separated list; "$near" stands for those of that name in `questions.toml`."""
+    found: list[str] = []
+    for phrase in filter(None, (" ".join(words.split()) for words in listed.split(","))):
+        found += phrases(read("questions")["phrases"][phrase[1:]]) if phrase[0] == "$" else [phrase]
+    return tuple(found)
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+WEATHER: Final[Mapping[str, Weather]] = {
+    kind: Weather(row["says"], frozenset(phrases(row["words"]))) for kind, row in read("weather").items()
+}
+"""Kinds of weather by the name that `table.toml` uses."""

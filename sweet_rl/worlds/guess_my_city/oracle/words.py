@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Final
 
-from sweet_rl.worlds.guess_my_city.oracle.table import MOUNTAIN_WORDS, cities, countries, elsewhere, topics
+from sweet_rl.worlds.guess_my_city.oracle.table import cities, countries, elsewhere, phrases, read, topics
 
 LONGEST_QUESTION: Final = 500
 """Characters that are read; a person's question is far shorter."""
@@ -38,16 +38,6 @@ _WH: Final = re.compile(
 _ASKS: Final = r"(?:is|are|was|does|do|can|could|what|which|where|how|has|have)\b"
 _FIRST_CLAUSE: Final = re.compile(rf"^(?!{_ASKS}).*?[.:,] ?[\"']?(?={_ASKS})")
 _NOT: Final = re.compile(r"\b(?:not|isn't|doesn't|aren't|isnt|doesnt|don't|never)\b")
-_NOT_NAMES: Final = (
-    "Is Are Does Do Can Could Was Has Have I You Your City Hometown Question The A An In On It What OK "
-    "No Yes "
-    "World Heritage Site Sites UNESCO Region Province State River Sea Ocean Coast Prefecture Department "
-    "District "
-    "Governorate Valley Mountain Mountains Range Island Country County Town Home Peninsula Delta Part "
-    "North South "
-    "East West Northern Southern Eastern Western Central Municipality Oblast Area Metropolitan"
-)
-_PROPER_NOISE: Final = frozenset(_NOT_NAMES.split())
 
 
 @dataclass(frozen=True)
@@ -67,20 +57,18 @@ class Question:
     open: bool
     negated: bool
 
-    def has(self, *phrases: str) -> bool:
-        """Whether one of the phrases is in it as whole words, a plural s aside."""
-        return any(_padded(phrase) in self._padded for phrase in phrases)
+    def has(self, *listed: str) -> bool:
+        """Whether a phrase of these lists ("a, $near") is in it as whole words, a plural s aside."""
+        return any(padded in self._padded for phrase in listed for padded in _padded(phrase))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """What it names of a kind: "city", "elsewhere", "place", "water", "mountain", "topic", "sight"."""
-        return self.found.get(kind, ())
+        """What it names of a kind: "city", "place", "topic", "unknown" and so on."""
+        return self.unknown if kind == "unknown" else self.found.get(kind, ())
 
     @property
     def about_any(self) -> bool:
         """Whether it may be answered by yes or no all the same: "Can you tell me about any famous ...?"."""
-        return self.has(
-            "tell me about any", "tell me about some", "tell me if", "tell me whether", "describe any"
-        )
+        return self.has("tell me about any, tell me about some, tell me if, tell me whether, describe any")
 
     @cached_property
     def topics_by_half(self) -> tuple[tuple[str, ...], ...]:
@@ -113,7 +101,7 @@ def read_question(said: str) -> Question:
 def _unknown(raw: str, rest: frozenset[str]) -> tuple[str, ...]:
     """Capitalised words that no phrase took."""
     bare = [word.strip(".,;:!?\"'()") for word in raw.split()]
-    names = [word for word in bare if word[:1].isupper() and word not in _PROPER_NOISE]
+    names = [word for word in bare if word[:1].isupper() and word not in listed_words("not_names")]
     if len(names) == sum(bool(word) for word in bare):  # all words are capitalised: that says nothing
         return ()
     return tuple(name for name in names if singular(plain(name)) in rest)
@@ -148,8 +136,8 @@ def words_of(phrase: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _padded(phrase: str) -> str:
-    return f" {' '.join(words_of(phrase))} "
+def _padded(listed: str) -> tuple[str, ...]:
+    return tuple(f" {' '.join(words_of(phrase))} " for phrase in phrases(listed))
 
 
 def _look_up(words: tuple[str, ...]) -> tuple[Mapping[str, tuple[str, ...]], frozenset[str]]:
@@ -171,71 +159,52 @@ def _look_up(words: tuple[str, ...]) -> tuple[Mapping[str, tuple[str, ...]], fro
     return {kind: tuple(dict.fromkeys(names)) for kind, names in found.items()}, frozenset(rest)
 
 
-@lru_cache(maxsize=1)
-def _lexicon() -> Mapping[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Every known phrase with what it may mean: (kind, name) pairs."""
+@cache
+def _lexicon() -> Mapping[tuple[str, ...], Sequence[tuple[str, str]]]:
+    """Every known phrase with what it may mean: (kind, name) pairs.
+
+    The words of a topic, a place or a people are not also a sight's name.
+    """
     known: dict[tuple[str, ...], dict[tuple[str, str], None]] = defaultdict(dict)
-    for kind, name, phrases in (*_city_entries(), *_other_entries()):
-        for phrase in phrases:
-            known[words_of(phrase)][kind, name] = None
-    return {key: _settled(list(meant)) for key, meant in known.items() if key}
+    for kind, name, phrase in _entries():
+        meant = known[words_of(phrase)]
+        if kind != "sight" or not any(other in {"topic", "adjective", "place"} for other, _ in meant):
+            meant[kind, name] = None
+    return {key: list(meant) for key, meant in known.items() if key}
 
 
-Entry = tuple[str, str, Iterable[str]]
-"""A kind, a name of that kind, and the phrases that mean it."""
-
-
-def _city_entries() -> Iterable[Entry]:
+def _entries() -> Iterable[tuple[str, str, str]]:
+    """A kind, a name of that kind, and a phrase that means it; sights last."""
     for city in cities().values():
-        yield "city", city.key, city.names
-        for place in (*city.within, *city.heads):
-            yield "place", place, (place, *_other_forms(place))
-        for water in (*city.coast, *city.water, *city.near):
-            yield "water", water, _water_forms(water)
-        for mountain in city.mountains:
-            yield "mountain", mountain, (mountain, *(f"{mountain} {kind}" for kind in MOUNTAIN_WORDS))
-        for sight in city.sights:
-            yield "sight", city.key, _proper_names(sight)
-
-
-def _other_entries() -> Iterable[Entry]:
+        yield from (("city", city.key, name) for name in city.names)
+        yield from _forms("place", *city.within, *city.heads)
+        yield from _forms("water", *city.waters, *city.near)
+        yield from _forms("mountain", *city.mountains)
     for land in countries().values():
-        for place in (land.name, *land.also, *land.within, *land.neighbours):
-            yield "place", place, (place,)
-        yield from (("adjective", land.name, (adjective,)) for adjective in land.adjectives)
-        yield from (("water", water, _water_forms(water)) for water in land.coasts)
-    yield from (("place", place, (people,)) for people, place in _CONTINENTS.items())
-    yield from (("topic", topic.name, topic.words) for topic in topics().values())
+        places = (land.name, *land.also, *land.within, *land.neighbours)
+        yield from (("place", place, place) for place in places)
+        yield from (("adjective", land.name, adjective) for adjective in land.adjectives)
+        yield from _forms("water", *land.coasts)
+    yield from (("place", place, people) for people, place in read("words")["peoples"].items())
+    yield from (("topic", topic.name, phrase) for topic in topics().values() for phrase in topic.words)
     for kind, names in elsewhere().items():
-        yield from ((kind, name, _water_forms(name) if kind == "water" else (name,)) for name in names)
+        yield from ((kind, name, name) for name in names) if kind == "place" else _forms(kind, *names)
+    for city in cities().values():
+        yield from (("sight", city.key, name) for sight in city.sights for name in _proper_names(sight))
 
 
-def _settled(meant: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The words of a topic, a place or a people are not also a sight's name."""
-    if any(kind in ("topic", "adjective", "place") for kind, _ in meant):
-        meant = [entry for entry in meant if entry[0] != "sight"]
-    return tuple(meant)
-
-
-def _other_forms(place: str) -> Iterable[str]:
-    """Other names of a place: "East Java" is also said as "Eastern Java"."""
-    first, _, rest = place.partition(" ")
-    if rest and first in {"North", "South", "East", "West"}:
-        yield f"{first}ern {rest}"
-    if place.endswith(" province"):
-        yield place.removesuffix(" province")
-
-
-def _water_forms(water: str) -> Iterable[str]:
-    yield water
-    for kind in (" River", " Sea", " Ocean", " Lake", " Creek"):
-        if water.endswith(kind):
-            bare = water.removesuffix(kind)
-            yield f"river {bare}" if kind == " River" else f"{bare} coast"
-            if bare in {"Nile", "Thames", "Danube", "Mediterranean", "Yangtze", "Seine", "Tiber", "Ganges"}:
-                yield bare
-            if bare in {"Pacific", "Atlantic", "Tigris", "Dnieper", "Moskva", "Hooghly", "Yamuna", "Caspian"}:
-                yield bare
+def _forms(kind: str, *names: str) -> Iterable[tuple[str, str, str]]:
+    """Entries of names with other forms: "East Java" is also "Eastern Java", "Nile River" is "river Nile"."""
+    for name in names:
+        forms = [name]
+        if kind == "mountain":
+            forms += [f"{name} mountains", f"{name} mountain range"]
+        elif kind == "place":
+            forms += [re.sub("^(North|South|East|West) ", r"\1ern ", name), name.removesuffix(" province")]
+        elif found := re.match(r"(.*) (River|Sea|Ocean|Lake|Creek)$", name) if kind == "water" else None:
+            forms += [f"river {found[1]}" if found[2] == "River" else f"{found[1]} coast"]
+            forms += [found[1]] if found[1] in listed_words("bare_waters") else []
+        yield from ((kind, name, form) for form in forms)
 
 
 def _proper_names(sight: str) -> Iterable[str]:
@@ -246,31 +215,12 @@ def _proper_names(sight: str) -> Iterable[str]:
         rest = plainer[plainer.index(name) + len(name) :].split()
         if rest:
             yield f"{name} {rest[0]}"
-        first, _, kind = name.rpartition(" ")
-        if first and kind.lower() in _KINDS and " " not in first and first.lower() not in _VAGUE:
+        first, _, kind = name.partition(" ")
+        if kind.lower() in listed_words("kinds") and first.lower() not in listed_words("not_a_sight"):
             yield first
 
 
-_CONTINENTS: Final = {
-    "Asian": "Asia",
-    "European": "Europe",
-    "African": "Africa",
-    "South American": "South America",
-    "North American": "North America",
-    "Latin American": "Latin America",
-    "Middle Eastern": "Middle East",
-    "Southeast Asian": "Southeast Asia",
-    "East Asian": "East Asia",
-    "South Asian": "South Asia",
-    "Arab": "Arab world",
-    "EU": "European Union",
-}
-_KIND_WORDS: Final = (
-    "tower palace bridge square museum temple beach park market mosque wall road street tomb fort bazaar pier"
-)
-_VAGUE_WORDS: Final = (
-    "national old great royal central grand white black golden green red blue imperial museum sky sun west "
-    "people's art summer independence liberty freedom revolution bay park opera ice victoria india sea"
-)
-_KINDS: Final = frozenset(_KIND_WORDS.split())
-_VAGUE: Final = frozenset(_VAGUE_WORDS.split())
+@cache
+def listed_words(name: str) -> frozenset[str]:
+    """A list of `words.toml`."""
+    return frozenset(phrases(read("words")[name]))

@@ -1,237 +1,147 @@
-"""Yes-or-no questions about what a city is like: people, country, weather, sights, what it is known for.
+"""What rules of yes-or-no questions ask of Python: names, numbers, distances, directions, what is known.
 
-Every rule takes the hidden city and the question and returns True, False, or None where it does not know.
+Every function takes the hidden city and the question and returns True, False, or None where it does not know.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from sweet_rl.worlds.guess_my_city.oracle.table import WEATHER, City, Topic, cities, countries, topics
-from sweet_rl.worlds.guess_my_city.oracle.words import Question, words_of
+from sweet_rl.worlds.guess_my_city.oracle.rules import FUNCTIONS, Answer, answer
+from sweet_rl.worlds.guess_my_city.oracle.table import CONTINENTS, City, Topic, cities, topics
+from sweet_rl.worlds.guess_my_city.oracle.words import Question, listed_words, plain, words_of
 
-_OTHER_LANGUAGES: Final = (
-    "Italian Dutch Swahili Hebrew Greek Polish Swedish Vietnamese Czech Serbian Bulgarian Danish Finnish "
-    "Kazakh Mongolian Pashto Azerbaijani Nepali Khmer Tagalog Norwegian Catalan Hausa Yoruba Zulu "
-    "Afrikaans Armenian"
-)
-_FAMILIES: Final = {
-    "romance language": ("Spanish", "Portuguese", "French", "Italian", "Romanian"),
-    "slavic language": ("Russian", "Ukrainian"),
-    "germanic language": ("English", "German"),
-}
-_FAITHS: Final = {
-    "Christianity": ("christian", "christianity"),
-    "Catholicism": ("catholic", "catholicism", "roman catholic"),
-    "Orthodoxy": ("orthodox", "orthodoxy"),
-    "Islam": ("muslim", "islam", "islamic"),
-    "Hinduism": ("hindu", "hinduism"),
-    "Buddhism": ("buddhist", "buddhism"),
-    "Shinto": ("shinto",),
-    "Taoism": ("taoist", "taoism"),
-    "Judaism": ("jewish", "judaism"),
-    "Sikhism": ("sikh",),
-    "Confucianism": ("confucianism",),
-}
-_FAITH_WORDS: Final = (
-    "religion",
-    "predominantly",
-    "majority",
-    "mostly",
-    "people",
-    "population",
-    "practice",
-    "country",
-)
-_FAITH_WORDS_TOO: Final = (
-    "religious",
-    "believe",
-    "faith",
-    "mainly",
-    "predominant",
-    "major",
-    "city",
-    "home",
-    "community",
-)
-_KNOWN: Final = ("known for", "famous for", "renowned for", "known a", "home to", "popular for")
-_WEATHER_WORDS: Final = {
-    "hot": ("hot", "heat"),
-    "cold": ("cold", "freezing", "harsh winter"),
-    "snow": ("snow", "snowfall", "snowy"),
-    "tropical": ("tropical", "tropic"),
-    "humid": ("humid", "humidity"),
-    "rainy": ("rain", "rainy", "wet", "rainfall", "rainy season"),
-    "monsoon": ("monsoon",),
-    "dry": ("dry", "arid"),
-    "desert": ("desert climate", "desert"),
-    "mild": ("mild", "moderate", "pleasant"),
-    "mediterranean": ("mediterranean climate",),
-    "temperate": ("temperate",),
-    "seasons": ("four season", "four distinct season", "distinct season", "all four season"),
-    "continental": ("continental",),
-    "subtropical": ("subtropical",),
-    "warm": ("warm",),
-    "sunny": ("sunny", "sunshine"),
-    "cool": ("cool",),
-    "equatorial": ("equatorial",),
-}
-_ALSO: Final = {"warm": "hot", "rainy": "monsoon", "sunny": "desert", "seasons": "seasons"}
-_LOCATION: Final = (
-    "located",
-    "situated",
-    "landlocked",
-    "coastal city",
-    "climate",
-    "weather",
-    "lie on",
-    "surrounded",
-)
-_TIES: Final = ("tie", "influence", "connection", "relation", "relationship", "link")
+NEAR_KM: Final = 150
+"""Two cities within this distance are near each other."""
+
 _COMMON: Final = 6
 """A word in the texts of more cities than this says nothing."""
 
+_LARGE: Final = frozenset((*CONTINENTS, "Southeast Asia", "Latin America"))
+_PLAIN_TOPICS: Final = frozenset(("traffic", "history", "ancient", "skyscrapers"))
+_RANKS: Final = (("second", "2nd"), ("third", "3rd"), ("fourth", "4th"), ("fifth", "5th"))
+_SCALES: Final = {"million": 1.0, "m": 1.0, "thousand": 1e-3, "k": 1e-3, "billion": 1e3}
+_NUMBER: Final = re.compile(r"\b(an? (?=[mb]illion)|\d[\d,]*(?:\.\d+)?) ?(million|thousand|billion|m\b|k\b)?")
+_NUMBER_WORDS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBER_WORD: Final = re.compile(rf"\b({'|'.join(_NUMBER_WORDS)})(?= million| billion)")
+_LETTER: Final = re.compile(r"\b(start|begin|end)s? with (?:an? |the )?(?:letter )?[\"'(]*([a-z])\b")
+_WAY: Final = r"(?:north|south)(?:ern(?:most)?)?[ -]?(?:east|west)?(?:ern)?|(?:east|west)(?:ern(?:most)?)?"
+_PART: Final = re.compile(
+    rf"\b({_WAY}|central|center|centre|middle|heart)"
+    r"(?: (?:part|region|side|area|coast|coastal area|coastal region|coastline|shore|half|tip|section|end"
+    r"|corner)s?\b(?: of)?|(?= <)| of(?= <))"
+)
+_SIDE_OF: Final = re.compile(r"\b(north|south|east|west) of (?!the|your|its)")
 
-def either_or(city: City, question: Question) -> str | None:
-    """The half that holds: "On the coast or inland?", "northern or southern hemisphere?"."""
-    if not question.has("or") or question.has("or not"):
-        return None
-    if question.has("inland", "landlocked") and question.has(
-        "coast", "coastal", "coastline", "sea", "access"
-    ):
-        by_sea = city.land.coasts if question.has("in a country", "your country") else city.coast
-        return "It is on the coast." if by_sea else "It is inland."
-    ways = sum(question.has(way, f"{way}ern") for way in ("north", "south", "east", "west"))
-    if ways > 1 and not question.has("hemisphere") and not question.names("city"):
-        return f"It is in the {city.part.replace(' central', '').replace('central ', '')} of its country."
-    if question.has("hemisphere") and question.has("northern") and question.has("southern"):
-        return f"It is in the {'northern' if city.at[0] > 0 else 'southern'} hemisphere."
+
+def is_spelled(city: City, question: Question) -> bool | None:
+    """First and last letters, and how many."""
+    if found := _LETTER.search(question.text):
+        letters = city.name.lower()
+        return letters[-1 if found[1] == "end" else 0] == found[2]
+    if (count := re.search(r"\b(\d+) letters\b", question.text)) is not None:
+        return len(city.name.replace(" ", "")) == int(count[1])
     return None
 
 
-def is_about_people(city: City, question: Question) -> bool | None:
-    """Whether a question about languages or religions is true; None if it is about neither."""
-    if question.has("language", "speak", "spoken", "speaking", "mother tongue"):
-        return _speaks(city, question)
-    named = {faith for faith, words in _FAITHS.items() if question.has(*words)}
-    if not named or not question.has(*_FAITH_WORDS, *_FAITH_WORDS_TOO) or question.has(*_KNOWN):
+def is_guessed(city: City, question: Question) -> bool | None:
+    """Whether it is among the cities that the question names."""
+    return city.key in question.names("city") or None
+
+
+def is_near_capital(city: City, question: Question) -> bool | None:
+    """Near the capital; None where that is not in the list, and a capital is not near itself."""
+    del question
+    heads = [other for other in cities().values() if other.capital and other.land is city.land]
+    if city.capital or not heads:
+        return False if city.capital else None
+    return city.distance_km(heads[0]) < NEAR_KM
+
+
+def is_capital_of_its_country(city: City, question: Question) -> bool:
+    """Whether the city that the question names is the capital of the hidden one's country."""
+    named = (*question.names("city"), *question.names("elsewhere"))
+    return city.land.capital in {name.partition(",")[0] for name in named}
+
+
+def is_capital_of_named(city: City, question: Question) -> bool:
+    """Whether it is the capital of a place that the question names, or of a province in it."""
+    named = question.names("place")
+    whole = (city.land.name, *city.land.also)
+    if _LARGE.issuperset(named):
+        return city.capital and any(place in city.places for place in named)
+    narrow = [place for place in named if place not in whole]
+    if narrow or not question.has("$of_province"):
+        own = {*city.heads, *(whole if city.capital else ())}
+        own |= {name.removesuffix(" province").removesuffix(" state") for name in own}
+        return any(place in own for place in narrow or named)
+    return bool(city.heads) and not question.unknown
+
+
+def is_as_populous(city: City, question: Question) -> bool | None:
+    """More or fewer people than a number."""
+    text = _NUMBER_WORD.sub(lambda word: str(_NUMBER_WORDS.index(word[1]) + 1), question.text)
+    number = _NUMBER.search(text)
+    if not number:
         return None
-    if question.has("temple", "mosque", "church", "architecture", "landmark", "shrine"):
+    people = city.land.people if question.has("country") else city.people
+    count = 1.0 if number[1][0] == "a" else float(number[1].replace(",", ""))
+    count *= _SCALES.get(number[2] or "", 1e-6)
+    if question.has("$less"):
+        return people < count
+    return people > count if question.has("$more") else None
+
+
+def is_largest(city: City, question: Question) -> bool | None:
+    """Its place by population in its country."""
+    if question.names("topic") and not question.has("largest city, biggest city, city in"):
         return None
-    return bool(named & set(city.land.religions))
+    places = question.names("place")
+    if (places and not city.places.issuperset(places)) or question.unknown:
+        return False
+    if question.has("one of"):
+        return city.people >= 1 and city.rank <= 15
+    rank = next((rank for rank, words in enumerate(_RANKS, 2) if question.has(", ".join(words))), 1)
+    if question.has("$of_province, world") or set(places) - {city.land.name, *city.land.also}:
+        sure = city.rank == rank == 1 and not question.has("world") and set(places) & set(city.within)
+        return True if sure else None
+    return city.rank == rank
 
 
-def _speaks(city: City, question: Question) -> bool | None:
-    for family, members in _FAMILIES.items():
-        if question.has(family):
-            return any(member in city.languages for member in members)
-    named = _language_words() & set(question.words)
-    if not named:
-        return None
-    return bool(named & {word for language in city.languages for word in words_of(language)})
-
-
-@lru_cache(maxsize=1)
-def _language_words() -> frozenset[str]:
-    told = {language for city in cities().values() for language in city.languages}
-    return frozenset(word for language in (*told, *_OTHER_LANGUAGES.split()) for word in words_of(language))
-
-
-def is_about_country(city: City, question: Question) -> bool | None:
-    """What can be asked of the country: government, what it hosted, riches, roads, money and flag."""
-    for rule in (_governed, _hosted, _developed, _drives, _pays, _flies):
-        if (answer := rule(city, question)) is not None:
-            return answer
-    return None
-
-
-def _governed(city: City, question: Question) -> bool | None:
-    if question.has(*_KNOWN, "palace", "ancient"):
-        return None
-    if question.has("monarchy", "king", "queen", "emperor", "royal family", "kingdom") and not question.names(
-        "place"
-    ):
-        return city.land.government == "monarchy"
-    if question.has("communist", "communism", "socialist"):
-        return city.land.government == "communist state"
-    if question.has("republic", "democracy") and not question.names("place"):
-        return city.land.government == "republic"
-    return None
-
-
-def _hosted(city: City, question: Question) -> bool | None:
-    if question.has("world cup") and not question.has("cricket", "rugby"):
-        return "World Cup" in city.land.hosted
-    if question.has("olympic") and question.has("your country", "in a country"):
-        return "Olympics" in city.land.hosted
-    return None
-
-
-def _developed(city: City, question: Question) -> bool | None:
-    if not question.has("country", "nation"):
-        return None
-    if question.has("developed", "rich", "wealthy", "first world"):
-        return city.land.rich
-    if question.has("developing", "poor", "third world"):
-        return not city.land.rich
-    return None
-
-
-def _drives(city: City, question: Question) -> bool | None:
-    for side in ("left", "right"):
-        if question.has(f"{side} side of the road", f"drive on the {side}", f"{side} hand traffic"):
-            return city.land.drive == side
-    return None
-
-
-def _pays(city: City, question: Question) -> bool | None:
-    if not question.has("currency", "pay", "money", "euro"):
-        return None
-    known = {word for land in countries().values() for word in words_of(land.currency)} - {"new"}
-    named = known & set(question.words)
-    return bool(named & set(words_of(city.land.currency))) if named else None
-
-
-def _flies(city: City, question: Question) -> bool | None:
-    known = {colour for land in countries().values() for colour in land.flag}
-    named = known & set(question.words)
-    return named <= set(city.land.flag) if named and question.has("flag") else None
-
-
-def is_sight(city: City, question: Question) -> bool | None:
-    """Whether a sight that is named by its own name is here."""
-    owners = question.names("sight")
-    return city.key in owners if owners else None
+def is_plain(city: City, question: Question) -> Answer:
+    """Plain adjectives: "Is it big?", "Is it a small town?", "Is it old?"."""
+    return None if set(question.names("topic")) - _PLAIN_TOPICS else answer("plain", city, question)
 
 
 def is_known_for(city: City, question: Question) -> bool | None:
     """The telling topics of the question, if there are any: any of them will do, with "and" as with "or"."""
     telling = _telling(question.names("topic"))
-    if any(not topic.cities for topic in telling) and not question.has("country", "or"):
+    if any(not topic.cities for topic in telling) and not question.has("country, or"):
         return False
     if not telling or _is_location(question):
         return None
-    if question.has(*_KNOWN) and any(place not in city.places for place in question.names("place")):
+    if question.has("$known") and not city.places.issuperset(question.names("place")):
         return False
-    holds = any(
-        city.name in topic.cities
-        for half in question.topics_by_half
-        for topic in _telling(half) or [topics()[name] for name in half]
-    )
-    return None if not holds and question.has("near", "nearby", "close to") else holds
+    known = any(_has_any(city, half) for half in question.topics_by_half)
+    return None if not known and question.has("near, nearby, close to") else known
 
 
 def is_general(city: City, question: Question) -> bool | None:
     """Topics that nearly every big city has."""
-    named = question.names("topic")
-    told = _telling(named) or [topics()[name] for name in named]
-    if question.has(*_TIES) and (question.names("place") or question.names("adjective")):
+    if question.has("$ties") and (question.names("place") or question.names("adjective")):
         return None
-    if not told or (_is_location(question) and not question.has("near", "nearby", "any")):
+    if _is_location(question) and not question.has("near, nearby, any"):
         return None
+    return _has_any(city, question.names("topic"))
+
+
+def _has_any(city: City, names: Sequence[str]) -> bool:
+    """Whether it is known for one of the topics, the telling ones if there are some."""
+    told = _telling(names) or [topics()[name] for name in names]
     return any(city.name in topic.cities for topic in told)
 
 
@@ -240,10 +150,10 @@ def _telling(names: Sequence[str]) -> list[Topic]:
 
 
 def _is_location(question: Question) -> bool:
-    return question.has(*_LOCATION) and not question.has(*_KNOWN)
+    return question.has("$location") and not question.has("$known")
 
 
-def is_own_word(city: City, question: Question) -> bool | None:
+def has_own_word(city: City, question: Question) -> bool | None:
     """A rare word from the table's texts: "stepwell" is Ahmedabad's, so it is not another city's."""
     owners = [_own_words()[word] for word in question.rest if word in _own_words()]
     if not owners or _is_location(question):
@@ -262,42 +172,106 @@ def _own_words() -> Mapping[str, frozenset[str]]:
     return {
         word: frozenset(names)
         for word, names in owners.items()
-        if len(word) > 4 and len(names) <= _COMMON and word not in _NOISE
+        if len(word) > 4 and len(names) <= _COMMON and word not in listed_words("not_telling")
     }
 
 
-_NOISE_WORDS: Final = (
-    "large giant great world their little three eight local house people where called having being "
-    "built after "
-    "under above below which other place short small first river about state south north early years "
-    "start kind "
-    "region through within several country major western eastern system nearby hours center centre "
-    "hundred floor "
-    "mayor named capital across between street special season around sound white black green international"
-)
-_NOISE: Final = frozenset(_NOISE_WORDS.split())
-
-
-def is_weather(city: City, question: Question) -> bool | None:
-    """What the weather is like."""
-    words = WEATHER[city.weather].words
-    asked = [kind for kind, forms in _WEATHER_WORDS.items() if question.has(*forms)]
-    if not asked:
+def is_to_the_side(city: City, question: Question) -> bool | None:
+    """Whether it lies to that side of another city."""
+    found, others = _SIDE_OF.search(question.text), _other_cities(city, question)
+    if not found or not others:
         return None
-    if question.has("winter") and "cold" in asked:
-        asked = ["cold"]
-    elif question.has("summer") and "hot" in asked:
-        asked = ["hot"]
-    held = [kind in words or _ALSO.get(kind) in words for kind in asked]
-    return any(held) if question.has("or") else all(held)
+    (north, east), (its_north, its_east) = city.at, others[0].at
+    return {
+        "north": north > its_north,
+        "south": north < its_north,
+        "east": east > its_east,
+        "west": east < its_east,
+    }[found[1]]
 
 
-def is_unknown_name(city: City, question: Question) -> bool | None:
-    """A guess with a name that no table holds: not this city, whose names are all known."""
-    del city
-    guess = (
-        len(question.words) <= 8
-        and question.words[:1] == ("is",)
-        and question.has("home", "it", "the answer")
-    )
-    return False if guess and question.unknown and not question.names("topic") else None
+def is_near_city(city: City, question: Question) -> bool | None:
+    """Whether it is near another city of the list."""
+    others = _other_cities(city, question)
+    return any(city.distance_km(other) < NEAR_KM for other in others) if others else None
+
+
+def _other_cities(city: City, question: Question) -> list[City]:
+    return [cities()[key] for key in question.names("city") if key != city.key]
+
+
+def is_at_border(city: City, question: Question) -> bool:
+    """Near a border, or the border of a country that is named."""
+    abroad = [place for place in question.names("place") if place not in city.places]
+    near = city.border or (city.land.neighbours if question.has("country") else ())
+    return any(place in near for place in abroad) if abroad else bool(city.border)
+
+
+def is_where(city: City, question: Question) -> Answer:
+    """All that the question says of the place: "on the eastern coast of China" is three things."""
+    asks_part = bool(_PART.search(_marked(question))) or question.has("hemisphere")
+    if asks_part and (part := _in_part(city, question)) is not True:
+        return part
+    known = [
+        found
+        for rules in ("place", "water", "height", "mountain")
+        if (found := answer(rules, city, question)) is not None
+    ]
+    return all(known) if known else asks_part or None
+
+
+def is_in_places(city: City, question: Question) -> bool | None:
+    """Every place that is named, or with "or" any; the table knows nothing of the past."""
+    inside = [place in city.places for place in question.names("place")]
+    if question.has("was, once, former, formerly, used to") and not all(inside):
+        return None
+    return any(inside) if question.has("or") else all(inside)
+
+
+def _marked(question: Question) -> str:
+    """The question with "<" before the places that may follow a direction; no place has one in its name."""
+    text = question.text
+    for place in sorted(question.names("place"), key=len, reverse=True):
+        name = plain(place)
+        text = re.sub(rf"\b{re.escape(name)}\b", f"<{'' if re.match(_WAY, name) else name}", text)
+    text = re.sub(r"<(north|south|east|west)", "<", text)
+    text = re.sub(r"\b(?:middle|far|near) east\b", "", text)
+    return re.sub(r"\b(in|of|within) (?:the|your|its|this) (country|nation)", r"\1 <country", text)
+
+
+def _in_part(city: City, question: Question) -> bool | None:
+    """Whether it lies in the asked part ("north-east") of the place that is named, or of its country."""
+    if question.has("hemisphere"):
+        asked = [way for way in ("northern", "southern", "eastern", "western") if question.has(way)]
+        return any(way in city.hemispheres for way in asked) if asked else None
+    found = _PART.search(_marked(question))
+    places = question.names("place")
+    if not found or not city.places.issuperset(places):
+        return False if found else None
+    told = [city.positions[place] for place in places if place in city.positions]
+    if places and not told:
+        return None
+    return _directions(found[1]) <= _directions(told[-1] if told else city.part)
+
+
+def _directions(text: str) -> frozenset[str]:
+    words = set(re.findall(r"north|south|east|west", text))
+    if re.search(r"cent|middle|heart", text):
+        words.add("central")
+    return frozenset(words)
+
+
+def is_at_water(city: City, question: Question) -> bool:
+    """Whether it, or where that is asked its country, lies on a water that is named."""
+    ours = {*city.waters, *(city.near if question.has("$near") else ())}
+    if question.has("$of_country"):
+        ours |= set(city.land.coasts)
+    return not {plain(water) for water in question.names("water")}.isdisjoint(map(plain, ours))
+
+
+def is_at_mountain(city: City, question: Question) -> bool:
+    """Whether mountains that are named are close by."""
+    return any(plain(name) in plain(own) for name in question.names("mountain") for own in city.mountains)
+
+
+FUNCTIONS.update({name: one for name, one in globals().items() if name.startswith(("is_", "has_"))})
