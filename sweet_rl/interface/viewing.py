@@ -62,13 +62,17 @@ def view(
         The page: the last line of a notebook's cell shows it, `view(...).open()` a browser.
 
     Raises:
-        UsageError: there are no episodes; the file exists.
+        UsageError: there are no episodes, or they are of web pages; the file exists.
         DataError: a row is wrong.
     """
     is_file = isinstance(what, (str, Path))
     trajectories = load_trajectories(what) if isinstance(what, (str, Path)) else list(what)
     if not trajectories:
         raise UsageError("There are no episodes to look at.")
+    if any("target_image" in one.extra for one in trajectories):
+        raise UsageError(
+            "Episodes with pictures are shown by `sweet-rl visualize_design_dialogue_histories`."
+        )
     if path is None:
         out = Path(tempfile.mkdtemp(prefix="sweet_rl_view_")) / "episodes.html"
     else:
