@@ -49,7 +49,7 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_
 
 
 def test_a_run_that_was_interrupted_keeps_its_folder_and_a_model_does_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner.importlib, "import_module", lambda name: Nothing)
+    monkeypatch.setattr(runner, "load", lambda name: Nothing.nothing)
     for name, resumes in (("run", True), ("model", False)):
         call = Call("nothing", tmp_path / name, resumes=resumes)
         call.output.mkdir()
