@@ -69,11 +69,23 @@ def test_a_world_names_itself(sweet_rl, tmp_path):
         "simulate_interactions",
         "numbers:train",
         "a.jsonl",
-        task_type="guessing.world:WORLD",
+        world="guessing.world:WORLD",
         agent_model="random",
         num_tasks=3,
+        hints="no",
+        max_turns=1,
     )
-    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [row["provenance"]["settings"]["hints"] for row in rows] == [False] * 3
+
+
+def test_its_options_are_flags(sweet_rl):
+    for world in ("number_guessing", "guessing.world:WORLD"):
+        text = sweet_rl("simulate_interactions", "--help", "--world", world)
+        assert "Options of number guessing:\n  --hints   (default True)\n        say higher" in text
+    assert "--hints" not in sweet_rl("simulate_interactions", "--help-all")
+    with pytest.raises(AssertionError, match="--hints belongs to the world number_guessing, and this is"):
+        sweet_rl("play", "lantern", hints="no")
 
 
 def test_a_world_has_stages_of_its_own(sweet_rl, tmp_path):

@@ -1,10 +1,23 @@
 """A command line to the arguments of a stage, refused before anything runs; its help, and its completion.
 
-`reading` takes a line apart, `help_pages` explains a stage, `completion` is for shells. All three work on
-`sweet_rl.flags.Flag`s, which `stage_flags` finds.
+`reading` takes a line apart, `applying` refuses what has no meaning in a run, `help_pages` explains a stage,
+`completion` is for shells. All work on `sweet_rl.flags.Flag`s, which `stage_flags` finds.
 """
 
+from sweet_rl.command_line.applying import Facets, refuse, refuse_idle
 from sweet_rl.command_line.reading import Typed, read, values, with_defaults
 from sweet_rl.command_line.stage_flags import Options, bound, in_front, stage_flags
 
-__all__ = ["Options", "Typed", "bound", "in_front", "read", "stage_flags", "values", "with_defaults"]
+__all__ = [
+    "Facets",
+    "Options",
+    "Typed",
+    "bound",
+    "in_front",
+    "read",
+    "refuse",
+    "refuse_idle",
+    "stage_flags",
+    "values",
+    "with_defaults",
+]

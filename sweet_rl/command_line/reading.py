@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sweet_rl.command_line.stage_flags import Options, stage_flags
+from sweet_rl.command_line.stage_flags import Options, needed, stage_flags
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import REQUIRED, Flag
 
@@ -44,7 +44,7 @@ def read(function: Callable[..., Any], arguments: Sequence[str]) -> Typed:
         )
     for one in flags:
         if one.default is REQUIRED and not one.many and one.name not in typed:
-            raise UsageError(f"--{one.name} is needed (--help explains it).")
+            raise needed(one)
     return Typed(typed, tuple(words))
 
 
@@ -54,13 +54,22 @@ def values(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
     Raises:
         UsageError: a value is not of its flag's kind.
     """
-    flags = {one.name: one for one in (*stage_flags(function), *joined_flags(function, typed.flags))}
+    flags = {one.name: one for one in every_flag(function, typed.flags)}
     return {name: value_of(flags[name], text) for name, text in typed.flags.items()}
+
+
+def every_flag(function: Callable[..., Any], given: Mapping[str, Any]) -> tuple[Flag, ...]:
+    """The flags of a stage, and those of the world that is named among these values.
+
+    Raises:
+        UsageError: there is no such world.
+    """
+    return (*stage_flags(function), *joined_flags(function, given))
 
 
 def with_defaults(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every flag: as given, or as the stage has it."""
-    flags = (*stage_flags(function), *joined_flags(function, given))
+    flags = every_flag(function, given)
     return {one.name: given.get(one.name, one.default) for one in flags if not one.many}
 
 

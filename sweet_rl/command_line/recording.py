@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl import tracking
-from sweet_rl.command_line import bound
+from sweet_rl.command_line import bound, with_defaults
 from sweet_rl.errors import SweetRLError
-from sweet_rl.flags import Flag
+from sweet_rl.flags import flags_of
+from sweet_rl.flags.common import Prices
 from sweet_rl.types import Json
 
 Stage = Callable[..., None]
@@ -30,14 +31,7 @@ PARENT = "SWEET_RL_PARENT_RUN"
 STEP = "SWEET_RL_STEP"
 """Environment variable with the name that a pipeline has for the stage that a process runs."""
 
-_PRICES = Flag(
-    name="prices",
-    help="TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then "
-    "says what it has cost.",
-    optional=True,
-    default=None,
-    shown="all",
-)
+_PRICES = flags_of(Prices)[0]
 _HAS = "__recorded__"
 
 
@@ -67,8 +61,10 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
             values: dict[str, Any] = dict(given.arguments)
             table = values.pop("prices", None) if prices else None
             call = inspect.BoundArguments(plain, values)
-            flat = _flat(plain, values)
-            with _record(name, signature, explicit, dict(given.arguments), table, was_typed=was_typed):
+            typed = _flat(plain, values)
+            flat = with_defaults(function, typed) | typed
+            settings = flat | ({"prices": table} if prices else {})
+            with _record(name, signature, explicit, settings, table, was_typed=was_typed):
                 tracking.reads("prices", table)
                 for flag in reads:
                     told = flat.get(flag)
@@ -102,7 +98,7 @@ def _record(
     parent = tracking.current()
     record = Record(
         name,
-        {flag: _plain(value) for flag, value in _flat(signature, values).items()},
+        {flag: _plain(value) for flag, value in values.items()},
         command=_command(name, signature, explicit),
         argv=list(sys.argv) if was_typed else None,
         prices=load_prices(table) if table is not None else None,
@@ -122,10 +118,8 @@ def settings_of(function: Stage, positional: Sequence[Any], named: Mapping[str, 
     """Every flag of a recorded stage with its value, as the record of a call with these arguments has them."""
     given = bound(function, inspect.signature(function), positional, named)
     given.apply_defaults()
-    return {
-        flag: _plain(value)
-        for flag, value in _flat(inspect.signature(function), dict(given.arguments)).items()
-    }
+    typed = _flat(inspect.signature(function), dict(given.arguments))
+    return {flag: _plain(value) for flag, value in (with_defaults(function, typed) | typed).items()}
 
 
 def is_recorded(function: Stage) -> bool:

@@ -6,9 +6,10 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sweet_rl.errors import UsageError
+from sweet_rl.flags.models import VLLM, Requests
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient, RetryPolicy
@@ -18,50 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_KEY_VAR: Final = "OPENAI_API_KEY"
 
 
-class RequestFlags(Protocol):
-    """Flags of everyone who asks a server."""
-
-    @property
-    def api_key_var(self) -> str | None:
-        """The environment variable that holds the key; None for the usual one, if that is set."""
-        ...
-
-    @property
-    def request_timeout_s(self) -> float:
-        """Seconds that one attempt of a request may take."""
-        ...
-
-    @property
-    def request_attempts(self) -> int:
-        """How often a request is sent at most before it has failed."""
-        ...
-
-
-class VLLMFlags(Protocol):
-    """Flags of everyone who may start a server."""
-
-    @property
-    def tensor_parallel_size(self) -> int:
-        """GPUs that share one copy of the model."""
-        ...
-
-    @property
-    def data_parallel_size(self) -> int:
-        """Copies of the model behind one address (vLLM's flag of that name)."""
-        ...
-
-    @property
-    def vllm_python(self) -> str | None:
-        """Interpreter of the environment that has vLLM."""
-        ...
-
-    @property
-    def vllm_args(self) -> str:
-        """Further arguments, as a shell would split them."""
-        ...
-
-
-def retry_of(flags: RequestFlags) -> RetryPolicy:
+def retry_of(flags: Requests) -> RetryPolicy:
     """How often and how patiently a request is tried."""
     from sweet_rl.openai_client import RetryPolicy
 
@@ -88,25 +46,31 @@ def key_in(named: str | None) -> str | None:
 
 
 def client_of(
-    urls: Sequence[str], flags: RequestFlags, *, named_by: str, max_connections: int = 1000
+    urls: Sequence[str],
+    flags: Requests,
+    *,
+    key_var: str | None,
+    named_by: str,
+    max_connections: int = 1000,
 ) -> OpenAIClient:
     """A client of an external server, with the key from the environment.
 
     Args:
         urls: of the server.
         flags: of this stage.
+        key_var: the environment variable that holds the key; None for the usual one, if that is set.
         named_by: a sentence for error messages: which of the stage's flags name the server and its model.
         max_connections: open at once.
     """
     from sweet_rl.openai_client import OpenAIClient
 
-    key = os.environ.get(flags.api_key_var or DEFAULT_KEY_VAR)  # stages have looked for it before (`key_in`)
+    key = os.environ.get(key_var or DEFAULT_KEY_VAR)  # stages have looked for it before (`key_in`)
     return OpenAIClient(
         urls, api_key=key, retry=retry_of(flags), max_connections=max_connections, named_by=named_by
     )
 
 
-def vllm_server(model: str, flags: VLLMFlags) -> VLLMServer:
+def vllm_server(model: str, flags: VLLM) -> VLLMServer:
     """A vLLM server of our own, not started yet; what it says while it loads goes to standard error."""
     from sweet_rl.policies.vllm_server import VLLMServer
 

@@ -116,11 +116,20 @@ def bound(
     given = signature.bind_partial(
         *positional, **{names.get(name, name): value for name, value in named.items()}
     )
-    for name, one in signature.parameters.items():
-        some = one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
-        if one.default is one.empty and not some and name not in given.arguments:
-            raise UsageError(f"--{name} is needed (--help explains it).")
+    options: Options | None = getattr(function, "options", None)
+    if options is not None and (further := given.arguments.get("options")):
+        by = given.arguments.get(options.by, signature.parameters[options.by].default)
+        own = {alias: one.name for one in options.flags(by) for alias in one.aliases}
+        given.arguments["options"] = {own.get(name, name): value for name, value in further.items()}
+    for one in stage_flags(function):
+        if one.default is REQUIRED and not one.many and one.name not in given.arguments:
+            raise needed(one)
     return given
+
+
+def needed(flag: Flag) -> UsageError:
+    """The error for a flag that is missing."""
+    return UsageError(f"--{flag.name} is needed: {flag.help}")
 
 
 def _every_name(flags: Sequence[Flag]) -> set[str]:

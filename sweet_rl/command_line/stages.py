@@ -1,6 +1,6 @@
 """A stage from its settings: a function of a few dataclasses, called by flags.
 
-    @stage(defaults={"render_cache": "none"})
+    @stage("saved_path", defaults={"render_cache": "none"})
     def filter_websites(files: FilterFlags, rendering: RenderFlags, /) -> None: ...
 
 The fields of the dataclasses (`sweet_rl.flags`) are the stage's flags. From Python it is called with the flags
@@ -12,23 +12,29 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from sweet_rl.command_line import Options, bound
+from sweet_rl.command_line import Facets, Options, bound
 from sweet_rl.command_line.stage_flags import flag_of
 from sweet_rl.errors import missing_package
-from sweet_rl.flags import REQUIRED, Flag, described, flags_of
+from sweet_rl.flags import REQUIRED, Flag, Only, described, flags_of
+
+__all__ = ["Facets", "Stage", "built", "needing", "stage"]
 
 Stage = Callable[..., None]
+Built = TypeVar("Built")
 
 
 def stage(
-    *,
+    *positional: str,
     defaults: Mapping[str, Any] | None = None,
     helps: Mapping[str, str] | None = None,
+    narrow: Mapping[str, Mapping[str, Any]] | None = None,
+    only: Mapping[str, Only | None] | None = None,
+    facets: Callable[[Mapping[str, Any]], Facets] | None = None,
     options: Options | None = None,
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function whose positional-only parameters are dataclasses of flags.
@@ -37,8 +43,13 @@ def stage(
     `options` the last dataclass is the one that they choose, or None where there is none.
 
     Args:
-        defaults: flags whose default is another one in this stage.
+        positional: flags that may be given without their name, in this order.
+        defaults: flags whose default is another one in this stage; `REQUIRED`: it must be given.
         helps: flags that are explained otherwise in this stage.
+        narrow: flags that may be less in this stage: `at_least`, `above`, `at_most`, `below` or `choices`.
+        only: flags that have a meaning elsewhere than usual; None: everywhere.
+        facets: what the stage is about to do, from the values of all flags; what was typed for something else
+            is refused. It may raise UsageError.
         options: flags that depend on what another flag names.
     """
 
@@ -50,8 +61,9 @@ def stage(
         )
         own = described(function)
         flags = [flag_of(parameter, own.get(name, "")) for name, parameter in rest.parameters.items()]
-        flags += [one for kind in groups for one in flags_of(kind)]
-        flags = [_changed(one, defaults or {}, helps or {}) for one in flags]
+        flags += {one.name: one for kind in groups for one in flags_of(kind)}.values()
+        changes = {"default": defaults or {}, "help": helps or {}, "only": only or {}}
+        flags = list(_changed(flags, changes, narrow or {}, positional))
         signature = plain.replace(parameters=list(_parameters(flags, options)))
 
         def build(*positional: Any, **named: Any) -> tuple[list[Any], inspect.BoundArguments]:
@@ -59,23 +71,32 @@ def stage(
             given.apply_defaults()
             values = given.arguments
             further = values.pop("options") if options else {}
-            built = [kind(**{one.name: values.pop(one.name) for one in fields(kind)}) for kind in groups]
+            for one in flags:
+                if not one.many:
+                    one.check(values[one.name])
+            settings = [built(kind, values) for kind in groups]
             if options:
-                built.append(_chosen(options, values, built, further))
-            return built, inspect.BoundArguments(rest, values)
+                settings.append(_chosen(options, values, further))
+            return settings, inspect.BoundArguments(rest, {name: values[name] for name in rest.parameters})
 
         @functools.wraps(function)
         def run(*positional: Any, **named: Any) -> None:
-            built, call = build(*positional, **named)
-            function(*built, *call.args, **call.kwargs)
+            settings, call = build(*positional, **named)
+            function(*settings, *call.args, **call.kwargs)
 
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.flags = tuple(flags)  # type: ignore[attr-defined]
         run.options = options  # type: ignore[attr-defined]
         run.build = build  # type: ignore[attr-defined] # the settings alone, to check them before anything runs
+        run.facets = facets  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def built(kind: type[Built], values: Mapping[str, Any]) -> Built:
+    """A dataclass of flags from the values of more flags than it has."""
+    return kind(**{one.name: values[one.name] for one in flags_of(kind)})
 
 
 def _groups(function: Callable[..., None], plain: inspect.Signature, *, joined: bool) -> list[type]:
@@ -85,9 +106,25 @@ def _groups(function: Callable[..., None], plain: inspect.Signature, *, joined: 
     return [types[name] for name in (names[:-1] if joined else names)]
 
 
-def _changed(flag: Flag, defaults: Mapping[str, Any], helps: Mapping[str, str]) -> Flag:
-    default, words = defaults.get(flag.name, flag.default), helps.get(flag.name, flag.help)
-    return replace(flag, default=default, help=words)
+def _changed(
+    flags: Sequence[Flag],
+    changes: Mapping[str, Mapping[str, Any]],
+    narrow: Mapping[str, Mapping[str, Any]],
+    positional: Sequence[str],
+) -> Iterator[Flag]:
+    """The flags as one stage has them, those first that may be given without their name.
+
+    Raises:
+        TypeError: something is said about a flag that there is not.
+    """
+    known = {one.name: one for one in flags}
+    told = {name for change in changes.values() for name in change}
+    if wrong := sorted({*told, *narrow, *positional} - set(known)):
+        raise TypeError(f"this stage has no flag {wrong[0]!r}")
+    for name in dict.fromkeys((*positional, *known)):
+        own = {what: change[name] for what, change in changes.items() if name in change}
+        own |= narrow.get(name, {})
+        yield replace(known[name], positional=name in positional or known[name].positional, **own)
 
 
 def _parameters(flags: list[Flag], options: Options | None) -> Iterator[inspect.Parameter]:
@@ -105,18 +142,17 @@ def _parameters(flags: list[Flag], options: Options | None) -> Iterator[inspect.
         yield inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
 
 
-def _chosen(options: Options, values: Mapping[str, Any], built: list[Any], further: Mapping[str, Any]) -> Any:
+def _chosen(options: Options, values: Mapping[str, Any], further: Mapping[str, Any]) -> Any:
     """The settings of the world, or whatever it is, that was named."""
-    name = values.get(options.by)
-    for settings in built:
-        name = getattr(settings, options.by, name)
+    name = values[options.by]
     kind = None if name is None else options.of(name)
     known = {one.name for one in options.flags(name)}
-    for flag in further:
-        if flag not in known:
+    for flag, value in further.items():
+        if flag not in known and value is not None:
             options.refuse_of_others(flag, name)
             raise TypeError(f"unexpected flag {flag!r}")
-    return None if kind is None else kind(**further)
+    given = {flag: value for flag, value in further.items() if flag in known}
+    return None if kind is None else kind(**given)
 
 
 @contextmanager

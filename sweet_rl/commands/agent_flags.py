@@ -2,107 +2,170 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Final, Literal
 
 from sweet_rl.chat.names import EMBEDDED
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import no_such
+from sweet_rl.flags import Only, Settings, flag
+from sweet_rl.flags.models import (
+    IN_PROCESS,
+    SERVED,
+    VLLM,
+    Agent,
+    AgentModel,
+    Device,
+    DType,
+    MaxTokens,
+    PatientRequests,
+    Temperature,
+    Tokenizer,
+)
 from sweet_rl.policies import POLICIES
 from sweet_rl.prompts import load_prompt, prompt_digest
 from sweet_rl.types import Json
-from sweet_rl.worlds import Options, names, world_of
+from sweet_rl.worlds import Options, ScriptedFlags, World, names, world_of
 
-ENGINES = ("auto", "scripted", "transformers", "vllm", "openai")
-APIS = ("completions", "chat")
-"""How a server is spoken to: by prompts, or by messages."""
-
-OWN = "own"
+ENGINES: Final = ("auto", "scripted", "transformers", "vllm", "openai")
+OWN: Final = "own"
 """What runs an agent of `POLICIES`: it does so itself."""
 
-RECAP = "recap"
+RECAP: Final = "recap"
 """The reflection model that is none: it says again what was said last."""
 
-REFLECTION_SYSTEM = "reflect/reflection_system"
-REFLECTION_REQUEST = "reflect/reflection_request"
+REFLECTION_SYSTEM: Final = "reflect/reflection_system"
+REFLECTION_REQUEST: Final = "reflect/reflection_request"
+WHAT_A_MODEL_IS: Final = (
+    "A model is a folder, or a hub name with its owner (as in owner/name); for another name add"
+)
+_REFLECTING: Final = Only("reflection", ("model",), "a --reflection_model model")
 
 
-WHAT_A_MODEL_IS = "A model is a folder, or a hub name with its owner (as in owner/name); for another name add"
+@dataclass(frozen=True, kw_only=True)
+class AgentFlags(Agent, AgentModel, Temperature, MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
+    """The agent."""
+
+    agent_base_url: str | None = flag(
+        None,
+        "base URL(s) of the server that runs the agent.",
+        only=Only("agent", ("openai",)),
+    )
+    agent_api: Literal["completions", "chat"] = flag(
+        "completions",
+        "completions (the exact prompt string is sent and recorded) or chat.",
+        shown="all",
+        only=SERVED,
+    )
+    agent_api_key_var: str | None = flag(
+        None,
+        "environment variable that holds that server's key, which must be set; default OPENAI_API_KEY, if that is set.",
+        shown="all",
+        only=SERVED,
+    )
+    max_batch: int = flag(
+        64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
+    )
 
 
-def is_no_model(name: str) -> bool:
-    """A single word that is no folder: hardly a model, rather a name of ours that there is not."""
-    return name != EMBEDDED and "/" not in name and not Path(name).exists()
+@dataclass(frozen=True, kw_only=True)
+class ReflectionFlags(Settings):
+    """A second model that reflects."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReflectionFlags:
-    """Who reflects, and where; see the flags of `simulate_interactions`. None is what the agent has."""
-
-    model: str
-    base_url: str | None = None
-    api: str | None = None
-    api_key_var: str | None = None
-    prompt_path: str | None = None
-    max_tokens: int = 100
-    share: float = 1.0
-
-    def check(self) -> None:
-        """Find what is wrong before anything is begun.
-
-        Raises:
-            UsageError: a flag has a value that it cannot have.
-        """
-        if not 0 <= self.share <= 1:
-            raise UsageError(f"--reflect_prob must be from 0 to 1, got {self.share}.")
-        if self.api not in {None, *APIS}:
-            raise UsageError(f"--reflection_api must be {' or '.join(APIS)}, got {self.api!r}.")
-        if self.max_tokens < 1:
-            raise UsageError(f"--reflection_tokens must be at least 1, got {self.max_tokens}.")
+    reflection_model: str | None = flag(
+        None,
+        "a model that analyses where things stand before every turn of the agent, whichever world it plays: a folder, a hub name, the name under which reflection_base_url offers it, or recap (no model, for trials).",
+    )
+    reflection_base_url: str | None = flag(
+        None, "base URL(s) of the server that runs it.", shown="all", only=_REFLECTING
+    )
+    reflection_api: Literal["completions", "chat"] | None = flag(
+        None,
+        "completions or chat, as that server is spoken to; default agent_api.",
+        shown="all",
+        only=_REFLECTING,
+    )
+    reflection_api_key_var: str | None = flag(
+        None,
+        "environment variable that holds that server's key; default agent_api_key_var.",
+        shown="all",
+        only=_REFLECTING,
+    )
+    reflection_prompt_path: str | None = flag(
+        None, "its system prompt file; default the packaged one.", shown="all", only=_REFLECTING
+    )
+    reflection_tokens: int = flag(
+        100, "tokens of one analysis at most.", at_least=1, shown="all", only=_REFLECTING
+    )
+    reflect_prob: float = flag(
+        1.0,
+        "share of turns that it is asked in.",
+        at_least=0,
+        at_most=1,
+        shown="all",
+        only=Only("reflection", ("model", RECAP), "a --reflection_model model or recap"),
+    )
 
     def settings(self) -> dict[str, Json]:
-        """What decides about the content of an episode."""
-        prompt = load_prompt(self.prompt_path or REFLECTION_SYSTEM)
+        """What decides about the content of an episode; nothing without such a model."""
+        if self.reflection_model is None:
+            return {}
+        prompt = load_prompt(self.reflection_prompt_path or REFLECTION_SYSTEM)
         return {
-            "reflection_model": self.model,
+            "reflection_model": self.reflection_model,
             "reflection_prompt": prompt_digest(f"{prompt}\n{load_prompt(REFLECTION_REQUEST)}"),
-            "reflection_tokens": self.max_tokens,
-            "reflect_prob": self.share,
+            "reflection_tokens": self.reflection_tokens,
+            "reflect_prob": self.reflect_prob,
         }
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFlags:
-    """Who acts, and what runs it; see the flags of `simulate_interactions`."""
+@dataclass(frozen=True, kw_only=True)
+class AgentPrompt(Settings):
+    """The agent."""
 
-    engine: str
-    model: str
-    base_url: str | None
-    api: str
-    api_key_var: str | None
-    tokenizer: str | None
-    prompt_path: str | None
-    temperature: float
-    max_tokens: int
-    device: str
-    dtype: str
-    max_batch: int
-    tensor_parallel_size: int
-    data_parallel_size: int
-    vllm_python: str | None
-    vllm_args: str
-    num_questions: int
-    max_steps: int
-    seed: int
-    request_timeout_s: float
-    request_attempts: int
-    unsafe_no_sandbox: bool
-    request_patience_s: float = 300.0
-    task_type: str = "code"
-    skill: float | None = None
+    agent_prompt_path: str | None = flag(
+        None, "system prompt file of the agent; default the packaged one.", shown="all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayerFlags(AgentFlags, AgentPrompt, ScriptedFlags):
+    """The agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """An agent in a world, before it is made.
+
+    Args:
+        flags: what it is and what runs it.
+        world: that it plays; None where it only continues texts.
+        options: of the world.
+        scripted: of agents without a model.
+        prompt_path: its instructions; None: the world's.
+        seed: of its draws.
+        reflection: the model that reflects beside it.
+        role: what its flags begin with: "reflection" for the model that reflects.
+    """
+
+    flags: AgentFlags
+    world: World | None = None
     options: Options = field(default_factory=Options)
-    reflection: ReflectionFlags | None = None
-    role: str = "agent"  # what its flags begin with: "reflection" for the model that reflects
+    scripted: ScriptedFlags = field(default_factory=ScriptedFlags)
+    prompt_path: str | None = None
+    seed: int = 0
+    reflection: ReflectionFlags = field(default_factory=ReflectionFlags)
+    role: str = "agent"
+
+    @property
+    def model(self) -> str:
+        """The model's name, or the agent's."""
+        return self.flags.agent_model
+
+    def changed(self, **flags: Any) -> Player:
+        """The same with other flags."""
+        return replace(self, flags=replace(self.flags, **flags))
 
     def check_keys(self) -> None:
         """Find a missing key before anything is begun.
@@ -110,85 +173,73 @@ class AgentFlags:
         Raises:
             UsageError: a variable that is named is not set.
         """
-        key_in(self.api_key_var)
-        if self.reflection is not None:
-            key_in(self.reflection.api_key_var)
+        key_in(self.flags.agent_api_key_var)
+        key_in(self.reflection.reflection_api_key_var)
 
     def system_prompt(self) -> str:
         """The agent's instructions, before everything else.
 
         Raises:
-            UsageError: there is no such file, or no such world.
+            UsageError: there is no such file.
         """
-        return load_prompt(self.prompt_path) if self.prompt_path else world_of(self.task_type).system_prompt()
+        if self.prompt_path:
+            return load_prompt(self.prompt_path)
+        return "" if self.world is None else self.world.system_prompt()
 
     def settings(self) -> dict[str, Json]:
         """What decides about the content of an episode."""
         settings: dict[str, Json] = {
             "agent_model": self.model,
             "agent_prompt": prompt_digest(self.system_prompt()),
-        }
-        if self.reflection is not None:
-            settings |= self.reflection.settings()
-        engine = self.resolved_engine()
+        } | self.reflection.settings()
+        engine = self.engine()
         if engine == OWN:
-            return settings | ({"agent": self.engine} if self.engine != "auto" else {})
+            return settings | ({"agent": self.flags.agent} if self.flags.agent != "auto" else {})
         if engine != "scripted":
-            return settings | {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        if self.model == "questioner":
-            settings["num_questions"] = self.num_questions
-        if self.model == "asker":
-            settings["skill"] = 1.0 if self.skill is None else self.skill
-        if self.model == "careless":
-            settings["skill"] = self.skill
-        return settings
+            return settings | {"temperature": self.flags.temperature, "max_tokens": self.flags.max_tokens}
+        taken = self.world.takes.get(self.model, {}) if self.world else {}
+        own = {name: getattr(self.scripted, name) for name in taken if name != "unsafe_no_sandbox"}
+        return settings | {name: taken[name] if value is None else value for name, value in own.items()}
 
-    def resolved_engine(self) -> str:
+    def engine(self) -> str:
         """The engine that `auto` stands for.
 
         Raises:
             UsageError: engine and model do not go together, or a name that may be a typing error.
         """
-        if self.api not in APIS:
-            raise UsageError(f"--agent_api must be {' or '.join(APIS)}, got {self.api!r}.")
-        return engine_of(
-            self.engine,
-            self.model,
-            task_type=self.task_type,
-            base_url=self.base_url,
-            vllm_python=self.vllm_python,
-        )
+        return engine_of(self.flags, self.world)
 
 
-def engine_of(
-    engine: str, model: str, *, task_type: str, base_url: str | None, vllm_python: str | None
-) -> str:
+def engine_of(flags: AgentFlags, world: World | None) -> str:
     """What runs a model or scripted agent: the engine that is named, or the one that `auto` stands for.
 
     Raises:
         UsageError: engine and model do not go together, or a name that may be a typing error.
     """
+    engine, model = flags.agent, flags.agent_model
     if engine not in ENGINES and not POLICIES.knows(engine):
         raise no_such("--agent", engine, (*ENGINES, *POLICIES.names()))
-    scripted = world_of(task_type).agents
+    where = "" if world is None else f" for --world {world.name}"
+    worlds = [name for name in names() if model in world_of(name).agents]
+    scripted = tuple(worlds and (model,)) if world is None else world.agents
     if engine == "scripted" and model not in scripted:
-        raise no_such(f"scripted agent for --task_type {task_type}", model, scripted)
+        raise no_such(f"scripted agent{where}", model, scripted)
     if engine != "auto":
         return engine if engine in ENGINES else OWN
     if model in scripted:
         return "scripted"
-    if base_url is not None:
+    if flags.agent_base_url is not None:
         return "openai"
-    if vllm_python is not None:
+    if flags.vllm_python is not None:
         return "vllm"
     own = POLICIES.knows(model)
     if is_no_model(model) and not own:
-        worlds = [world for world in names() if model in world_of(world).agents]
         elsewhere = f"{model} plays {', '.join(worlds)}. " if worlds else ""
-        raise no_such(
-            f"agent for --task_type {task_type}",
-            model,
-            (*scripted, *POLICIES.names()),
-            f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai.",
-        )
+        hint = f"{elsewhere}{WHAT_A_MODEL_IS} --agent transformers, vllm or openai."
+        raise no_such(f"agent{where}", model, (*scripted, *POLICIES.names()), hint)
     return OWN if own else "transformers"
+
+
+def is_no_model(name: str) -> bool:
+    """A single word that is no folder: hardly a model, rather a name of ours that there is not."""
+    return name != EMBEDDED and "/" not in name and not Path(name).exists()

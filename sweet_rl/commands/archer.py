@@ -6,15 +6,16 @@ import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
+from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
 from sweet_rl.commands.archer_watchers import check_wandb
-from sweet_rl.commands.belonging import check
 from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import Flag, Only
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Task
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 
 TINY = "tiny"
 """Name of models that are made here, from the seed."""
+
+_ONLY: Final = {
+    Only("answered_by", ("oracle",), "worlds in which an oracle answers"): "oracle oracle_model",
+    Only("agent_type", ("archer", "archer_llm")): "use_baseline normalize_advantages",
+    Only("agent_type", ("chai",)): "candidates",
+    Only("agent_type", ("online_filteredbc",)): "filter_quantile",
+    Only("use_lora", ("true",)): "lora_rank lora_alpha lora_dropout target_modules",
+    Only("use_wandb", ("true",)): "project_name run_name",
+}
+"""Settings that have a meaning only with others; those of learning may be given to all that are compared."""
 
 OWN_TEMPLATE = "own"
 """Name of the template that a world has for models that follow instructions."""
@@ -136,8 +147,11 @@ def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], world:
         raise UsageError(f"env_load_path belongs to {' or '.join(where)}, and this is {asked}. Leave it out.")
     facets: dict[str, set[str]] = {"agent_type": {str(config["agent_type"])}}
     facets |= {name: {str(config[name]).lower()} for name in ("use_lora", "use_wandb")}
-    facets |= {"task_type": {config["env_name"]}, "answered_by": {world.answered_by}}
-    check(given, facets, dashes="")
+    facets |= {"answered_by": {world.answered_by}}
+    flags = [
+        Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given
+    ]
+    refuse(flags, facets, dashes="")
 
 
 def _oracle(config: Mapping[str, Any]) -> OracleFlags:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from sweet_rl import command_line
-from sweet_rl.commands import belonging
 from sweet_rl.errors import no_such
 
 COMMANDS = {
@@ -76,9 +75,7 @@ def values_of(function: Callable[..., Any], typed: command_line.Typed) -> dict[s
         UsageError: a value of the wrong kind, or a flag of another world, agent or engine.
     """
     values = command_line.values(function, typed)
-    if facets := getattr(function, "facets", None):
-        given = {name for name, value in values.items() if value is not None}
-        belonging.check(given, facets(command_line.with_defaults(function, values)))
+    command_line.refuse_idle(function, values)
     return values
 
 

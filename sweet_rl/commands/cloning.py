@@ -65,21 +65,13 @@ class Demonstrations:
         """Find what is wrong before anything is begun.
 
         Raises:
-            UsageError: an unknown world, one that rewards no turns, or flags of a scripted agent beside a
-                data set.
+            UsageError: an unknown world, one that rewards no turns, or one without a place that is named.
         """
         if self.world.answered_by == "human":
             raise UsageError(f"--env_name {self.env_name} gives no rewards for turns, which are imitated.")
         own = {option.name for option in own_options(self.world)}
         if self.env_load_path is not None and "place" not in own:
             raise not_of("--env_load_path", owners_of("place"), self.world.name)
-        for name in ("games", "agent_model", "skill", "env_load_path") if self.dataset else ():
-            if getattr(self, name) is not None:
-                raise UsageError(
-                    f"--{name} is of the scripted agent, and --dataset is imitated instead of it."
-                )
-        if self.games is not None and self.games < 1:
-            raise UsageError(f"--games must be at least 1, got {self.games}.")
 
     @property
     def world(self) -> World:
@@ -127,24 +119,6 @@ class Pupil:
     device: str
     dtype: str
 
-    def check(self) -> None:
-        """Find what is wrong before anything is begun.
-
-        Raises:
-            UsageError: a value is out of its range.
-        """
-        if self.critic_lm not in {None, TINY}:
-            raise UsageError(f"--critic_lm must be {TINY}, or left out, got {self.critic_lm!r}.")
-        if self.critic_lm == TINY and self.policy_lm != TINY:
-            raise UsageError("--critic_lm tiny is made beside a tiny policy only; name one to run_archer.")
-        for name in ("iterations", "batch_size", "grad_accum_steps", "max_tokens_per_batch"):
-            value = {**self.recipe, "max_tokens_per_batch": self.max_tokens_per_batch}[name]
-            if value is not None and value < 1:
-                raise UsageError(f"--{name} must be at least 1, got {value}.")
-        for name in ("learning_rate", "max_grad_norm"):
-            if not self.recipe[name] > 0:
-                raise UsageError(f"--{name} must be above 0, got {self.recipe[name]}.")
-
 
 def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool) -> None:
     """Play or read demonstrations, imitate them, and say how to go on.
@@ -153,7 +127,6 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
         SweetRLError: the run cannot continue.
     """
     show.check()
-    pupil.check()
     folder = Path(output_dir).expanduser()
     _make_room(folder, overwrite=overwrite)
     tracking.sets(dict(pupil.recipe))
@@ -267,11 +240,11 @@ def _played(show: Demonstrations, folder: Path) -> str:
     simulate_interactions(
         show.played,
         str(path),
-        task_type=show.env_name,
+        world=show.env_name,
         agent_model=show.agent_model or show.world.agents[0],
         skill=show.skill,
         best_of_n=show.games or show.world.games_shown,
-        game_place=show.env_load_path,
+        place=show.env_load_path,
         seed=show.seed,
         to_continue=path.exists(),
         quiet=show.quiet,

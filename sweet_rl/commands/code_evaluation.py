@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sweet_rl.command_line.running import progress
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs, write_report
@@ -13,44 +14,32 @@ from sweet_rl.grading.report import Report, summarise
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json
 
+if TYPE_CHECKING:
+    from sweet_rl.commands.evaluate_code import GradingFlags
 
-def run(
-    saved_path: str,
-    grader: CodeGrader | RayGrader,
-    *,
-    k: int,
-    grading: str,
-    reevaluate: bool,
-    pair_paths: Mapping[bool, str | None],
-    report_path: str | None,
-    quiet: bool,
-) -> None:
+
+def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
     """Grade, save, print and pair.
 
     Args:
-        saved_path: the trajectory file; its rows keep every field they have.
+        flags: of `evaluate_code`.
         grader: of this machine or of a cluster.
-        k: repeats of each task.
-        grading: which grade becomes the reward.
-        reevaluate: also rows that have a reward.
-        pair_paths: where pairs go, by whether the hidden solution precedes them.
-        report_path: where the numbers go; None for beside the file.
-        quiet: no progress bar.
 
     Raises:
         SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
     """
-    with graded_file(saved_path, k) as file:
-        _grade(file, grader, grading=grading, reevaluate=reevaluate, quiet=quiet)
+    saved_path = flags.saved_path
+    with graded_file(saved_path, flags.k) as file:
+        _grade(file, grader, flags)
     report = _report(file, grader)
     print(report.to_text(saved_path))
-    write_report(saved_path, report_path, {"grading": grading} | report.to_json())
+    write_report(saved_path, flags.report_path, {"grading": flags.grading} | report.to_json())
     usable = usable_in_pairs(file.trajectories)
     rewards = [row.get("reward") for row in file.rows]
     in_pairs = [able and reward is not None for able, reward in zip(usable, rewards, strict=True)]
     pairs = trajectory_pairs([float(reward or 0.0) for reward in rewards], file.groups, in_pairs)
     write_pairs(
-        pair_paths,
+        flags.pair_paths,
         pairs,
         lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none="no task has a right answer beside a worse one",
@@ -58,23 +47,21 @@ def run(
     )
 
 
-def _grade(
-    file: GradedFile, grader: CodeGrader | RayGrader, *, grading: str, reevaluate: bool, quiet: bool
-) -> None:
+def _grade(file: GradedFile, grader: CodeGrader | RayGrader, flags: GradingFlags) -> None:
     """Fill in rewards where they are missing."""
-    missing = []
+    grading, missing = flags.grading, []
     for index, row in enumerate(file.rows):
         known = row.get("grades") or {}
         if not file.counts(index):
             continue
-        if reevaluate or (row.get("reward") is None and grading not in known):
+        if flags.reevaluate or (row.get("reward") is None and grading not in known):
             missing.append(index)
         elif grading in known and row.get("reward") != reward_of(
             known, grading
         ):  # graded before, another way
             file.update(index, {"reward": reward_of(known, grading)})
     graded = grader.grade_all(file.trajectories[index] for index in missing)
-    with progress(len(missing), 0, unit="answer", quiet=quiet or not missing) as bar:
+    with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
         for index, grades in zip(missing, graded, strict=True):
             file.update(index, row_fields(grades, grading))
             bar.update()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Evaluation, Margin, Quiet, Regrade
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluation import GradedFile
@@ -14,60 +18,55 @@ if TYPE_CHECKING:
     from sweet_rl.worlds import World
 
 
+@dataclass(frozen=True, kw_only=True)
+class GraderFlags(Evaluation, Margin, Regrade, Quiet):
+    """Grading."""
+
+    grader: str = flag(
+        "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
+    )
+
+    def check_together(self) -> None:
+        """Whether there is a grader that grades again.
+
+        Raises:
+            UsageError: there is none.
+        """
+        super().check_together()
+        if self.grader == "auto" and self.regrade:
+            raise UsageError(
+                "--regrade belongs to a grader of your own (--grader); the world's stage has its own."
+            )
+
+
 @recorded("evaluate", reads=("saved_path",))
-def evaluate(
-    saved_path: str,
-    *,
-    grader: str = "auto",
-    k: int = 1,
-    margin: float | None = None,
-    preference_path: str | None = None,
-    ground_truth_preference_path: str | None = None,
-    report_path: str | None = None,
-    regrade: bool = False,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@stage(
+    "saved_path",
+    helps={
+        "saved_path": "trajectory file of simulate_interactions.py.",
+        "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own.",
+        "regrade": "grade all rows again, also those that the grader has scored.",
+        "overwrite": "replace files of pairs, and a report of another file, when they exist.",
+    },
+)
+def evaluate(flags: GraderFlags, /) -> None:
     """Grade trajectories of any world; print the table; write preference pairs.
 
     Without a grader this is the stage that the world names, with the settings that all have (evaluate_code,
     evaluate_html, evaluate_games; each has more). A grader of your own gives every trajectory a score, which
     becomes its reward; a former reward is kept among the row's grades. Any two episodes of a task whose rewards
     differ by the margin become a pair. Rows that the grader has scored are not graded again.
-
-    Args:
-        saved_path: trajectory file of simulate_interactions.py.
-        grader: auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE.
-        k: repeats of each task in the file (--best_of_n of the simulation).
-        margin: by how much the rewards of a pair differ at least; default: what the world's stage takes, and 0.1 for a grader of your own.
-        preference_path: write pairs for multi-turn DPO there.
-        ground_truth_preference_path: write the same pairs there, each preceded by the hidden solution: the critic's data.
-        report_path: JSON file for the numbers; default saved_path with .report.json in place of .jsonl.
-        regrade: grade all rows again, also those that the grader has scored.
-        overwrite: replace files of pairs, and a report of another file, when they exist.
-        quiet: no progress bar.
     """
     from sweet_rl.commands.evaluate_games import evaluate_games
 
-    flags: dict[str, Any] = {
-        "k": k,
-        "preference_path": preference_path,
-        "ground_truth_preference_path": ground_truth_preference_path,
-        "report_path": report_path,
-        "overwrite": overwrite,
-    }
-    if grader == "auto":
-        if regrade:
-            raise UsageError(
-                "--regrade belongs to a grader of your own (--grader); the world's stage has its own."
-            )
-        _by_the_world(saved_path, flags | ({} if margin is None else {"margin": margin}), quiet=quiet)
+    names = ("k", "preference_path", "ground_truth_preference_path", "report_path", "overwrite")
+    given: dict[str, Any] = {name: getattr(flags, name) for name in names}
+    if flags.grader == "auto":
+        margin = {"margin": flags.margin} if flags.margin else {}
+        _by_the_world(flags.saved_path, given | margin, quiet=flags.quiet)
         return
-    margin = 0.1 if margin is None else margin
-    if margin <= 0 or k < 1:
-        raise UsageError(f"--margin must be above 0 and --k at least 1, got {margin:g} and {k}.")
-    _grade(saved_path, grader, k, regrade=regrade, quiet=quiet)
-    _plain(evaluate_games)(saved_path=saved_path, margin=margin, **flags)
+    _grade(flags.saved_path, flags.grader, flags.k, regrade=flags.regrade, quiet=flags.quiet)
+    _plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
 
 
 def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:

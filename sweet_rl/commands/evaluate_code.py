@@ -5,32 +5,50 @@ Published behaviour: docs/published/sweet_rl.md#grading-code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.commands.belonging import belonging
-from sweet_rl.errors import UsageError
+from sweet_rl.command_line.stages import stage
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Evaluation, FanOut, Quiet
+from sweet_rl.flags.models import NoSandbox
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxFlags(NoSandbox):
+    """The sandbox."""
+
+    test_timeout_s: float = flag(
+        1.0, "seconds of computing that one test may take.", above=0, aliases=("timeout_s",)
+    )
+    memory_mb: int = flag(512, "memory that one answer may take.", at_least=1, shown="all")
+    workers: int | None = flag(
+        None, "processes that grade, in each sandbox; default one for each core.", at_least=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradingFlags(Evaluation, SandboxFlags, FanOut, Quiet):
+    """Grading."""
+
+    grading: Literal["fixed", "published"] = flag(
+        "fixed",
+        "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).",
+    )
+    reevaluate: bool = flag(False, "grade all rows again, also those that have a reward.")
 
 
 @recorded("evaluate_code", reads=("saved_path",))
-@belonging(lambda flags: {"fan_out": {flags["fan_out"]}})
-def evaluate_code(
-    saved_path: str,
-    *,
-    k: int = 1,
-    preference_path: str | None = None,
-    ground_truth_preference_path: str | None = None,
-    grading: str = "fixed",
-    reevaluate: bool = False,
-    report_path: str | None = None,
-    timeout_s: float = 1.0,
-    memory_mb: int = 512,
-    workers: int | None = None,
-    unsafe_no_sandbox: bool = False,
-    fan_out: str = "local",
-    ray_address: str = "auto",
-    ray_workers: int | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@stage(
+    "saved_path",
+    helps={
+        "fan_out": "local (this machine), or ray: a sandbox on each machine of a Ray cluster.",
+        "overwrite": "replace files of pairs, and a report of another file, when they exist.",
+    },
+    facets=lambda flags: {"fan_out": {flags["fan_out"]}},
+)
+def evaluate_code(flags: GradingFlags, /) -> None:
     """Grade Backend trajectories by their hidden tests; print the table; write preference pairs.
 
     Every answer runs in a sandbox: a process of its own without network, files or environment. Rows that have
@@ -40,48 +58,11 @@ def evaluate_code(
     The table shows tests passed and success (all tests) with 95 % confidence intervals, in each way of
     grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would
     take for the code; the difference is format. The same goes into a JSON report.
-
-    Args:
-        saved_path: trajectory file of simulate_interactions.py, or a published one.
-        k: repeats of each task in the file (--best_of_n of the simulation).
-        preference_path: write pairs for multi-turn DPO there: best against worse dialogues of a task.
-        ground_truth_preference_path: write the same pairs there, each preceded by the hidden solution: the critic's data.
-        grading: which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).
-        reevaluate: grade all rows again, also those that have a reward.
-        report_path: JSON file for the numbers; default saved_path with .report.json in place of .jsonl.
-        timeout_s: seconds of computing that one test may take.
-        memory_mb: memory that one answer may take.
-        workers: processes that grade, in each sandbox; default one for each core.
-        unsafe_no_sandbox: run the answers without protection where the kernel offers too little of it.
-        fan_out: local (this machine), or ray: a sandbox on each machine of a Ray cluster.
-        ray_address: auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this run), or HOST:PORT of its head.
-        ray_workers: sandboxes; default one on each machine.
-        quiet: no progress bar.
-        overwrite: replace files of pairs, and a report of another file, when they exist.
     """
-    if grading not in {"fixed", "published"}:
-        raise UsageError(f"--grading must be fixed or published, got {grading!r}.")
-    if k < 1:
-        raise UsageError(f"--k must be at least 1, got {k}.")
-    if timeout_s <= 0 or memory_mb < 1 or (workers is not None and workers < 1):
-        raise UsageError("--timeout_s, --memory_mb and --workers must be positive.")
-
-    from sweet_rl.commands.evaluation import check_outputs
-
-    pair_paths = {False: preference_path, True: ground_truth_preference_path}
-    check_outputs(saved_path, pair_paths, report_path, overwrite=overwrite)
     from sweet_rl.commands import code_evaluation
-    from sweet_rl.commands.fan_out import SandboxFlags, cluster_of, grader_of
+    from sweet_rl.commands.evaluation import check_outputs
+    from sweet_rl.commands.fan_out import cluster_of, grader_of
 
-    cluster = cluster_of(fan_out, ray_address, ray_workers)
-    with grader_of(cluster, SandboxFlags(workers, timeout_s, memory_mb, unsafe_no_sandbox)) as grader:
-        code_evaluation.run(
-            saved_path,
-            grader,
-            k=k,
-            grading=grading,
-            reevaluate=reevaluate,
-            pair_paths=pair_paths,
-            report_path=report_path,
-            quiet=quiet,
-        )
+    check_outputs(flags)
+    with grader_of(cluster_of(flags), flags) as grader:
+        code_evaluation.run(flags, grader)

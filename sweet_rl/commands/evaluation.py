@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.flags.common import Evaluation
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
@@ -91,26 +92,19 @@ def graded_file(path: str, k: int) -> Iterator[GradedFile]:
             file.save()
 
 
-def check_outputs(
-    saved_path: str, pair_paths: Mapping[bool, str | None], report_path: str | None, *, overwrite: bool
-) -> None:
+def check_outputs(flags: Evaluation) -> None:
     """Make sure, before anything is graded, that what is to be written replaces nothing.
 
-    Args:
-        saved_path: the trajectory file; a report of it is brought up to date without asking.
-        pair_paths: where pairs go.
-        report_path: where the numbers go; None: nowhere.
-        overwrite: files may be replaced.
+    A report of the same trajectory file is brought up to date without asking.
 
     Raises:
-        UsageError: one of them exists.
+        UsageError: one of the files exists, and may not be replaced.
     """
-    for hidden, path in pair_paths.items():
-        if path is not None:
-            name = "ground_truth_preference_path" if hidden else "preference_path"
-            new_file(path, name, overwrite=overwrite)
-    if report_path is not None and not _is_report_of(saved_path, Path(report_path)):
-        new_file(report_path, "report_path", overwrite=overwrite)
+    for name in ("preference_path", "ground_truth_preference_path"):
+        if (path := getattr(flags, name)) is not None:
+            new_file(path, name, overwrite=flags.overwrite)
+    if (report := flags.report_path) is not None and not _is_report_of(flags.saved_path, Path(report)):
+        new_file(report, "report_path", overwrite=flags.overwrite)
 
 
 def _is_report_of(saved_path: str, report: Path) -> bool:
@@ -157,17 +151,16 @@ def write_pairs(
         print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
 
 
-def page_metrics() -> tuple[str, ...]:
-    """Names of the metrics for pages.
+def need_page_metrics() -> None:
+    """Make sure that pages can be compared.
 
     Raises:
         UsageError: numpy or Pillow is missing.
     """
     try:
-        from sweet_rl.grading.pages.metrics import METRICS
+        import sweet_rl.grading.pages.metrics  # noqa: F401
     except ImportError as error:
         raise missing_package(error.name or "pillow", "pages", needed_for="Comparing pages") from error
-    return METRICS
 
 
 def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:

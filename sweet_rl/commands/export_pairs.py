@@ -4,93 +4,100 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
+from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Tokenizer
 from sweet_rl.types import Json
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExportFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, OtherTokenizer, Overwriting):
+    """The data set."""
+
+    format: Literal["trl", "openrlhf"] = flag("trl", "whose trainer reads it.")
+    conversational: bool = flag(
+        False,
+        "write lists of messages instead of texts; refused where the chat template would make another text of them.",
+    )
+    skip_inexact: bool = flag(
+        False, "leave out the pairs for which --conversational is refused, and count them."
+    )
+
+    def check_together(self) -> None:
+        """Whether the files are possible.
+
+        Raises:
+            UsageError: an ending, or several inputs.
+        """
+        super().check_together()
+        if Path(self.output_path).suffix.lower() not in {".jsonl", ".parquet"}:
+            raise UsageError(f"--output_path must end with .jsonl or .parquet, got {self.output_path!r}.")
+        if "," in self.input_path:
+            raise UsageError(
+                f"--input_path names one file, got {self.input_path!r}. Export files one by one."
+            )
+
+
 @recorded("export_pairs", reads=("input_path", "tokenizer"))
-def export_pairs(
-    input_path: str,
-    output_path: str | None = None,
-    *,
-    format: str = "trl",  # noqa: A002 - the flag's name
-    tokenizer: str | None = None,
-    conversational: bool = False,
-    skip_inexact: bool = False,
-    prompt_key: str | None = None,
-    chosen_key: str = "chosen",
-    rejected_key: str = "rejected",
-    other_tokenizer: bool = False,
-    overwrite: bool = False,
-) -> None:
+@stage(
+    "input_path",
+    "output_path",
+    defaults={"tokenizer": REQUIRED},
+    helps={
+        "input_path": "preference pairs of evaluate_code.py or generate_random_pairs_from_ranks.py, or a published file.",
+        "output_path": "the .jsonl or .parquet file for the data set.",
+        "tokenizer": "folder or name of the model that will be trained: its tokenizer says what begins and ends a turn.",
+        "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.",
+        "chosen_key": "field with the preferred side.",
+    },
+)
+def export_pairs(flags: ExportFlags, /) -> None:
     """Write preference pairs as a data set that TRL's DPOTrainer or OpenRLHF's train_dpo trains on.
 
     Rows keep their order. The file is replaced at once or not at all. docs/export.md has the commands that
     train on it there, and what each of them scores.
-
-    Args:
-        input_path: preference pairs of evaluate_code.py or generate_random_pairs_from_ranks.py, or a published file.
-        output_path: the .jsonl or .parquet file for the data set.
-        format: trl or openrlhf.
-        tokenizer: folder or name of the model that will be trained: its tokenizer says what begins and ends a turn.
-        conversational: write lists of messages instead of texts; refused where the chat template would make another text of them.
-        skip_inexact: leave out the pairs for which --conversational is refused, and count them.
-        prompt_key: field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.
-        chosen_key: field with the preferred side.
-        rejected_key: field with the other side.
-        other_tokenizer: export turns that were sampled with another tokenizer all the same.
-        overwrite: replace output_path when it exists.
     """
-    if output_path is None:
-        raise UsageError("--output_path (a .jsonl or .parquet file for the data set) is needed.")
-    if format not in {"trl", "openrlhf"}:
-        raise UsageError(f"--format must be trl or openrlhf, got {format!r}.")
-    if tokenizer is None:
-        raise UsageError("--tokenizer (folder or name of the model that will be trained) is needed.")
-    suffix = Path(output_path).suffix.lower()
-    if suffix not in {".jsonl", ".parquet"}:
-        raise UsageError(f"--output_path must end with .jsonl or .parquet, got {output_path!r}.")
-    if "," in input_path:
-        raise UsageError(f"--input_path names one file, got {input_path!r}. Export files one by one.")
-
     from sweet_rl.runs import new_file
 
-    new_file(output_path, "output_path", overwrite=overwrite)
+    new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.records import replace_file, replace_rows
     from sweet_rl.training.data import read_pairs
     from sweet_rl.training.encoding import check_tokenizers
-    from sweet_rl.training.export import Layout, PairExporter
+    from sweet_rl.training.export import PairExporter
     from sweet_rl.training.settings import DataSettings
 
     settings = DataSettings(
-        input_path,
-        prompt_key=prompt_key,
+        flags.input_path,
+        prompt_key=flags.prompt_key,
         find_prompt=True,
-        chosen_key=chosen_key,
-        rejected_key=rejected_key,
+        chosen_key=flags.chosen_key,
+        rejected_key=flags.rejected_key,
     )
     pairs = read_pairs(settings, seed=0).train
-    layout: Layout = "openrlhf" if format == "openrlhf" else "trl"
-    loaded = load_tokenizer(tokenizer)
-    check_tokenizers(pairs, loaded, allowed=other_tokenizer)
-    exporter = PairExporter(loaded, layout=layout, conversational=conversational)
-    rows = exporter.rows(pairs, skip_inexact=skip_inexact)
+    loaded = load_tokenizer(str(flags.tokenizer))
+    check_tokenizers(pairs, loaded, allowed=flags.other_tokenizer)
+    exporter = PairExporter(loaded, layout=flags.format, conversational=flags.conversational)
+    rows = exporter.rows(pairs, skip_inexact=flags.skip_inexact)
     if not rows:
         raise UsageError(
-            f"No pair of {input_path!r} can be written as messages under the chat template of {tokenizer!r}. "
-            "Export texts: leave --conversational out."
+            f"No pair of {flags.input_path!r} can be written as messages under the chat template of "
+            f"{flags.tokenizer!r}. Export texts: leave --conversational out."
         )
-    tracking.writes(output_path)
-    if suffix == ".jsonl":
-        replace_rows(output_path, rows)
+    tracking.writes(flags.output_path)
+    if Path(flags.output_path).suffix.lower() == ".jsonl":
+        replace_rows(flags.output_path, rows)
     else:
-        replace_file(output_path, [_parquet(rows)])
-    print(f"{len(rows):,} pairs are in {output_path}.")
+        replace_file(flags.output_path, [_parquet(rows)])
+    print(f"{len(rows):,} pairs are in {flags.output_path}.")
     for line in exporter.report.lines():
         print(line[:1].upper() + line[1:] + ".")
 

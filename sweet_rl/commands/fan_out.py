@@ -15,15 +15,17 @@ from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sweet_rl import tracking
 from sweet_rl.cluster import Cluster, Workers, open_workers
-from sweet_rl.commands.agent_flags import AgentFlags
+from sweet_rl.commands.agent_flags import Player
 from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
+from sweet_rl.commands.rank_best_of_n import ScorerFlags
+from sweet_rl.commands.scorers import LoadedScorer, scorers_of
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import UsageError
+from sweet_rl.flags.common import FanOut
 from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, ReferenceValue, grades_of
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
@@ -31,29 +33,18 @@ from sweet_rl.pages.service import RenderService
 from sweet_rl.tracking import Usage
 from sweet_rl.types import AgentTurn, Completion, Failure, Score, Task, Trajectory
 
+if TYPE_CHECKING:
+    from sweet_rl.commands.evaluate_code import SandboxFlags
+
 _ANSWERS = 64
 """Answers that a worker grades together, at most: enough to keep its sandbox busy, few to do again."""
 
 
-def cluster_of(
-    fan_out: str, address: str, workers: int | None, gpus_per_worker: float | None = None
-) -> Cluster | None:
-    """The cluster that the flags ask for; None for this process.
-
-    Raises:
-        UsageError: flags that mean nothing.
-    """
-    if fan_out not in {"local", "ray"}:
-        raise UsageError(f"--fan_out must be local or ray, got {fan_out!r}.")
-    if address not in {"auto", "local"} and not address.rpartition(":")[2].isdigit():
-        raise UsageError(
-            f"--ray_address must be auto, local or HOST:PORT (10.0.0.1:6379, for example), got {address!r}."
-        )
-    if workers is not None and workers < 1:
-        raise UsageError(f"--ray_workers must be at least 1, got {workers}.")
-    if gpus_per_worker is not None and gpus_per_worker < 0:
-        raise UsageError(f"--ray_gpus_per_worker must not be negative, got {gpus_per_worker}.")
-    return Cluster(address, workers, gpus_per_worker) if fan_out == "ray" else None
+def cluster_of(flags: FanOut) -> Cluster | None:
+    """The cluster that the flags ask for; None for this process."""
+    if flags.fan_out == "local":
+        return None
+    return Cluster(flags.ray_address, flags.ray_workers, getattr(flags, "ray_gpus_per_worker", None))
 
 
 def _refuse_servers(engine: str, flag: str) -> None:
@@ -83,7 +74,7 @@ class SamplingPart:
         return await cast(Sampler, self.policy).sample(prompts, n, seeds=seeds)
 
 
-async def _sampling_part(agent: AgentFlags, concurrency: int) -> SamplingPart:
+async def _sampling_part(agent: Player, concurrency: int) -> SamplingPart:
     return SamplingPart(await make_policy(agent, [], concurrency=concurrency))
 
 
@@ -106,13 +97,11 @@ class RaySampler:
         return found
 
 
-def sampling_workers(
-    cluster: Cluster, agent: AgentFlags, concurrency: int
-) -> AbstractContextManager[Workers]:
+def sampling_workers(cluster: Cluster, agent: Player, concurrency: int) -> AbstractContextManager[Workers]:
     """Workers with a policy each, and `concurrency` prompts in flight over all of them."""
-    _refuse_servers(agent.resolved_engine(), "--agent")
-    tokenizer = _anywhere(agent.tokenizer) if agent.tokenizer else None
-    agent = replace(agent, model=_anywhere(agent.model), tokenizer=tokenizer)
+    _refuse_servers(agent.engine(), "--agent")
+    tokenizer = _anywhere(agent.flags.tokenizer) if agent.flags.tokenizer else None
+    agent = agent.changed(agent_model=_anywhere(agent.model), tokenizer=tokenizer)
     return open_workers(
         cluster,
         partial(_sampling_part, agent, concurrency),
@@ -178,24 +167,21 @@ def scoring_workers(
     return open_workers(cluster, build, use_gpus=True, say=_say)
 
 
-class SandboxFlags(NamedTuple):
-    """The sandbox of one machine; see the flags of `evaluate_code`."""
-
-    workers: int | None
-    timeout_s: float
-    memory_mb: int
-    unsafe_no_sandbox: bool
-
-    def open(self) -> Sandbox:
-        """Start a sandbox with these limits; the caller closes it."""
-        return Sandbox(**self._asdict())
+def _sandbox(flags: SandboxFlags) -> Sandbox:
+    """A sandbox with these limits, started; the caller closes it."""
+    return Sandbox(
+        workers=flags.workers,
+        timeout_s=flags.test_timeout_s,
+        memory_mb=flags.memory_mb,
+        unsafe_no_sandbox=flags.unsafe_no_sandbox,
+    )
 
 
 class GradingPart:
     """A sandbox in a worker. One call at a time."""
 
     def __init__(self, flags: SandboxFlags) -> None:
-        self._grader = CodeGrader(flags.open())
+        self._grader = CodeGrader(_sandbox(flags))
         self.facts = self._grader.protection
 
     async def grade(
@@ -278,7 +264,7 @@ async def _result(task: asyncio.Task[Any]) -> Any:
 def grader_of(cluster: Cluster | None, flags: SandboxFlags) -> Iterator[CodeGrader | RayGrader]:
     """A grader of this machine or of the cluster, ended on leaving."""
     if cluster is None:
-        with flags.open() as sandbox:
+        with _sandbox(flags) as sandbox:
             yield CodeGrader(sandbox)
         return
     build = partial(_grading_part, flags)

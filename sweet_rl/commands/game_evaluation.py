@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
 from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs, write_report
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.report import failed_words
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
 from sweet_rl.types import AgentTurn, StopReason, Trajectory
+
+if TYPE_CHECKING:
+    from sweet_rl.commands.evaluate_games import GameFlags
 
 _Z = 1.959964
 """97.5th percentile of the normal distribution."""
@@ -29,20 +33,14 @@ class Interval:
         return f"{self.mean:8.2f}" + ("" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]")
 
 
-def run(
-    saved_path: str,
-    *,
-    k: int,
-    margin: float,
-    pair_paths: Mapping[bool, str | None],
-    report_path: str | None,
-) -> None:
+def run(flags: GameFlags) -> None:
     """Print the table, write the report and the pairs.
 
     Raises:
         UsageError: no episode of the file was rewarded.
         DataError: the file is broken or not in groups of `k`.
     """
+    saved_path, k, margin = flags.saved_path, flags.k, flags.margin
     file = GradedFile(saved_path, k)
     rewards = [None if one.failed else one.reward for one in file.trajectories]
     if all(reward is None for reward in rewards):
@@ -67,11 +65,13 @@ def run(
     if failed:
         print(f"{failed:>6}  episodes failed and are left out")
     report = {"trajectories": len(rewards), "tasks": len(file.groups), "k": k, "failed": failed}
-    write_report(saved_path, report_path, report | {name: asdict(found) for name, found in numbers.items()})
+    write_report(
+        saved_path, flags.report_path, report | {name: asdict(found) for name, found in numbers.items()}
+    )
     usable = usable_in_pairs(file.trajectories)
     pairs = margin_pairs(rewards, file.groups, margin, usable)
     write_pairs(
-        pair_paths,
+        flags.pair_paths,
         pairs,
         lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none=f"no two episodes of a task differ by {margin:g}",

@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, WorldName
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
+    """The agent."""
 
 
 @recorded("make_embedded_agent")
-def make_embedded_agent(
-    output_dir: str,
-    *,
-    world: str = "mini",
-    seed: int = 0,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@stage(
+    "output_dir",
+    defaults={"world": "mini"},
+    helps={
+        "output_dir": "folder for the model and its tokenizer.",
+        "world": "by its name or that of its tasks, as in mini:train; of those that have something to read.",
+        "seed": "another seed gives other weights, taught by other dialogues.",
+        "overwrite": "write into a folder that holds a model already.",
+    },
+    narrow={"world": {"aliases": ()}},
+)
+def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     """Train an embedded agent from nothing: a tiny Llama that can play a small world.
 
     What it reads is the world's (docs/mini.md, docs/twenty_questions.md): ten minutes on a CPU for the mini
     benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions.
-
-    Args:
-        output_dir: folder for the model and its tokenizer.
-        world: by its name or that of its tasks, as in mini:train; of those that have something to read.
-        seed: another seed gives other weights, taught by other dialogues.
-        overwrite: write into a folder that holds a model already.
-        quiet: no progress bar.
     """
     from pathlib import Path
 
     from sweet_rl.prompts import load_prompt
     from sweet_rl.worlds.registry import world_with
 
-    school = world_with(world).school()
+    school = world_with(flags.world).school()
 
-    folder = Path(output_dir)
-    if (folder / "config.json").exists() and not overwrite:
-        raise UsageError(f"{output_dir!r} holds a model already; pass --overwrite or choose another folder.")
+    folder = Path(flags.output_dir)
+    if (folder / "config.json").exists() and not flags.overwrite:
+        raise UsageError(
+            f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder."
+        )
     from sweet_rl.tiny_models.warm_start import make_agent
 
     tracking.writes(folder, folder=True)
-    make_agent(folder, load_prompt(school.rules), seed=seed, school=school, quiet=quiet)
+    make_agent(folder, load_prompt(school.rules), seed=flags.seed, school=school, quiet=flags.quiet)
     print(f"The agent is in {folder}")

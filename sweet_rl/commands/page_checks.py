@@ -17,7 +17,6 @@ from pathlib import Path
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import UsageError
-from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import Renderer, RenderFailed
 from sweet_rl.records import Journal, replace_file, replace_rows
 from sweet_rl.types import Json
@@ -67,16 +66,6 @@ class Checks:
     pictures: Path | None = None
     overwrite: bool = False
     quiet: bool = False
-
-
-def rendered_with(settings: RenderSettings) -> dict[str, Json]:
-    """What decides about a verdict besides the page, as the report keeps it."""
-    return {
-        "browser": settings.browser,
-        "network": settings.network,
-        "allow_scripts": settings.allow_scripts,
-        "viewport": f"{settings.viewport.width}x{settings.viewport.height}",
-    }
 
 
 def require_text(row: Mapping[str, Json], fields: Sequence[str]) -> tuple[str, str] | None:

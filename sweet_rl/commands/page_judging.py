@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sweet_rl import tracking
 from sweet_rl.command_line.running import judge_failed, progress
@@ -31,11 +31,13 @@ from sweet_rl.grading.pages.judge import (
 )
 from sweet_rl.grading.pages.pictures import BrokenPicture
 from sweet_rl.openai_client import OpenAIClient
-from sweet_rl.pages.settings import RenderSettings
 from sweet_rl.pages.types import Renderer, RenderFailed
 from sweet_rl.prompts import load_prompt
 from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.types import Failure, Json, Trajectory, digest
+
+if TYPE_CHECKING:
+    from sweet_rl.commands.judge_html import JudgeFlags
 
 PROMPT = "judge_html_prompt.txt"
 _NAMED_BY = "--hostname and --port, or --base_url, name the judge's server, --judge its model."
@@ -139,27 +141,7 @@ class Judging:
     quiet: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeFlags:
-    """Who judges, and how; see the flags of `judge_html`."""
-
-    model: str
-    hostname: str | None
-    port: int | None
-    base_url: str | None
-    api_key_var: str | None
-    request_timeout_s: float
-    request_attempts: int
-    prompt_path: str | None
-    max_tokens: int
-    journal_path: str | None
-    most_pixels: int
-    at_once: int
-    overwrite: bool
-    quiet: bool
-
-
-def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: str | None) -> None:
+def start(runs: Runs, flags: JudgeFlags) -> None:
     """Find the judge, start the browsers, and `run_by_judge`.
 
     Raises:
@@ -171,23 +153,29 @@ def start(runs: Runs, flags: JudgeFlags, settings: RenderSettings, report_path: 
     key_in(flags.api_key_var)
     prompt = load_prompt(flags.prompt_path or PROMPT)
     urls = base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.base_url)
-    journal_path = flags.journal_path or str(_beside(runs, ".jsonl"))
+    journal_path = flags.output_path or str(_beside(runs, ".jsonl"))
     named = any(flag is not None for flag in (flags.hostname, flags.port, flags.base_url))
-    if not named and (meant := suggestion(flags.model, ("metrics", "auto"), "--judge ")):
-        raise UsageError(f"There is no --judge {flags.model} here{meant}. A model is asked behind a server.")
+    if not named and (meant := suggestion(flags.judge, ("metrics", "auto"), "--judge ")):
+        raise UsageError(f"There is no --judge {flags.judge} here{meant}. A model is asked behind a server.")
     if flags.overwrite:
         Journal(journal_path, overwrite=True).close()
 
     async def main() -> None:
         with tracking.role("judge"):
-            client = client_of(urls, flags, named_by=_NAMED_BY, max_connections=2 * flags.at_once)
+            client = client_of(
+                urls,
+                flags,
+                key_var=flags.api_key_var,
+                named_by=_NAMED_BY,
+                max_connections=2 * flags.batch_size,
+            )
         try:
-            model = flags.model if flags.model != "auto" else await _first_model(client)
+            model = flags.judge if flags.judge != "auto" else await _first_model(client)
             judge = VisionJudge(client, model, prompt=prompt, max_tokens=flags.max_tokens)
             question = {"model": model, "prompt": prompt, "max_tokens": flags.max_tokens}
-            job = Judging(journal_path, question, flags.most_pixels, flags.at_once, flags.quiet)
-            async with open_renderer(settings) as renderer:
-                lost = await run_by_judge(runs, job, judge, renderer, report_path)
+            job = Judging(journal_path, question, flags.max_pixels, flags.batch_size, flags.quiet)
+            async with open_renderer(flags.rendering()) as renderer:
+                lost = await run_by_judge(runs, job, judge, renderer, flags.report_path)
             kept = f"{journal_path} holds the verdicts; the same command asks for the others again."
             judge_failed(len(lost), len(runs.pairs), next(iter(lost), None), noun="pages", kept=kept, flag="")
         finally:

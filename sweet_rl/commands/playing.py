@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, TextIO
 
@@ -21,6 +22,7 @@ from sweet_rl.types import (
     Failure,
     FinishReason,
     Generation,
+    Json,
     Observation,
     StepResult,
     StopReason,
@@ -31,30 +33,8 @@ from sweet_rl.users import USERS
 from sweet_rl.worlds import Options, World
 
 if TYPE_CHECKING:
+    from sweet_rl.commands.play import PlayFlags
     from sweet_rl.records import Journal
-
-
-@dataclass(frozen=True, slots=True)
-class PlayFlags:
-    """One game.
-
-    Attributes:
-        world: that is played.
-        options: of it.
-        oracle: who answers questions.
-        tasks: where the task comes from.
-        task: its number, from 0; None draws it.
-        seed: of the draw and of the episode.
-        record: file to append the trajectory to.
-    """
-
-    world: World
-    options: Options
-    oracle: OracleFlags
-    tasks: str
-    task: int | None
-    seed: int
-    record: str | None = None
 
 
 def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> OracleFlags:
@@ -69,7 +49,7 @@ def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> Orac
     return OracleFlags("seq2seq", where, model)
 
 
-async def play_game(flags: PlayFlags) -> None:
+async def play_game(flags: PlayFlags, world: World, options: Options) -> None:
     """Play one game to its end, show the solution, record it.
 
     Raises:
@@ -78,18 +58,22 @@ async def play_game(flags: PlayFlags) -> None:
     """
     from sweet_rl.records import Journal, trajectory_to_row
 
-    task = choose_task(flags)
+    task = choose_task(flags, world)
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal(flags.record)) if flags.record else None
         if flags.record:
             tracking.writes(flags.record, continues=True)
         oracle = None
-        if flags.world.answered_by == "oracle":
+        asked = oracle_flags(flags.oracle, flags.oracle_model, flags.api_key_var)
+        if world.answered_by == "oracle":
             with tracking.role("user"):
-                oracle = make_oracle(flags.world, flags.oracle, concurrency=1)
+                oracle = make_oracle(world, asked, concurrency=1)
             stack.push_async_callback(oracle.close)
-        make_env = await stack.enter_async_context(flags.world.open(flags.options, oracle))
-        trajectory = await _played(flags, task, make_env(), _repeats(journal, task))
+        make_env = await stack.enter_async_context(world.open(options, oracle))
+        print(world.player_rules.format(turns=world.turns(options)))
+        provenance = {"oracle": asked.kind} | world.settings(options)
+        episode = Episode(task, _repeats(journal, task), flags.seed)
+        trajectory = await _played(episode, make_env(), Person(world.transcript()), provenance)
         print(f"\n{ending(trajectory)}")
         if journal is not None:
             journal.append([trajectory_to_row(trajectory)])
@@ -98,7 +82,7 @@ async def play_game(flags: PlayFlags) -> None:
             raise ServiceError(f"The game failed and has no score: {trajectory.error}")
 
 
-def choose_task(flags: PlayFlags) -> Task:
+def choose_task(flags: PlayFlags, world: World) -> Task:
     """The task that the flags name or draw.
 
     Raises:
@@ -106,14 +90,15 @@ def choose_task(flags: PlayFlags) -> Task:
     """
     from sweet_rl.worlds import load_tasks
 
-    tasks = load_tasks(flags.tasks, world=flags.world)
-    if not tasks or not all(task.task_id.startswith(f"{flags.world.name}/") for task in tasks):
-        raise UsageError(f"--tasks {flags.tasks} holds no tasks of {flags.world.name} alone.")
+    source = flags.tasks or world.sources[0]
+    tasks = load_tasks(source, world=world)
+    if not tasks or not all(task.task_id.startswith(f"{world.name}/") for task in tasks):
+        raise UsageError(f"--tasks {source} holds no tasks of {world.name} alone.")
     if flags.task is None:
         return Random(flags.seed).choice(tasks)
     if not 0 <= flags.task < len(tasks):
         raise UsageError(
-            f"--task must be from 0 to {len(tasks) - 1} ({flags.tasks} has {len(tasks)}), got {flags.task}."
+            f"--task must be from 0 to {len(tasks) - 1} ({source} has {len(tasks)}), got {flags.task}."
         )
     return tasks[flags.task]
 
@@ -200,15 +185,10 @@ class ShownEnv:
         await self._env.close()
 
 
-async def _played(flags: PlayFlags, task: Task, env: Env, sample_index: int) -> Trajectory:
-    print(flags.world.player_rules.format(turns=flags.world.turns(flags.options)))
-    person = Person(flags.world.transcript())
-    provenance = {"agent_model": person.name, "oracle": flags.oracle.kind} | flags.world.settings(
-        flags.options
-    )
-    episode = Episode(task, sample_index, flags.seed)
-    trajectory = await play_episode(episode, ShownEnv(env), person, provenance, RolloutStats())
-    return replace(trajectory, task=task)
+async def _played(episode: Episode, env: Env, person: Person, provenance: Mapping[str, Json]) -> Trajectory:
+    made_by = {"agent_model": person.name} | dict(provenance)
+    trajectory = await play_episode(episode, ShownEnv(env), person, made_by, RolloutStats())
+    return replace(trajectory, task=episode.task)
 
 
 def _repeats(journal: Journal | None, task: Task) -> int:

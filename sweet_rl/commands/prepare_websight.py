@@ -5,35 +5,55 @@ Published behaviour: docs/published/sweet_rl.md#files.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Continuing, OutputPath, Quiet, Source
+from sweet_rl.pages.flags import RenderFlags
 
 if TYPE_CHECKING:
     from sweet_rl.commands.page_checks import PageRow
 
 
+@dataclass(frozen=True, kw_only=True)
+class WebSightFlags(OutputPath, Source, RenderFlags, Continuing, Quiet):
+    """Which rows."""
+
+    num_rows: int = flag(20_000, "rows of the source that are looked at, from the first on.", at_least=1)
+    num_train: int = flag(10_000, "how many of them, from the first on, are for training.", at_least=0)
+    validate: bool = flag(False, "render each page and drop those that do not render.")
+
+    def check_together(self) -> None:
+        """Whether there are so many rows.
+
+        Raises:
+            UsageError: there are not.
+        """
+        super().check_together()
+        if self.num_train > self.num_rows:
+            raise UsageError(
+                f"--num_train must be at most --num_rows, got {self.num_train} and {self.num_rows}."
+            )
+
+
 @recorded("prepare_websight", reads=("source",))
-def prepare_websight(
-    output_path: str,
-    source: str = "HuggingFaceM4/WebSight",
-    *,
-    num_rows: int = 20_000,
-    num_train: int = 10_000,
-    validate: bool = False,
-    browser: str = "chromium",
-    network: str = "none",
-    allow_scripts: bool = False,
-    viewport: str = "1366x768",
-    page_timeout_s: float = 30.0,
-    browsers: int = 2,
-    render_cache: str = "none",
-    to_continue: bool = False,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@stage(
+    "output_path",
+    "source",
+    defaults={"source": "HuggingFaceM4/WebSight", "render_cache": "none"},
+    helps={
+        "output_path": "the folder that gets train.jsonl, test.jsonl and report.jsonl.",
+        "source": "a data set on the hub (needs the package datasets), a .parquet or .jsonl file, or a folder of such files, with the columns llm_generated_idea and text.",
+        "to_continue": "finish the run that output_path holds; of its pages only those that timed out are rendered again.",
+        "overwrite": "forget what output_path holds.",
+    },
+)
+def prepare_websight(flags: WebSightFlags, /) -> None:
     """Make frontend tasks of WebSight v0.2, as ColBench's were made: train.jsonl and test.jsonl.
 
     The idea that a page was written from becomes the request, the page (its picture addresses normalised)
@@ -43,61 +63,32 @@ def prepare_websight(
 
     The smallest run: prepare_websight.py websight_tasks
     Without network: prepare_websight.py websight_tasks --source path/to/parquet_files
-
-    Args:
-        output_path: the folder that gets train.jsonl, test.jsonl and report.jsonl.
-        source: a data set on the hub (needs the package datasets), a .parquet or .jsonl file, or a folder of such files, with the columns llm_generated_idea and text.
-        num_rows: rows of the source that are looked at, from the first on.
-        num_train: how many of them, from the first on, are for training.
-        validate: render each page and drop those that do not render; the flags below are for this.
-        browser: chromium or firefox.
-        network: none (pages get what the package ships and nothing else) or allow.
-        allow_scripts: run the scripts of pages.
-        viewport: the window that pages are laid out for, WIDTHxHEIGHT in pixels.
-        page_timeout_s: seconds that one page may take.
-        browsers: browsers at once.
-        render_cache: folder that keeps rendered pages for other runs, or none.
-        to_continue: finish the run that output_path holds; of its pages only those that timed out are rendered again.
-        overwrite: forget what output_path holds.
-        quiet: no progress bar.
     """
     import functools
     from pathlib import Path
 
     from sweet_rl.commands import page_checks
-    from sweet_rl.commands.rendering import render_settings
     from sweet_rl.pages import open_renderer
     from sweet_rl.records import replace_rows
 
-    if num_rows < 1 or not 0 <= num_train <= num_rows:
-        raise UsageError(
-            f"--num_rows must be at least 1 and --num_train between 0 and it, got {num_rows} and {num_train}."
-        )
-    settings = render_settings(
-        browser=browser,
-        network=network,
-        allow_scripts=allow_scripts,
-        viewport=viewport,
-        page_timeout_s=page_timeout_s,
-        browsers=browsers,
-        render_cache=render_cache,
-    )
-    folder = Path(output_path)
+    folder = Path(flags.output_path)
     if folder.is_file():
-        raise UsageError(f"--output_path {output_path!r} is a file; name a folder.")
+        raise UsageError(f"--output_path {flags.output_path!r} is a file; name a folder.")
     files = {name: folder / f"{name}.jsonl" for name in ("train", "test", "report")}
-    page_checks.refuse_to_overwrite(list(files.values()), to_continue=to_continue, overwrite=overwrite)
-    rows = _read(source, num_rows, quiet=quiet)
-    tracking.writes(folder, folder=True, continues=to_continue)
-    if validate:
+    page_checks.refuse_to_overwrite(
+        list(files.values()), to_continue=flags.to_continue, overwrite=flags.overwrite
+    )
+    rows = _read(flags.source, flags.num_rows, quiet=flags.quiet)
+    tracking.writes(folder, folder=True, continues=flags.to_continue)
+    if flags.validate:
         checks = page_checks.Checks(
             report_path=files["report"],
-            rendered_with=page_checks.rendered_with(settings),
-            at_once=4 * browsers,
-            overwrite=overwrite,
-            quiet=quiet,
+            rendered_with=flags.rendered_with(),
+            at_once=4 * flags.browsers,
+            overwrite=flags.overwrite,
+            quiet=flags.quiet,
         )
-        report = page_checks.check_rows(rows, checks, functools.partial(open_renderer, settings))
+        report = page_checks.check_rows(rows, checks, functools.partial(open_renderer, flags.rendering()))
     else:
         report = [page_checks.unrendered(row) for row in rows]
         replace_rows(files["report"], report)
@@ -105,13 +96,13 @@ def prepare_websight(
         dict(row.row) if verdict["reason"] is None else None
         for row, verdict in zip(rows, report, strict=True)
     ]
-    for name, part in (("train", kept[:num_train]), ("test", kept[num_train:])):
+    for name, part in (("train", kept[: flags.num_train]), ("test", kept[flags.num_train :])):
         tasks = [row for row in part if row is not None]
         replace_rows(files[name], tasks)
         print(f"{len(tasks)} tasks are in {files[name]}")
-    print(f"{len(rows)} rows of {source} were looked at; {files['report']} has the verdict on each.")
+    print(f"{len(rows)} rows of {flags.source} were looked at; {files['report']} has the verdict on each.")
     page_checks.say_dropped(report)
-    if len(rows) <= num_train:
+    if len(rows) <= flags.num_train:
         print(f"All {len(rows)} rows went to train.jsonl; for a test set pass a smaller --num_train.")
 
 

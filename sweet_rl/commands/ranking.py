@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sweet_rl import tracking
-from sweet_rl.cluster import Cluster, Workers
+from sweet_rl.cluster import Workers
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.scorers import LoadedScorer, ScorerFlags, scorers_of
+from sweet_rl.commands.scorers import LoadedScorer, scorers_of
 from sweet_rl.commands.tokenizers import encoding_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.concurrency import for_each
@@ -34,37 +34,8 @@ from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.types import Json
 
-
-@dataclass(frozen=True, slots=True)
-class RankingFlags:
-    """The flags that do not say what runs the models; see `rank_best_of_n`."""
-
-    input_path: str
-    output_path: str
-    model_id: str
-    reference_model: str | None
-    tokenizer: str | None
-    use_ground_truth: bool
-    use_sum: bool
-    save_steps: int
-    paper: bool
-    published: bool
-    to_continue: bool
-    overwrite: bool
-    force_continue: bool
-    quiet: bool
-    cluster: Cluster | None
-
-    def settings(self) -> dict[str, Json]:
-        """What decides about a score: a file may be continued only with the same."""
-        return {
-            "model_id": self.model_id,
-            "reference_model": self.reference_model,
-            "advantage": "paper" if self.paper else "released",
-            "use_ground_truth": self.use_ground_truth,
-            "use_sum": self.use_sum,
-            "compat": "published" if self.published else "fixed",
-        }
+if TYPE_CHECKING:
+    from sweet_rl.commands.rank_best_of_n import RankingFlags, ScorerFlags
 
 
 class Model(NamedTuple):
@@ -125,11 +96,12 @@ class Unscored:
 
 
 def _workers(flags: RankingFlags, scorer_flags: ScorerFlags) -> AbstractContextManager[Workers | None]:
-    if flags.cluster is None:
-        return nullcontext()
-    from sweet_rl.commands.fan_out import scoring_workers
+    from sweet_rl.commands.fan_out import cluster_of, scoring_workers
 
-    return scoring_workers(flags.cluster, flags.model_id, flags.reference_model, scorer_flags)
+    cluster = cluster_of(flags)
+    if cluster is None:
+        return nullcontext()
+    return scoring_workers(cluster, flags.model_id, flags.reference_model, scorer_flags)
 
 
 async def _rank(
@@ -175,7 +147,7 @@ async def score_rows(
     unscored: Unscored,
 ) -> list[list[float | None]]:
     """The scores of each row's candidates, in their order; None where there is none (counted)."""
-    critics = await _reduced(rows, critic, flags, with_ground_truth=flags.use_ground_truth)
+    critics = await _reduced(rows, critic, flags, with_ground_truth=not flags.no_use_ground_truth)
     for row, values in zip(rows, critics, strict=True):
         for place, value in enumerate(values):
             if value is None:
@@ -185,7 +157,7 @@ async def score_rows(
     if critic.scorer.has_value_head:
         return critics
     if reference is not None:
-        references = await _reduced(rows, reference, flags, with_ground_truth=flags.paper)
+        references = await _reduced(rows, reference, flags, with_ground_truth=flags.advantage == "paper")
     else:
         references = [
             [_stored(row, place, flags) if value is not None else None for place, value in enumerate(values)]

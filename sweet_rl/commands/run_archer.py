@@ -5,13 +5,28 @@ Published behaviour: docs/published/archer.md#configuration.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
+from sweet_rl.flags import Settings, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFlags(Settings):
+    """The configuration."""
+
+    config_name: str | None = flag(
+        None,
+        "a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.",
+    )
+    config_dir: str | None = flag(None, "where that file lies; default the packaged configurations.")
+    settings: bool = flag(False, "list every setting with its value in this configuration, and stop.")
 
 
 @recorded("run_archer")
-def run_archer(
-    *overrides: str, config_name: str | None = None, config_dir: str | None = None, settings: bool = False
-) -> None:
+@stage()
+def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
     """Train a policy online: it plays, and learns from what it played.
 
     Settings are Hydra's: a file of configs/archer by its name, and key=value for what is to differ. A setting that does
@@ -26,16 +41,12 @@ def run_archer(
     Any world that rewards turns, also of another package: env_name=WORLD or env_name=module:WORLD
 
     Args:
+        flags: the configuration.
         overrides: key=value for every setting that differs, as in lm_lr=1e-5 rollout_size=32.
-        config_name: a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.
-        config_dir: where that file lies; default the packaged configurations.
-        settings: list every setting with its value in this configuration, and stop.
     """
     from sweet_rl.commands import archer
     from sweet_rl.worlds import first_for, world_of
 
-    config_name = config_name or str(world_of(first_for("archer")).archer_config)
-    if settings:
-        archer.list_settings(config_name, overrides, config_dir)
-    else:
-        archer.run(config_name, overrides, config_dir)
+    name = flags.config_name or str(world_of(first_for("archer")).archer_config)
+    act = archer.list_settings if flags.settings else archer.run
+    act(name, overrides, flags.config_dir)

@@ -5,36 +5,124 @@ Published behaviour: docs/published/archer.md#behaviour-cloning.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag, flags_of
+from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, Tasks, WorldName
+from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
+from sweet_rl.worlds import first_for
+
+TINY = "tiny"
+"""Name of models that are made here, from the seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownFlags(WorldName, Dataset, MinReward, Tasks, AgentModel, Skill, Seeded, Quiet):
+    """What is imitated."""
+
+    games: int | None = flag(None, "games of the scripted agent for each task; default by world.", at_least=1)
+    env_load_path: str | None = flag(
+        None, "what a world is made from that needs it: a game file, a server's address, a folder."
+    )
+
+    def check_together(self) -> None:
+        """Whether there are flags of a scripted agent beside a data set.
+
+        Raises:
+            UsageError: there are.
+        """
+        super().check_together()
+        given = {
+            "games": self.games is not None,
+            "agent_model": self.agent_model != "auto",
+            "skill": self.skill is not None,
+            "env_load_path": self.env_load_path is not None,
+        }
+        for name in given if self.dataset else ():
+            if given[name]:
+                raise UsageError(
+                    f"--{name} is of the scripted agent, and --dataset is imitated instead of it."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFlags(Iterations):
+    """How it learns; none given: what suits the policy."""
+
+    batch_size: int | None = flag(
+        None,
+        "turns over which a loss is a mean; default 8 as published, for a tiny policy 64.",
+        at_least=1,
+    )
+    grad_accum_steps: int | None = flag(
+        None,
+        "such means that are added up for a step; default 4 as published, for a tiny policy 1.",
+        at_least=1,
+    )
+    learning_rate: float | None = flag(
+        None, "of Adam; default 1e-5 as published, for a tiny policy 2e-3.", above=0
+    )
+    max_grad_norm: float | None = flag(
+        None,
+        "gradients are clipped to it; default not at all as published, for a tiny policy 1.",
+        above=0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PupilFlags(RecipeFlags, OutputDir, Device, DType, Overwriting):
+    """Who imitates."""
+
+    policy_lm: str = flag(
+        TINY,
+        "the model that imitates: a folder or a hub name; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.",
+    )
+    critic_lm: str | None = flag(
+        None,
+        "tiny makes a critic beside the policy; default: tiny for a tiny policy, else none (run_archer's critic_lm then says which).",
+        choices=(TINY,),
+    )
+    max_tokens_per_batch: int = flag(
+        4096,
+        "tokens in one pass, padding included; decides about memory and speed only.",
+        at_least=1,
+        shown="all",
+    )
+
+    def check_together(self) -> None:
+        """Whether there is a tiny policy for a tiny critic.
+
+        Raises:
+            UsageError: there is none.
+        """
+        super().check_together()
+        if self.critic_lm == TINY and self.policy_lm != TINY:
+            raise UsageError("--critic_lm tiny is made beside a tiny policy only; name one to run_archer.")
 
 
 @recorded("run_bc", reads=("dataset", "tasks", "policy_lm", "env_load_path"))
-def run_bc(
-    output_dir: str | None = None,
-    *,
-    env_name: str | None = None,
-    dataset: str | None = None,
-    min_reward: float | None = None,
-    tasks: str | None = None,
-    games: int | None = None,
-    agent_model: str | None = None,
-    skill: float | None = None,
-    env_load_path: str | None = None,
-    policy_lm: str = "tiny",
-    critic_lm: str | None = None,
-    iterations: int | None = None,
-    batch_size: int | None = None,
-    grad_accum_steps: int | None = None,
-    learning_rate: float | None = None,
-    max_grad_norm: float | None = None,
-    max_tokens_per_batch: int = 4096,
-    device: str = "auto",
-    dtype: str = "auto",
-    seed: int = 0,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@stage(
+    "output_dir",
+    defaults={"world": first_for("archer"), "dataset": "", "agent_model": "auto"},
+    helps={
+        "output_dir": "folder for the policy.",
+        "world": "the world: its name, also the published one, or module:WORLD; any that rewards turns.",
+        "dataset": ".jsonl files of trajectories to imitate, several with commas between them (of simulate_interactions.py or of run_archer.py); default: a scripted agent plays.",
+        "min_reward": "imitate only games with at least this return; default all.",
+        "tasks": "what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.",
+        "agent_model": "the scripted agent, one of the world's; default its first.",
+        "skill": "of an asker, how often it asks one of the best questions; default 1.",
+        "iterations": "passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.",
+        "seed": "of weights, games and order.",
+        "overwrite": "throw away what output_dir holds.",
+    },
+    narrow={"world": {"aliases": ("env_name", "task_type")}},
+    only={"skill": None, "device": None, "dtype": None},
+)
+def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     """Make the policy that online learning begins with: it imitates demonstrations.
 
     Without a data set a scripted agent plays first. The folder then holds policy/, for tiny models critic/, and
@@ -42,67 +130,33 @@ def run_bc(
 
     run_bc.py outputs/bc
     and then the line of run_archer that it prints.
-
-    Args:
-        output_dir: folder for the policy.
-        env_name: the world: its name, also the published one, or module:WORLD; any that rewards turns. Default: the first of the published ones.
-        dataset: .jsonl files of trajectories to imitate, several with commas between them (of simulate_interactions.py or of run_archer.py); default: a scripted agent plays.
-        min_reward: imitate only games with at least this return; default all.
-        tasks: what the scripted agent plays: a list of the world or a file; default: what the published configuration plays.
-        games: games of the scripted agent for each task; default by world.
-        agent_model: the scripted agent, one of the world's; default its first.
-        skill: of an asker, how often it asks one of the best questions; default 1.
-        env_load_path: what a world is made from that needs it: a game file, a server's address, a folder.
-        policy_lm: the model that imitates: a folder or a hub name; tiny: a GPT-2 made here, with a tokenizer learnt from the demonstrations.
-        critic_lm: tiny makes a critic beside the policy; default: tiny for a tiny policy, else none (run_archer's critic_lm then says which).
-        iterations: passes over the demonstrations; default 1 as published, for a tiny policy enough for 200 steps.
-        batch_size: turns over which a loss is a mean; default 8 as published, for a tiny policy 64.
-        grad_accum_steps: such means that are added up for a step; default 4 as published, for a tiny policy 1.
-        learning_rate: of Adam; default 1e-5 as published, for a tiny policy 2e-3.
-        max_grad_norm: gradients are clipped to it; default not at all as published, for a tiny policy 1.
-        max_tokens_per_batch: tokens in one pass, padding included; decides about memory and speed only.
-        device: auto, cpu, cuda.
-        dtype: auto (bfloat16 on a GPU that has it), float32, bfloat16.
-        seed: of weights, games and order.
-        overwrite: throw away what output_dir holds.
-        quiet: no progress bar.
     """
     from sweet_rl.commands import cloning
-    from sweet_rl.commands.archer import TINY
-    from sweet_rl.worlds import first_for
 
-    if output_dir is None:
-        raise UsageError("--output_dir, the folder for the policy, is needed.")
-    made_here = policy_lm == TINY
+    made_here = pupil.policy_lm == TINY
     usual = cloning.TINY_RECIPE if made_here else cloning.PUBLISHED_RECIPE
-    told = {
-        "iterations": iterations,
-        "batch_size": batch_size,
-        "grad_accum_steps": grad_accum_steps,
-        "learning_rate": learning_rate,
-        "max_grad_norm": max_grad_norm,
-    }
+    told = {one.name: getattr(pupil, one.name) for one in flags_of(RecipeFlags)}
     cloning.run(
         cloning.Demonstrations(
-            env_name or first_for("archer"),
-            dataset,
-            min_reward,
-            tasks,
-            games,
-            agent_model,
-            skill,
-            env_load_path,
-            seed,
-            quiet,
+            shown.world,
+            shown.dataset or None,
+            shown.min_reward,
+            shown.tasks,
+            shown.games,
+            None if shown.agent_model == "auto" else shown.agent_model,
+            shown.skill,
+            shown.env_load_path,
+            shown.seed,
+            shown.quiet,
         ),
         cloning.Pupil(
-            policy_lm,
-            TINY if critic_lm is None and made_here else critic_lm,
+            pupil.policy_lm,
+            TINY if pupil.critic_lm is None and made_here else pupil.critic_lm,
             {**usual, **{name: value for name, value in told.items() if value is not None}},
-            max_tokens_per_batch,
-            device,
-            dtype,
+            pupil.max_tokens_per_batch,
+            pupil.device,
+            pupil.dtype,
         ),
-        output_dir,
-        overwrite=overwrite,
+        pupil.output_dir,
+        overwrite=pupil.overwrite,
     )

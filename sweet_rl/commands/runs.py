@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError, suggestion
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Prices
 
 if TYPE_CHECKING:
     from sweet_rl.runs.finding import Found, Survey
@@ -15,24 +19,28 @@ _SHOWN = 20
 """So many files without a record are named in the table; --json names all."""
 
 
-def runs(
-    folder: str = ".",
-    run: str | None = None,
-    *,
-    prices: str | None = None,
-    json: bool = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RunsFlags(Prices):
+    """What is listed."""
+
+    folder: str = flag(".", "where to look, with all folders in it.")
+    run: str | None = flag(None, "id of one run, or how it begins: show its whole record.")
+    json: bool = flag(False, "print everything as JSON.")
+
+
+@stage(
+    "folder",
+    "run",
+    helps={
+        "prices": "TOML or JSON file with dollars per million tokens of models: what the runs have cost by it."
+    },
+)
+def runs(flags: RunsFlags, /) -> None:
     """List the runs whose outputs are in a folder: what made each file, when, with what, at what cost.
 
     Every stage leaves a record with what it writes: run.json in a folder, FILE.run.json beside a file. The
     table is sorted by date. Below it stand files that are no longer what a run has read or written, and files
     that no run says it wrote: your own, or made without this library. Nothing is changed.
-
-    Args:
-        folder: where to look, with all folders in it.
-        run: id of one run, or how it begins: show its whole record.
-        prices: TOML or JSON file with dollars per million tokens: what the runs have cost by it.
-        json: print everything as JSON.
     """
     import json as encoder
     from pathlib import Path
@@ -40,16 +48,16 @@ def runs(
     from sweet_rl.runs.finding import survey
     from sweet_rl.runs.prices import load_prices
 
-    if not Path(folder).is_dir():
-        raise UsageError(f"There is no folder {folder!r}.")
-    table = load_prices(prices) if prices is not None else None
-    found = survey(Path(folder))
-    if run is not None:
-        print(encoder.dumps(_priced(_one(found, run, folder), table), indent=1))
-    elif json:
+    if not Path(flags.folder).is_dir():
+        raise UsageError(f"There is no folder {flags.folder!r}.")
+    table = load_prices(flags.prices) if flags.prices is not None else None
+    found = survey(Path(flags.folder))
+    if flags.run is not None:
+        print(encoder.dumps(_priced(_one(found, flags.run, flags.folder), table), indent=1))
+    elif flags.json:
         print(encoder.dumps(_as_json(found, table), indent=1))
     else:
-        print("\n".join(_lines(found, folder, table)))
+        print("\n".join(_lines(found, flags.folder, table)))
 
 
 def _one(found: Survey, wanted: str, folder: str) -> Found:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from sweet_rl import tracking
-from sweet_rl.cluster import Cluster, Workers
+from sweet_rl.cluster import Workers
 from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.agent_flags import OWN, AgentFlags
+from sweet_rl.commands.agent_flags import OWN, Player
 from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
@@ -23,23 +22,8 @@ from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.types import Completion, Failure, Json
 
-
-@dataclass(frozen=True, slots=True)
-class SamplingFlags:
-    """The flags that do not belong to the agent; see `sample_best_of_n`."""
-
-    input_path: str
-    output_path: str
-    best_of_n: int
-    data_fraction: float
-    shuffle: bool
-    concurrency: int
-    to_continue: bool
-    overwrite: bool
-    force_continue: bool
-    published: bool
-    quiet: bool
-    cluster: Cluster | None
+if TYPE_CHECKING:
+    from sweet_rl.commands.sample_best_of_n import SamplingFlags
 
 
 class TokenizerFacts(NamedTuple):
@@ -49,15 +33,15 @@ class TokenizerFacts(NamedTuple):
     end_token: str | None = None
 
 
-def run(flags: SamplingFlags, agent: AgentFlags) -> None:
+def run(flags: SamplingFlags, agent: Player) -> None:
     """Sample what is missing in the output file, then bring it into the order of the trajectories.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file.
         KeyboardInterrupt: likewise, after printing how to continue.
     """
-    key_in(agent.api_key_var)
-    if agent.resolved_engine() in {OWN, "scripted"}:
+    key_in(agent.flags.agent_api_key_var)
+    if agent.engine() in {OWN, "scripted"}:
         raise UsageError(
             f"--agent_model {agent.model!r} says one thing and has no alternatives to sample. Name a model."
         )
@@ -65,10 +49,10 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
         list(read_rows(flags.input_path)),
         flags.data_fraction,
         path=flags.input_path,
-        shuffle_seed=agent.seed if flags.shuffle else None,
+        shuffle_seed=agent.seed if flags.random_tasks else None,
         published=flags.published,
     )
-    if agent.api == "chat" and not turns[0].prompt.startswith("[{"):
+    if agent.flags.agent_api == "chat" and not turns[0].prompt.startswith("[{"):
         raise UsageError(
             f"The prompts in {flags.input_path!r} are text, not messages: leave --agent_api chat out."
         )
@@ -106,17 +90,16 @@ def run(flags: SamplingFlags, agent: AgentFlags) -> None:
     )
 
 
-def _workers(flags: SamplingFlags, agent: AgentFlags) -> AbstractContextManager[Workers | None]:
-    if flags.cluster is None:
-        return nullcontext()
-    from sweet_rl.commands.fan_out import sampling_workers
+def _workers(flags: SamplingFlags, agent: Player) -> AbstractContextManager[Workers | None]:
+    from sweet_rl.commands.fan_out import cluster_of, sampling_workers
 
-    return sampling_workers(flags.cluster, agent, flags.concurrency)
+    cluster = cluster_of(flags)
+    return nullcontext() if cluster is None else sampling_workers(cluster, agent, flags.batch_size)
 
 
 async def _sample(
     flags: SamplingFlags,
-    agent: AgentFlags,
+    agent: Player,
     todo: Sequence[OfflineTurn],
     journal: Journal,
     settings: dict[str, Json],
@@ -130,7 +113,7 @@ async def _sample(
         facts = tokenizer_facts(agent)
         if workers is None:
             with tracking.role("agent"):
-                policy = await make_policy(agent, [], concurrency=flags.concurrency)
+                policy = await make_policy(agent, [], concurrency=flags.batch_size)
             sampler = cast(Sampler, policy)
         else:
             from sweet_rl.commands.fan_out import RaySampler
@@ -158,8 +141,8 @@ async def _sample(
             on_sampled,
             n=flags.best_of_n,
             seed=agent.seed,
-            greedy=agent.temperature == 0,
-            concurrency=flags.concurrency,
+            greedy=agent.flags.temperature == 0,
+            concurrency=flags.batch_size,
         )
     finally:
         await journal.flush()
@@ -168,9 +151,9 @@ async def _sample(
             await policy.close()
 
 
-def tokenizer_facts(agent: AgentFlags) -> TokenizerFacts:
+def tokenizer_facts(agent: Player) -> TokenizerFacts:
     """Of the tokenizer that the flags name; nothing for a server whose tokenizer is not at hand."""
-    name = agent.tokenizer or (None if agent.resolved_engine() == "openai" else agent.model)
+    name = agent.flags.tokenizer or (None if agent.engine() == "openai" else agent.model)
     if name is None:
         return TokenizerFacts()
     from sweet_rl.chat import load_tokenizer, tokenizer_digest
@@ -180,12 +163,12 @@ def tokenizer_facts(agent: AgentFlags) -> TokenizerFacts:
     return TokenizerFacts(tokenizer_digest(tokenizer), end_token_of(tokenizer))
 
 
-def _settings(flags: SamplingFlags, agent: AgentFlags) -> dict[str, Json]:
+def _settings(flags: SamplingFlags, agent: Player) -> dict[str, Json]:
     """What decides about the content of a row: a file may be continued only with the same."""
     return {
         "agent_model": agent.model,
         "best_of_n": flags.best_of_n,
-        "temperature": agent.temperature,
-        "max_tokens": agent.max_tokens,
+        "temperature": agent.flags.temperature,
+        "max_tokens": agent.flags.max_tokens,
         "seed": agent.seed,
     }

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sweet_rl import tracking
 from sweet_rl.command_line.servers import client_of, retry_of, vllm_server
-from sweet_rl.errors import missing_package, no_such
+from sweet_rl.errors import missing_package
 
 if TYPE_CHECKING:
+    from sweet_rl.commands.rank_best_of_n import ScorerFlags
     from sweet_rl.training.scoring import CandidateScorer
 
 
@@ -27,24 +27,6 @@ class LoadedScorer(Protocol):
     ) -> list[list[list[float]]]:
         """Token log-probabilities of candidates after contexts, as `ranking.Scorer.score`."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ScorerFlags:
-    """What runs a model; see the flags of `rank_best_of_n`."""
-
-    engine: str
-    base_url: str | None
-    api_key_var: str | None
-    device: str
-    dtype: str
-    max_batch_tokens: int
-    tensor_parallel_size: int
-    data_parallel_size: int
-    vllm_python: str | None
-    vllm_args: str
-    request_timeout_s: float
-    request_attempts: int
 
 
 class _InProcess:
@@ -95,15 +77,13 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)
         named_by = "--base_url names the critic's server, --model_id its model."
-        scorer = ServerScorer(client_of(urls, flags, named_by=named_by), model)
+        scorer = ServerScorer(client_of(urls, flags, key_var=flags.api_key_var, named_by=named_by), model)
         try:
             await scorer.start()
             yield scorer
         finally:
             await scorer.close()
         return
-    if flags.engine != "vllm":
-        raise no_such("--engine", flags.engine, ("transformers", "vllm", "openai"))
     async with vllm_server(model, flags) as server:
         scorer = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags)), model)
         try:

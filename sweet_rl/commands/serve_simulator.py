@@ -2,62 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag
+from sweet_rl.flags.common import Listening, Quiet, Seeded
+from sweet_rl.flags.models import KeyVar
 from sweet_rl.users.faults import DEFAULT_FAULTS
 
 
-def serve_simulator(
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    api_key_var: str | None = None,
-    latency_median_ms: float = 0.0,
-    latency_sigma: float = 1.0,
-    fault_rate: float = 0.0,
-    faults: str = ",".join(DEFAULT_FAULTS),
-    hang_s: float = 60.0,
-    max_in_flight: int | None = None,
-    seed: int = 0,
-    quiet: bool = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class SimulatorFlags(Listening, KeyVar, Seeded, Quiet):
+    """Latency and faults."""
+
+    latency_median_ms: float = flag(
+        0.0, "median of the log-normal time that a reply takes, in milliseconds; 0 for none.", at_least=0
+    )
+    latency_sigma: float = flag(1.0, "standard deviation of the logarithm of that time.", at_least=0)
+    fault_rate: float = flag(
+        0.0, "share of requests that something happens to, from 0 to 1.", at_least=0, at_most=1
+    )
+    faults: str = flag(
+        ",".join(DEFAULT_FAULTS),
+        "what may happen, separated by commas; bad_request is the one more that there is.",
+    )
+    hang_s: float = flag(60.0, "seconds that the faults timeout and slow_drip hold a request.", at_least=0)
+    max_in_flight: int | None = flag(
+        None,
+        "requests in work at once; those beyond are turned away with 429. Default: no limit.",
+        at_least=1,
+    )
+
+
+@stage(
+    helps={
+        "api_key_var": "environment variable with the key that clients must send; default: none is asked for.",
+        "seed": "decides about latencies and faults.",
+        "quiet": "print errors only.",
+    }
+)
+def serve_simulator(flags: SimulatorFlags, /) -> None:
     """Serve the scripted human, and an echo, behind OpenAI endpoints.
 
     Models: scripted plays the human of Backend Programming, from the packaged prompt or from any that holds a
     Python function and a dialogue; echo repeats the last user message. Endpoints: /v1/chat/completions,
     /v1/completions, /v1/models, /health, and /stats with counters; docs/backend.md says what of the API they
     have. Latency and faults can be injected, to see how a client takes them.
-
-    Args:
-        host: address to listen at.
-        port: port to listen at; 0 for any free one, which is printed.
-        api_key_var: environment variable with the key that clients must send; default: none is asked for.
-        latency_median_ms: median of the log-normal time that a reply takes, in milliseconds; 0 for none.
-        latency_sigma: standard deviation of the logarithm of that time.
-        fault_rate: share of requests that something happens to, from 0 to 1.
-        faults: what may happen, separated by commas; bad_request is the one more that there is.
-        hang_s: seconds that the faults timeout and slow_drip hold a request.
-        max_in_flight: requests in work at once; those beyond are turned away with 429. Default: no limit.
-        seed: decides about latencies and faults.
-        quiet: print errors only.
     """
     import asyncio
     import os
 
-    if api_key_var is not None and not os.environ.get(api_key_var):
-        raise UsageError(f"--api_key_var {api_key_var}: this environment variable is not set, or is empty.")
+    named = flags.api_key_var
+    if named is not None and not os.environ.get(named):
+        raise UsageError(f"--api_key_var {named}: this environment variable is not set, or is empty.")
     from sweet_rl.users.faults import FaultProfile, parse_faults
     from sweet_rl.users.server_process import serve
     from sweet_rl.worlds import world_of
 
     fault_profile = FaultProfile(
-        latency_median_ms=latency_median_ms,
-        latency_sigma=latency_sigma,
-        fault_rate=fault_rate,
-        faults=parse_faults(faults),
-        hang_s=hang_s,
-        max_in_flight=max_in_flight,
-        seed=seed,
+        latency_median_ms=flags.latency_median_ms,
+        latency_sigma=flags.latency_sigma,
+        fault_rate=flags.fault_rate,
+        faults=parse_faults(flags.faults),
+        hang_s=flags.hang_s,
+        max_in_flight=flags.max_in_flight,
+        seed=flags.seed,
     )
-    api_key = os.environ[api_key_var] if api_key_var is not None else None
+    api_key = os.environ[named] if named is not None else None
     speakers = {"scripted": world_of("code").served_human()}
-    asyncio.run(serve(speakers, fault_profile, host, port, api_key=api_key, quiet=quiet))
+    asyncio.run(serve(speakers, fault_profile, flags.host, flags.port, api_key=api_key, quiet=flags.quiet))

@@ -6,66 +6,61 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sweet_rl
 from sweet_rl import tracking
-from sweet_rl.command_line.running import MAX_FAILED, judge_failed, progress, run_until_stopped, words_of
+from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.agent_flags import AgentFlags
-from sweet_rl.commands.humans import UserFlags, make_user
+from sweet_rl.commands.agent_flags import Player
+from sweet_rl.commands.humans import Human, make_user
 from sweet_rl.commands.parts import make_policy
-from sweet_rl.commands.worlds import WorldFlags, open_world
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.types import Failure, Json, Task, Trajectory
-from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds import Options, World, load_tasks, names, world_of
 
-
-@dataclass(frozen=True, slots=True)
-class SimulationFlags:
-    """The flags of a run that belong to none of its parts; see `simulate_interactions`."""
-
-    input_path: str
-    output_path: str
-    num_tasks: int
-    best_of_n: int
-    concurrency: int
-    to_continue: bool
-    overwrite: bool
-    force_continue: bool
-    seed: int
-    quiet: bool
-    retry: str = "failed"
-    max_failed: float = MAX_FAILED
-
-    def check(self) -> None:
-        """Find what is wrong before anything is begun.
-
-        Raises:
-            UsageError: a flag has a value that it cannot have.
-        """
-        if self.retry not in {"failed", "none"}:
-            raise UsageError(f"--retry must be failed or none, got {self.retry!r}.")
-        if self.retry == "none" and not self.to_continue:
-            raise UsageError("--retry none says what --to_continue leaves as it is; pass that as well.")
-        if not 0 <= self.max_failed <= 1:
-            raise UsageError(f"--max_failed is a share from 0 to 1, got {self.max_failed:g}.")
+if TYPE_CHECKING:
+    from sweet_rl.commands.simulate_interactions import SimulationFlags
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a run is put together from."""
 
-    world: WorldFlags
-    agent: AgentFlags
-    user: UserFlags
+    world: World
+    options: Options
+    agent: Player
+    human: Human
 
     def settings(self, seed: int) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
-        return {**self.world.settings(), "seed": seed, **self.agent.settings(), **self.user.settings()}
+        return {
+            **self.world.settings(self.options),
+            "seed": seed,
+            **self.agent.settings(),
+            **self.human.settings(),
+        }
+
+
+def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
+    """Make sure that the tasks are of this world.
+
+    Raises:
+        UsageError: there are none, or they are the other world's.
+    """
+    if not tasks:
+        raise UsageError(f"{source!r} holds no tasks.")
+    prefix = tasks[0].task_id.partition("/")[0]
+    other = prefix in names() and world_of(prefix).answered_by != "human" and prefix != world.name
+    if other and all(task.task_id.startswith(f"{prefix}/") for task in tasks):
+        raise UsageError(f"{source!r} holds tasks of a game: add --world {prefix}.")
+    if why := world.refuses(tasks):
+        raise UsageError(f"{source!r} {why}")
 
 
 def run(flags: SimulationFlags, parts: Parts) -> None:
@@ -76,13 +71,11 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
             episodes failed.
         KeyboardInterrupt: likewise, after printing how to continue.
     """
-    flags.check()
-    parts.world.check()
-    parts.user.check()
-    key_in(parts.user.api_key_var)
+    parts.human.check()
+    key_in(parts.human.flags.env_api_key_var)
     parts.agent.check_keys()
-    tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0, world=parts.world.world)
-    parts.world.check_tasks(tasks, flags.input_path)
+    tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0, world=parts.world)
+    check_tasks(parts.world, tasks, flags.input_path)
     settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
     with open_journal(flags.output_path, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
@@ -95,7 +88,7 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
             retry_failed=flags.retry == "failed",
         )
         if not (journal.rows or flags.overwrite or flags.to_continue):
-            parts.world.check_pictures()
+            parts.world.check_place(parts.options)
         journal.rows.clear()
         tracking.sets(settings)
         tracking.writes(flags.output_path, continues=flags.to_continue)
@@ -151,13 +144,15 @@ async def _simulate(
         await journal.append_soon(trajectory_to_row(trajectory))
         outcome.add(trajectory)
 
-    at_once = parts.world.at_once(flags.concurrency)
+    at_once = parts.world.at_once(flags.batch_size)
     try:
         with tracking.role("user"):
-            user = await make_user(parts.user, concurrency=at_once)
+            user = await make_user(parts.human, concurrency=at_once)
         with tracking.role("agent"):
             policy = await make_policy(parts.agent, tasks, concurrency=at_once)
-        async with open_world(parts.world, user, run_.todo, flags.output_path) as make_env:
+        samples = {(one.task.task_id, one.seed): one.sample_index for one in run_.todo}
+        options = parts.world.beside(parts.options, Path(flags.output_path), samples)
+        async with parts.world.open(options, user) as make_env:
             started = time.perf_counter()
             await rollout(
                 run_.todo,

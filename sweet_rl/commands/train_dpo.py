@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import (
     ExpertsFlags,
+    Loss,
     PairFlags,
     TrainedOn,
     TrainingFlags,
@@ -26,17 +27,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPOFlags(TrainedOn, Compat, ExpertsFlags):
+class DPOFlags(TrainedOn, Compat, Loss, ExpertsFlags):
     """The loss."""
 
     mean_log_prob: str = flag(
         "none",
         "none (sum over the response), trajectory (mean over its tokens; what the bare switch means) or turn (sum of each turn's mean).",
         bare="True",
-    )
-    loss: str | None = flag(
-        None,
-        "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/losses.md).",
     )
     beta: float = flag(0.1, "how strongly the policy is held to the reference.", above=0)
     ipo: bool = flag(False, "the same as loss ipo.", shown="all")
@@ -70,6 +67,7 @@ class DPOFlags(TrainedOn, Compat, ExpertsFlags):
 
     def check_together(self) -> None:
         """What is published and not there, and what an evaluation needs."""
+        super().check_together()
         for name, given, instead in (
             ("packing_samples", self.packing_samples, "--max_tokens_per_batch packs without padding"),
             (

@@ -8,30 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.commands.training_flags import PairFlags, TrainedOn, TrainingFlags, training_stage
+from sweet_rl.commands.training_flags import Loss, PairFlags, TrainedOn, TrainingFlags, training_stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compat
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticFlags(TrainedOn, Compat):
+class CriticFlags(TrainedOn, Compat, Loss):
     """The critic."""
-
-    loss: str = flag(
-        "sigmoid",
-        "of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.",
-        shown="all",
-    )
 
 
 @recorded("train_reward_model", reads=("pretrain", "dataset", "deepspeed_config"))
 @training_stage(
     learning_rate=9e-6,
+    loss="sigmoid",
     micro_train_batch_size=1,
     ckpt_path="./ckpt/checkpoints_rm",
     wandb_project="openrlhf_train_rm",
     helps={
+        "loss": "of the two values, with a beta of 1: sigmoid; logexp, the same number in a form that overflows for values far apart; or another preference loss of train_dpo.",
         "pretrain": "the model to begin from: a folder or a hub name; its head is new unless it is such a critic.",
         "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
     },
@@ -50,11 +45,10 @@ def train_reward_model(told: CriticFlags, pairs: PairFlags, training: TrainingFl
     from sweet_rl.training.losses import check_loss, reduction_of
     from sweet_rl.training.settings import LossSettings
 
-    if reduction_of(told.loss) is not None:
-        raise UsageError(
-            f"--loss {told.loss} is of means over tokens, and this critic has one value for a text."
-        )
-    loss = LossSettings(name=told.loss, beta=1.0)
+    name = told.loss or "sigmoid"
+    if reduction_of(name) is not None:
+        raise UsageError(f"--loss {name} is of means over tokens, and this critic has one value for a text.")
+    loss = LossSettings(name=name, beta=1.0)
     check_loss(loss)
     published = told.compat == "published"
     settings = training.settings(

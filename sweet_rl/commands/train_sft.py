@@ -13,15 +13,13 @@ from sweet_rl.commands.training_flags import (
     training_stage,
 )
 from sweet_rl.flags import flag
+from sweet_rl.flags.models import MinReward
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImitationFlags(TrainedOn, FieldFlags, ExpertsFlags):
+class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
     """Which dialogues are imitated."""
 
-    min_reward: float | None = flag(
-        None, "of trajectories only those with at least this reward; default all."
-    )
     best_of_task: bool = flag(
         False, "of the trajectories of a task only the one with the largest reward, the first of equals."
     )
@@ -32,6 +30,7 @@ class ImitationFlags(TrainedOn, FieldFlags, ExpertsFlags):
     ckpt_path="./ckpt/checkpoints_sft",
     wandb_project="openrlhf_train_sft",
     helps={
+        "min_reward": "of trajectories only those with at least this reward; default all.",
         "dataset": ".jsonl files, several with commas between them: trajectories (of simulate_interactions.py, or published), or pairs, whose chosen side is imitated (generate_random_pairs_from_ranks.py --get_sft).",
         "prompt_key": "of pairs, the field with the prompt; default: prompt in rows that have it, else the chosen side is a whole dialogue.",
         "chosen_key": "of pairs, the field that is imitated.",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl.command_line.stages import Stage, needing, stage
 from sweet_rl.commands.training_groups import OptimizerFlags, OutputFlags, RowFlags, ShardFlags, WeightFlags
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags import Settings, flag
+from sweet_rl.flags.models import Dataset, MaxPixels, PairFields, Pretrain, RejectedKey
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import DataSettings, LossSettings, ModelSettings, TrainSettings
@@ -53,15 +54,8 @@ class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFla
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedOn(Settings):
+class TrainedOn(Pretrain, Dataset):
     """Model and data."""
-
-    pretrain: str = flag(REQUIRED, "the model to train: a folder or a hub name.", positional=True)
-    dataset: str = flag(
-        REQUIRED,
-        "pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.",
-        positional=True,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,25 +68,16 @@ class ExpertsFlags(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldFlags(Settings):
+class FieldFlags(PairFields):
     """How preference pairs are read."""
 
-    prompt_key: str | None = flag(
-        None,
-        "field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are whole dialogues (published: always whole dialogues).",
-    )
-    chosen_key: str = flag(
-        "chosen",
-        "field with the preferred side: a text, an object with input and output, or a list of messages, which may show pictures.",
-        shown="all",
-    )
     input_template: str | None = flag(
         None, "text around the prompt, which takes the place of {}.", shown="all"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairFlags(FieldFlags):
+class PairFlags(FieldFlags, RejectedKey, MaxPixels):
     """How preference pairs are read."""
 
     dataset_probs: str = flag(
@@ -104,7 +89,6 @@ class PairFlags(FieldFlags):
         "of a dataset from the hub: what to hold out, if it has such a split, in place of eval_fraction.",
         shown="all",
     )
-    rejected_key: str = flag("rejected", "field with the other side.", shown="all")
     apply_chat_template: bool = flag(
         False,
         "accepted for the published command line: fields that are lists of messages become texts by the model's chat template in any case.",
@@ -114,15 +98,10 @@ class PairFlags(FieldFlags):
         None, "folder or hub name that says how pictures are cut up; default: the model's own.", shown="all"
     )
     min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
-    max_pixels: int = flag(
-        50176,
-        "pictures with more pixels are made smaller; 784 of them are one token.",
-        at_least=1,
-        shown="all",
-    )
 
     def check_together(self) -> None:
         """A picture has at most as many pixels as it has at least, or more."""
+        super().check_together()
         if self.max_pixels < self.min_pixels:
             raise UsageError(
                 f"--max_pixels must be at least {self.min_pixels} (--min_pixels), got {self.max_pixels}."
@@ -131,6 +110,28 @@ class PairFlags(FieldFlags):
     def data(self, rows: RowFlags, dataset: str, *, published: bool) -> DataSettings:
         """The data's settings where rows are preference pairs."""
         return rows.data(dataset, find_prompt=not published, **asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(Settings):
+    """The loss."""
+
+    loss: str | None = flag(
+        None,
+        "sigmoid (DPO's, the default), sigmoid_norm (with means in place of sums, as mean_log_prob), ipo, hinge, robust, logexp, that of an installed package, or your own function as module:FUNCTION (docs/losses.md).",
+    )
+
+
+_HELPS: Final = {
+    "seed": "of order, held-out rows, adapters and dropout.",
+    "device": "auto, cpu or cuda.",
+    "dtype": "precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).",
+    "other_tokenizer": "train on turns that were sampled with another tokenizer all the same; their texts are tokenised anew.",
+}
+_NARROW: Final[Mapping[str, Mapping[str, Any]]] = {
+    "device": {"choices": ("auto", "cpu", "cuda"), "shown": "help"},
+    "dtype": {"choices": ("auto", "float32", "bfloat16")},
+}
 
 
 def training_stage(
@@ -145,6 +146,13 @@ def training_stage(
 
     def decorate(function: Callable[..., None]) -> Stage:
         guarded = needing(_PACKAGES, "training", needed_for="training")(function)
-        return stage(defaults=defaults, helps=helps)(guarded)
+        return stage(
+            "pretrain",
+            "dataset",
+            defaults={"seed": 42} | defaults,
+            helps=_HELPS | dict(helps or {}),
+            narrow=_NARROW,
+            only={"device": None, "dtype": None},
+        )(guarded)
 
     return decorate

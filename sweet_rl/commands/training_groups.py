@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
-from sweet_rl.flags.common import Overwriting, Quiet
+from sweet_rl.flags.common import Overwriting, Quiet, SaveSteps, Seeded
+from sweet_rl.flags.models import Device, DType, OtherTokenizer
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import (
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputFlags(Overwriting, Quiet):
+class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
     """What is written, and how a run goes on."""
 
     save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
@@ -34,13 +35,11 @@ class OutputFlags(Overwriting, Quiet):
     eval_steps: int = flag(
         -1, "updates between two evaluations of the held-out rows; -1: at the end.", shown="all"
     )
-    save_steps: int = flag(-1, "updates between two checkpoints; -1: none.")
     ckpt_path: str = flag("./ckpt/checkpoints_dpo", "folder for checkpoints.")
     max_ckpt_num: int = flag(3, "checkpoints to keep at most.", at_least=1, shown="all")
     max_ckpt_mem: float = flag(
         1e8, "gigabytes that they may take; the newest stays in any case.", shown="all"
     )
-    seed: int = flag(42, "of order, held-out rows, adapters and dropout.")
     use_tensorboard: str | None = flag(None, "folder for TensorBoard's files.", shown="all")
     use_wandb: str | None = flag(
         None,
@@ -108,7 +107,7 @@ class OutputFlags(Overwriting, Quiet):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowFlags(Settings):
+class RowFlags(OtherTokenizer):
     """The rows."""
 
     max_len: int = flag(
@@ -123,11 +122,6 @@ class RowFlags(Settings):
     response_template: str | None = flag(
         None,
         "text that opens an assistant turn, for models whose chat template does not say it.",
-        shown="all",
-    )
-    other_tokenizer: bool = flag(
-        False,
-        "train on turns that were sampled with another tokenizer all the same; their texts are tokenised anew.",
         shown="all",
     )
 
@@ -212,16 +206,10 @@ class OptimizerFlags(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightFlags(Settings):
+class WeightFlags(Device, DType):
     """The weights, and what they are computed with."""
 
-    device: Literal["auto", "cpu", "cuda"] = flag("auto", "auto, cpu or cuda.")
     bf16: bool = flag(False, "compute in bfloat16, with weights in float32.")
-    dtype: Literal["auto", "float32", "bfloat16"] = flag(
-        "auto",
-        "precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).",
-        shown="all",
-    )
     gradient_checkpointing: bool = flag(
         False, "compute activations again instead of keeping them: less memory, more time."
     )

@@ -7,23 +7,27 @@ in the same way.
 from sweet_rl.flags.fields import (
     REQUIRED,
     Flag,
+    Only,
     Settings,
     any_of,
     check,
     described,
     flag,
     flags_of,
+    no_flag,
     read_type,
 )
 
 __all__ = [
     "REQUIRED",
     "Flag",
+    "Only",
     "Settings",
     "any_of",
     "check",
     "described",
     "flag",
     "flags_of",
+    "no_flag",
     "read_type",
 ]

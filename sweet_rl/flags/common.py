@@ -3,9 +3,123 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from sweet_rl.flags.fields import Settings, flag
+from sweet_rl.errors import UsageError
+from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+
+RAY: Final = Only("fan_out", ("ray",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputPath(Settings):
+    """Inputs and outputs."""
+
+    input_path: str = flag(REQUIRED, "the .jsonl file that is read.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputPath(Settings):
+    """Inputs and outputs."""
+
+    output_path: str = flag(REQUIRED, "the .jsonl file that is written.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedPath(Settings):
+    """Inputs and outputs."""
+
+    saved_path: str = flag(REQUIRED, "trajectory file of simulate_interactions.py, or a published one.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Settings):
+    """Inputs and outputs."""
+
+    source: str = flag(REQUIRED, "where the tasks come from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumTasks(Settings):
+    """Tasks."""
+
+    num_tasks: int = flag(1000, "take the first so many tasks.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumTrainTasks(Settings):
+    """Tasks."""
+
+    num_train_tasks: int = flag(600, "tasks to learn from.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumTestTasks(Settings):
+    """Tasks."""
+
+    num_test_tasks: int = flag(300, "tasks that every method is measured on.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFraction(Settings):
+    """Tasks."""
+
+    data_fraction: float = flag(
+        1.0, "use the first so large a part of the trajectories; at least one.", above=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks(Settings):
+    """Tasks."""
+
+    tasks: str | None = flag(None, "what is played, such as twenty-questions:ten; default: the world's own.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldName(Settings):
+    """Tasks."""
+
+    world: str = flag(
+        REQUIRED,
+        "what is played: a world's name, or module:ATTRIBUTE of your own (`sweet_rl.worlds`).",
+        aliases=("task_type",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputDir(Settings):
+    """Inputs and outputs."""
+
+    output_dir: str = flag(REQUIRED, "folder for everything that is made.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TempPath(Settings):
+    """Inputs and outputs."""
+
+    temp_path: str | None = flag(None, "folder of pictures.", shown="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportPath(Settings):
+    """Inputs and outputs."""
+
+    report_path: str | None = flag(
+        None, "JSON file for the numbers; default saved_path with .report.json in place of .jsonl."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices(Settings):
+    """Like many stages."""
+
+    prices: str | None = flag(
+        None,
+        "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then says "
+        "what it has cost.",
+        shown="all",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +157,7 @@ class ContinuingOtherwise(Continuing):
     """Like many stages."""
 
     force_continue: bool = flag(
-        False, "continue although settings that decide about the rows differ.", shown="all"
+        False, "continue although the file was made from other data or with other settings.", shown="all"
     )
 
 
@@ -62,24 +176,77 @@ class Compat(Settings):
         "fixed", "fixed, or published: as the published system does it, to compare numbers.", shown="all"
     )
 
+    @property
+    def published(self) -> bool:
+        """Whether it is done as published, oddities included."""
+        return self.compat == "published"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxFailed(Settings):
+    """Like many stages."""
+
+    max_failed: float = flag(
+        0.02,
+        "share of the episodes that may fail for want of a service; with more, the exit status is 1, and the same "
+        "command plays them again.",
+        at_least=0,
+        at_most=1,
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concurrency(Settings):
+    """How fast."""
+
+    concurrency: int = flag(16, "requests in flight.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSize(Settings):
+    """How fast."""
+
+    batch_size: int = flag(1000, "episodes in flight at once.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jobs(Settings):
+    """How fast."""
+
+    jobs: int = flag(2, "stages at once, each with one thread.", at_least=1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FanOut(Settings):
     """On a cluster."""
 
-    fan_out: str = flag(
-        "local",
-        "local (this machine), or ray: a worker on each machine of a Ray cluster.",
-        shown="all",
-        choices=("local", "ray"),
+    fan_out: Literal["local", "ray"] = flag(
+        "local", "local (this machine), or ray: a worker on each machine of a Ray cluster.", shown="all"
     )
     ray_address: str = flag(
         "auto",
         "auto (the cluster that runs on this machine or that RAY_ADDRESS names), local (one of our own, for this "
         "run), or HOST:PORT of its head.",
         shown="all",
+        only=RAY,
     )
-    ray_workers: int | None = flag(None, "workers; default one on each machine.", at_least=1, shown="all")
+    ray_workers: int | None = flag(
+        None, "workers; default one on each machine.", at_least=1, shown="all", only=RAY
+    )
+
+    def check_together(self) -> None:
+        """Whether the address is one.
+
+        Raises:
+            UsageError: it is not.
+        """
+        super().check_together()
+        address = self.ray_address
+        if address not in {"auto", "local"} and not address.rpartition(":")[2].isdigit():
+            raise UsageError(
+                f"--ray_address must be auto, local or HOST:PORT (10.0.0.1:6379, for example), got {address!r}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,45 +254,71 @@ class ModelFanOut(FanOut):
     """On a cluster."""
 
     ray_gpus_per_worker: float | None = flag(
-        None, "GPUs of one worker; default 1 where the cluster has GPUs, else 0.", at_least=0, shown="all"
+        None,
+        "GPUs of one copy of the model, also a fraction; default 1 where the cluster has any.",
+        at_least=0,
+        shown="all",
+        only=RAY,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Requests(Settings):
-    """Requests to servers."""
+class Listening(Settings):
+    """Where it listens."""
 
-    request_timeout_s: float = flag(
-        600.0, "seconds that one request may take, once it is sent.", above=0, shown="all"
-    )
-    request_attempts: int = flag(
-        8, "how often a request is tried when it fails in a way that can pass.", at_least=1, shown="all"
+    host: str = flag("127.0.0.1", "address to listen at.")
+    port: int = flag(
+        8000, "port to listen at; 0 for any free one, which is printed.", at_least=0, at_most=65535
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class VLLM(Settings):
-    """A vLLM of our own."""
+class BestOfN(Settings):
+    """Tasks."""
 
-    tensor_parallel_size: int = flag(1, "GPUs that share one copy of the model.", at_least=1, shown="all")
-    data_parallel_size: int = flag(1, "copies of the model.", at_least=1, shown="all")
-    vllm_python: str | None = flag(
-        None, "interpreter of the environment that has vLLM; default this one.", shown="all"
-    )
-    vllm_args: str = flag("", "further arguments for vLLM, as a shell would split them.", shown="all")
+    best_of_n: int = flag(1, "repeats of every task.", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(Overwriting):
-    """Outputs of an evaluation."""
+class SaveSteps(Settings):
+    """Inputs and outputs."""
+
+    save_steps: int = flag(-1, "updates between two checkpoints; -1: none.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeats(Settings):
+    """Inputs and outputs."""
 
     k: int = flag(1, "repeats of each task in the file (--best_of_n of the simulation).", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin(Settings):
+    """Pairs."""
+
+    margin: float = flag(0.0, "by how much the two sides of a pair differ at least.", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regrade(Settings):
+    """Grading."""
+
+    regrade: bool = flag(False, "grade all rows again, also those that have their grades.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(SavedPath, Repeats, ReportPath, Overwriting):
+    """Inputs and outputs."""
+
     preference_path: str | None = flag(
         None, "write pairs for multi-turn DPO there: best against worse dialogues of a task."
     )
     ground_truth_preference_path: str | None = flag(
         None, "write the same pairs there, each preceded by the hidden solution: the critic's data."
     )
-    report_path: str | None = flag(
-        None, "JSON file for the numbers; default saved_path with .report.json in place of .jsonl."
-    )
+
+    @property
+    def pair_paths(self) -> dict[bool, str | None]:
+        """Where pairs go, by whether the hidden solution precedes them."""
+        return {False: self.preference_path, True: self.ground_truth_preference_path}

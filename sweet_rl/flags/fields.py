@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Final, Literal
@@ -21,8 +21,32 @@ REQUIRED: Final = MISSING
 """The default of a flag that must be given."""
 
 _KEY: Final = "sweet_rl.flag"
+_NONE: Final = {"none": True}
 Shown = Literal["help", "all", "never"]
 """In which help a flag stands: the short one, only the whole one, or none (accepted, without effect)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Where a flag has a meaning; elsewhere it is refused, not ignored.
+
+    Args:
+        facet: of what a stage is about to do, as the stage says it: what runs the model, say.
+        values: of that facet, or what finds them.
+        words: what the flag belongs to, for messages; default the flag of the facet's name with these values.
+    """
+
+    facet: str
+    values: tuple[str, ...] | Callable[[], tuple[str, ...]]
+    words: str = ""
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The values of the facet."""
+        return self.values() if callable(self.values) else self.values
+
+    def __str__(self) -> str:
+        return self.words or f"--{self.facet} {any_of(self.allowed)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +68,7 @@ class Flag:
         aliases: further names, published or of old.
         shown: in which help it stands.
         bare: the text that it has where it stands alone, for flags that are no switches.
+        only: where it has a meaning; None: everywhere.
         positional: may be given without its name.
         many: takes all words that belong to no other flag.
     """
@@ -62,6 +87,7 @@ class Flag:
     aliases: tuple[str, ...] = ()
     shown: Shown = "help"
     bare: str | None = None
+    only: Only | None = None
     positional: bool = False
     many: bool = False
 
@@ -120,7 +146,7 @@ def flag(
     aliases: tuple[str, ...] = (),
     shown: Shown = "help",
     bare: str | None = None,
-    positional: bool = False,
+    only: Only | None = None,
 ) -> Any:
     """A field of a dataclass that is a flag; the arguments are explained at `Flag`.
 
@@ -136,13 +162,20 @@ def flag(
         "aliases": aliases,
         "shown": shown,
         "bare": bare,
-        "positional": positional,
+        "only": only,
     }
     return field(default=default, metadata={_KEY: details})
 
 
+def no_flag(default: Any) -> Any:
+    """A field of such a dataclass that a run fills in, and that nobody types."""
+    return field(default=default, metadata={_KEY: _NONE})
+
+
 class Settings:
     """Base of dataclasses whose fields are flags: whoever builds one has its values checked."""
+
+    __slots__ = ()
 
     def __post_init__(self) -> None:
         check(self)
@@ -181,14 +214,15 @@ def flags_of(settings: type) -> tuple[Flag, ...]:
 
 
 def _flags(settings: type) -> Iterator[Flag]:
-    types = typing.get_type_hints(settings)
     owners = {
         name: owner for owner in reversed(settings.__mro__) for name in vars(owner).get("__annotations__", {})
     }
     order = settings.__mro__.index
     for one in sorted(fields(settings), key=lambda one: order(owners[one.name])):
+        if one.metadata.get(_KEY) is _NONE:
+            continue
         owner = owners[one.name]
-        kind, optional, choices = read_type(types[one.name])
+        kind, optional, choices = read_type(_annotation(owner, one.name))
         details = dict(one.metadata.get(_KEY) or {"help": described(owner).get(one.name, "")})
         details["choices"] = tuple(details.get("choices") or choices)
         yield Flag(
@@ -199,6 +233,13 @@ def _flags(settings: type) -> Iterator[Flag]:
             group=_heading(owner),
             **details,
         )
+
+
+def _annotation(owner: type, name: str) -> Any:
+    """The type of one field; those of others may be known to type checkers only."""
+    alone = type("_", (), {"__annotations__": {name: vars(owner)["__annotations__"][name]}})
+    alone.__module__ = owner.__module__
+    return typing.get_type_hints(alone)[name]
 
 
 def described(documented: Any) -> dict[str, str]:

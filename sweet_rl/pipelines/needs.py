@@ -16,9 +16,11 @@ from typing import Any, Final
 
 from sweet_rl.chat.names import EMBEDDED, model_path
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.humans import UserFlags
+from sweet_rl.command_line.stages import built
+from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.errors import UsageError
 from sweet_rl.openai_client import base_url_from
+from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.pipelines.state import Records
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.preflight import Finding, fine, missing
@@ -43,6 +45,7 @@ from sweet_rl.preflight.models import (
 from sweet_rl.preflight.servers import Server, look_at_servers
 from sweet_rl.prompts import simulator_prompt
 from sweet_rl.types import Message, UserContext
+from sweet_rl.worlds import options_of, world_of
 
 _PROCESSES: Final = ("--num_gpus", "--nproc-per-node", "--nproc_per_node", "--num_processes")
 _SERVE: Final = {
@@ -169,7 +172,7 @@ def _data(steps: Sequence[Step], folder: Path) -> Iterator[Finding]:
                 flags.input_path,
                 wanted=flags.num_tasks,
                 variable=f"--set stages.{step.name}.with.num_tasks",
-                task_type=flags.task_type,
+                world=flags.world,
             )
         elif step.run == _COPIES:
             readers = [_flags(one) for one in steps if one.run.startswith("evaluate")]
@@ -275,13 +278,13 @@ def _programs(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
         if getattr(flags, "agent", None) == "vllm":
             programs += [flags.vllm_python] if flags.vllm_python else []
             packages += [] if flags.vllm_python else ["vllm"]
-        if step.run == "simulate_interactions" and flags.task_type == "html":
+        if step.run == "simulate_interactions" and _draws(flags):
             programs.append(flags.browser)
             packages.append("PIL")
     return list(dict.fromkeys(programs)), list(dict.fromkeys(packages))
 
 
-def _question(human: UserFlags) -> str:
+def _question(human: Human) -> str:
     """What a human is asked in a small dialogue, by the run's own prompt."""
     if not human.simulated:
         return "Is it a fruit?"
@@ -292,27 +295,17 @@ def _question(human: UserFlags) -> str:
 def _servers(step: Step, *, late: bool) -> list[Server]:
     """The human's server and the agent's, where they have one."""
     flags = _flags(step)
-    human = UserFlags(
-        model=flags.env_model,
-        hostname=flags.hostname,
-        port=flags.port,
-        base_url=flags.env_base_url,
-        api_key_var=flags.env_api_key_var,
-        prompt_path=flags.user_prompt_path,
-        request_timeout_s=flags.request_timeout_s,
-        request_attempts=flags.request_attempts,
-        task_type=flags.task_type,
-        image_url=flags.image_url,
-    )
+    world = world_of(flags.world)
+    human = Human(built(HumanFlags, vars(flags)), world, options_of(world, vars(flags)))
     human.check()
     found = []
     if not human.in_process:
-        pages = flags.task_type == "html"
-        serve = _SERVE.get(flags.task_type, "start a server")
+        pages = _draws(flags)
+        serve = _SERVE.get(flags.world, "start a server")
         found.append(
             Server(
                 "human",
-                base_url_from(flags.hostname or "127.0.0.1", flags.port or 8000, flags.env_base_url),
+                human.flags.urls,
                 flags.env_model,
                 key=key_in(flags.env_api_key_var),
                 prompt="What differs?" if pages else _question(human),
@@ -335,6 +328,11 @@ def _servers(step: Step, *, late: bool) -> list[Server]:
             )
         )
     return found
+
+
+def _draws(flags: Any) -> bool:
+    """Whether the world of these flags draws pages."""
+    return issubclass(world_of(flags.world).options, RenderFlags)
 
 
 def _flags(step: Step) -> Any:

@@ -11,17 +11,17 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.common import Jobs
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFlags(Settings):
+class RunFlags(Jobs):
     """What is run."""
 
     file: str = flag(
         REQUIRED,
         "the pipeline: a YAML file (docs/pipelines.md); of several, with commas, a later one is laid over the others.",
-        positional=True,
     )
     dry_run: bool = flag(
         False,
@@ -37,11 +37,10 @@ class RunFlags(Settings):
         False,
         "throw away what a stage made before its settings or inputs changed; default: it is moved to FOLDER/replaced.",
     )
-    jobs: int = flag(1, "stages at once, where they do not need each other.", at_least=1)
 
 
 @recorded("run", reads=("file",))
-@stage()
+@stage("file", defaults={"jobs": 1}, helps={"jobs": "stages at once, where they do not need each other."})
 def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
     """Run a pipeline: stages of a YAML file, each once, skipping what is done; it goes on where it was stopped.
 

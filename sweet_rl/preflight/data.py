@@ -19,7 +19,7 @@ _LOOKED_AT: Final = 100
 _CHUNK_BYTES: Final = 1 << 22
 
 
-def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, task_type: str) -> Finding:
+def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, world: str) -> Finding:
     """A task source: as many tasks as are wanted, each with what its world needs.
 
     Args:
@@ -27,13 +27,13 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, task_ty
         source: as `load_tasks` takes it.
         wanted: how many the run will take, from the first on.
         variable: what sets that number, for the repair.
-        task_type: the world.
+        world: the world.
     """
     if source.partition(":")[0] == HUB_REPOSITORY and not _is_cached(source):
         repair = f"hf download {HUB_REPOSITORY} --repo-type dataset"
         return Finding("warn", what, f"{source} is not in the hub's cache and will be fetched.", repair)
     if source.endswith(".jsonl") and not Path(source).is_file():
-        return missing(what, f"there is no file {source!r}", world_of(task_type).how_to_get(Path(source)))
+        return missing(what, f"there is no file {source!r}", world_of(world).how_to_get(Path(source)))
     try:
         tasks = load_tasks(source, limit=wanted)
     except SweetRLError as error:
@@ -41,11 +41,11 @@ def look_at_tasks(what: str, source: str, *, wanted: int, variable: str, task_ty
     if len(tasks) < wanted:
         seen = f"{source} has {len(tasks)} tasks, {wanted} are wanted"
         return missing(what, seen, f"{variable}={len(tasks)}, or the whole file" if tasks else "another file")
-    world = world_of(task_type)
-    wrong = next((task for task in tasks if world.lacks(task)), None)
+    named = world_of(world)
+    wrong = next((task for task in tasks if named.lacks(task)), None)
     if wrong is not None:
-        seen = f"task {wrong.task_id!r} of {source} has no {world.lacks(wrong)}"
-        return missing(what, seen, f"tasks of {world.name}, such as {world.test_tasks}")
+        seen = f"task {wrong.task_id!r} of {source} has no {named.lacks(wrong)}"
+        return missing(what, seen, f"tasks of {named.name}, such as {named.test_tasks}")
     return fine(what, f"{len(tasks)} of {source}")
 
 

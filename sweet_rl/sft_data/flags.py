@@ -12,28 +12,14 @@ from sweet_rl.flags import REQUIRED, Settings, flag
 class TaskFile(Settings):
     """Inputs and outputs."""
 
-    task_file: str = flag(REQUIRED, "the tasks.", positional=True)
+    task_file: str = flag(REQUIRED, "the tasks.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output(Settings):
     """Inputs and outputs."""
 
-    output: str = flag(REQUIRED, "the file to write.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputOrUsual(Settings):
-    """Inputs and outputs."""
-
-    output: str | None = flag(None, "folder of the texts; default that of task_file.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Games(Settings):
-    """The games."""
-
-    tasks: str | None = flag(None, "games.")
+    output: str = flag(REQUIRED, "the file to write; empty: its usual place.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +59,3 @@ class Rules(Settings):
     """The games."""
 
     with_prompt: bool = flag(False, "put the rules into every state.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaxFailed(Settings):
-    """How it ends."""
-
-    max_failed: float = flag(
-        0.02,
-        "share of the episodes that may fail for want of a service; with more, the exit is 1.",
-        at_least=0,
-        at_most=1,
-        shown="all",
-    )

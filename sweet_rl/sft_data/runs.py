@@ -29,7 +29,11 @@ def make_teacher(flags: TeacherFlags, output: Path) -> Teacher:
         return EmbeddedTeacher()
     with tracking.role("teacher"):
         client = client_of(
-            base_url_from("", 0, flags.base_url), flags, named_by=NAMED_BY, max_connections=flags.concurrency
+            base_url_from("", 0, flags.base_url),
+            flags,
+            key_var=flags.api_key_var,
+            named_by=NAMED_BY,
+            max_connections=flags.concurrency,
         )
     replies = beside(output, flags.name, "replies")
     return ModelTeacher(client, flags.model, replies=replies, at_once=flags.concurrency)

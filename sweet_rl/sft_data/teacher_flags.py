@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
-from sweet_rl.command_line import Options
+from sweet_rl.command_line import Facets, Options
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.command_line.stages import Stage, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Settings, flag
+from sweet_rl.flags import Only, flag, flags_of
+from sweet_rl.flags.common import Concurrency
+from sweet_rl.flags.models import BaseUrl, KeyVar, Model, Requests
 from sweet_rl.types import Json
 
 PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
@@ -18,7 +20,7 @@ PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeacherFlags(Settings):
+class TeacherFlags(BaseUrl, Model, KeyVar, Requests, Concurrency):
     """Who is asked, and how."""
 
     teacher: Literal["embedded", "openai"] = flag(
@@ -26,26 +28,6 @@ class TeacherFlags(Settings):
         "embedded (knows the way and has sentences of its own; needs no model), or openai: a model behind any "
         "OpenAI-compatible server.",
     )
-    base_url: str | None = flag(
-        None,
-        "for openai: the server, like https://host/v1; several, separated by commas, share the load.",
-    )
-    model: str = flag("gpt-4", "for openai: the server's name for the model.")
-    api_key_var: str | None = flag(
-        None,
-        "for openai: environment variable that holds the key, which must be set; default OPENAI_API_KEY, if "
-        "that is set.",
-    )
-    request_timeout_s: float = flag(
-        120.0, "for openai: seconds that one request may take.", above=0, shown="all"
-    )
-    request_attempts: int = flag(
-        4,
-        "for openai: how often a request is tried when it fails in a way that can pass.",
-        at_least=1,
-        shown="all",
-    )
-    concurrency: int = flag(16, "for openai: requests in flight.", at_least=1)
 
     def check_together(self) -> None:
         """Whoever names a model or its server wants it asked, and it needs both.
@@ -53,6 +35,7 @@ class TeacherFlags(Settings):
         Raises:
             UsageError: names the flag.
         """
+        super().check_together()
         if self.teacher == "openai" and not self.base_url:
             raise UsageError("--teacher openai needs --base_url, like https://host/v1.")
         key_in(self.api_key_var)
@@ -65,7 +48,7 @@ class TeacherFlags(Settings):
         Raises:
             UsageError: a flag was given that the embedded teacher has no use for.
         """
-        usual = {one.name: (one.default,) for one in fields(self)} | {"model": PUBLISHED_MODELS}
+        usual = {one.name: (one.default,) for one in flags_of(type(self))} | {"model": PUBLISHED_MODELS}
         for name in ("base_url", "model", "api_key_var", "request_timeout_s", "request_attempts"):
             if getattr(self, name) not in usual[name]:
                 raise UsageError(f"--{name} is of use with --teacher openai only; pass that as well.")
@@ -94,7 +77,7 @@ class TeacherFlags(Settings):
 
 
 def teacher_stage(
-    *,
+    *positional: str,
     helps: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
     options: Options | None = None,
@@ -102,18 +85,30 @@ def teacher_stage(
     """Make a stage of a function that asks a teacher, or measures one.
 
     Args:
+        positional: flags that may be given without their name, in this order.
         helps: flags that are explained otherwise in this stage.
         defaults: flags whose default is another one in this stage.
         options: flags that depend on what another flag names.
     """
+    own = {name: help_ for name, help_ in _HELPS.items() if name not in (helps or {})}
+    usual = {"model": PUBLISHED_MODELS[0]}
+    return stage(
+        *positional,
+        defaults=usual | dict(defaults or {}),
+        helps=own | dict(helps or {}),
+        only=dict.fromkeys(("model", "api_key_var", "request_timeout_s", "request_attempts"), _OPENAI),
+        facets=_facets,
+        options=options,
+    )
 
-    def decorate(function: Callable[..., None]) -> Stage:
-        made = stage(defaults=defaults, helps=helps, options=options)(function)
-        made.facets = _facets  # type: ignore[attr-defined]
-        return made
 
-    return decorate
+_OPENAI: Final = Only("teacher", ("openai",))
+_HELPS: Final = {
+    "base_url": "for openai: the server, like https://host/v1; several, separated by commas, share the load.",
+    "model": "for openai: the server's name for the model.",
+    "concurrency": "for openai: requests in flight.",
+}
 
 
-def _facets(flags: Mapping[str, Any]) -> Mapping[str, Collection[str]]:
+def _facets(flags: Mapping[str, Any]) -> Facets:
     return {"teacher": {flags["teacher"]}}

@@ -9,12 +9,13 @@ from sweet_rl.worlds.base import (
     Level,
     LevelRequest,
     Options,
+    ScriptedFlags,
     World,
     flags_of,
     options_of,
     own_options,
 )
-from sweet_rl.worlds.registry import all_worlds, first_for, names, world_of, worlds_with
+from sweet_rl.worlds.registry import agents_with, all_worlds, first_for, names, options_by_name, world_of
 from sweet_rl.worlds.tasks import load_tasks
 
 __all__ = [
@@ -22,14 +23,16 @@ __all__ = [
     "Level",
     "LevelRequest",
     "Options",
+    "ScriptedFlags",
     "World",
+    "agents_with",
     "all_worlds",
     "first_for",
     "flags_of",
     "load_tasks",
     "names",
+    "options_by_name",
     "options_of",
     "own_options",
     "world_of",
-    "worlds_with",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -17,7 +17,10 @@ from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.chat.transcripts import WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.flags import Settings
+from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
+from sweet_rl.flags import flags_of as settings_flags
+from sweet_rl.flags.common import Compat
+from sweet_rl.flags.models import NoSandbox, Skill
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Task
 
@@ -36,22 +39,16 @@ Answerer = Literal["world", "oracle", "human"]
 """Who answers the agent: the world itself, an oracle who knows the solution, a simulated human."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What can be said about a world when it is opened; a world's own options are fields of a subclass.
+@dataclass(frozen=True, kw_only=True)
+class Options(Compat):
+    """Rules of the world."""
 
-    Args:
-        max_turns: agent turns at most; None for the world's own number.
-        compat: fixed, or published: the published rules with their oddities.
-    """
-
-    max_turns: int | None = field(default=None, metadata={"flag": "max_steps"})
-    compat: Literal["fixed", "published"] = "fixed"
-
-    @property
-    def published(self) -> bool:
-        """Whether the published rules hold, oddities included."""
-        return self.compat == "published"
+    max_turns: int | None = flag(
+        None,
+        "agent turns at most; default the world's own number.",
+        at_least=1,
+        aliases=("max_steps",),
+    )
 
 
 class Level(NamedTuple):
@@ -92,29 +89,30 @@ class Measured(NamedTuple):
     published_return: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRequest:
-    """A scripted agent that is asked for.
+@dataclass(frozen=True, kw_only=True)
+class ScriptedFlags(Skill, NoSandbox):
+    """Scripted agents."""
+
+    num_questions: int = flag(3, "how often an agent asks before it answers.", at_least=0, shown="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentRequest(ScriptedFlags):
+    """A scripted agent that is asked for, with the flags of those that take some.
 
     Args:
         name: one of the world's `agents`.
         tasks: what it will play; agents that know the solution take it from here.
         system_prompt: recorded as what it was given.
         options: of the world it plays in.
-        skill: from 0 to 1, of agents that have one.
         seed: of its draws.
-        num_questions: how often it asks before it answers, of agents that count.
-        unsafe_no_sandbox: whether it may run the tasks' reference functions without protection.
     """
 
-    name: str
-    tasks: Sequence[Task]
-    system_prompt: str = ""
-    options: Options = field(default_factory=Options)
-    skill: float | None = None
-    seed: int = 0
-    num_questions: int = 3
-    unsafe_no_sandbox: bool = False
+    name: str = no_flag(REQUIRED)
+    tasks: Sequence[Task] = no_flag(REQUIRED)
+    system_prompt: str = no_flag("")
+    options: Options = no_flag(Options())
+    seed: int = no_flag(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +132,13 @@ class World:
         sources: the names of task lists, which stand before the colon.
         answered_by: who answers the agent: the world itself, an oracle, or a simulated human.
         agents: names of scripted agents, the default first.
+        takes: which `ScriptedFlags` each of them takes, with the value that it plays by where none is given.
         agent_prompt: the packaged prompt of a model that plays (`system_prompt`).
         user_prompt: the packaged prompt of a model that plays the simulated human.
+        human_is_served: whether a server can play the human that needs no model.
+        human_hint: what a person may do who has no server for the human.
         published_names: what it is called in published command lines, where that is another name.
         first_for: the commands that play it where no world is named (archer, reflect, as_it_is).
-        unused: common options that mean nothing here.
         evaluation: the stage that grades its episodes.
         action_head: begins the list of actions in worlds whose agents choose labels.
         labels: every label that can be on offer.
@@ -160,11 +160,13 @@ class World:
     sources: ClassVar[tuple[str, ...]]
     answered_by: ClassVar[Answerer] = "world"
     agents: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[Mapping[str, Mapping[str, Json]]] = {}
     agent_prompt: ClassVar[str | None] = None
     user_prompt: ClassVar[str | None] = None
+    human_is_served: ClassVar[bool] = False
+    human_hint: ClassVar[str] = "see docs/backend.md."
     published_names: ClassVar[tuple[str, ...]] = ()
     first_for: ClassVar[str | None] = None
-    unused: ClassVar[tuple[str, ...]] = ()
     evaluation: ClassVar[str] = "evaluate_games"
     action_head: ClassVar[str | None] = None
     labels: ClassVar[Sequence[str]] = CHOICES
@@ -232,14 +234,14 @@ class World:
         """
         raise UsageError(f"{self.name} has no oracle that a model plays.")
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options) -> User:
         """The simulated human, played by a model behind a server.
 
         Args:
             client: of the server; closed with the human.
             model: the server's name for it.
             prompt: its instructions, checked by `check_user_prompt`.
-            image_url: how pictures are written into requests, in worlds that show some.
+            options: of this world.
 
         Raises:
             UsageError: this world has no simulated human.
@@ -261,6 +263,10 @@ class World:
             UsageError: this world has none.
         """
         raise UsageError(f"{self.name} has no human that reads what it knows from a prompt.")
+
+    def model_user_settings(self, options: Options) -> dict[str, Json]:
+        """What decides about a model that plays the human, besides its name and its prompt."""
+        return {}
 
     def check_user_prompt(self, template: str, path: str) -> None:
         """Make sure that a prompt of the simulated human takes what this world shows.
@@ -404,13 +410,34 @@ class World:
         """What to do about a file of tasks that is not there."""
         return f"name another file, or {self.test_tasks}"
 
+    def at_once(self, wanted: int) -> int:
+        """How many of so many episodes may run at a time."""
+        return wanted
+
+    def beside(self, options: Options, output: Path, samples: Mapping[tuple[str, int], int]) -> Options:
+        """Options of a run whose rows go to `output`, for worlds that keep files beside them.
+
+        Args:
+            options: of this world.
+            output: the file of rows.
+            samples: the number of an episode's repeat, by its task's identity and its seed.
+        """
+        return options
+
+    def check_place(self, options: Options) -> None:
+        """Make sure that a new run overwrites nothing that this world keeps.
+
+        Raises:
+            UsageError: it would.
+        """
+
     def turns(self, options: Options) -> int:
         """Agent turns at most: the option's, else the world's own limit."""
         return self.max_turns if options.max_turns is None else options.max_turns
 
     def settings(self, options: Options) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
-        own = [option.name for option in own_options(self) if option.metadata.get("flag", option.name)]
+        own = [one.name for one in settings_flags(self.options) if one.name not in _COMMON]
         common = {"task_type": self.name, "max_steps": self.turns(options), "compat": options.compat}
         return common | {name: getattr(options, name) for name in own}
 
@@ -434,10 +461,10 @@ def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
         world: whose flags they are.
         learning: where an agent learns level by level; without those that any world has.
     """
-    options = fields(world.learns_with) if learning else fields(world.options)
-    left_out = _COMMON if learning else frozenset(world.unused)
-    flags = {option.name: option.metadata.get("flag", option.name) for option in options}
-    return {flag: name for name, flag in flags.items() if flag and name not in left_out}
+    if learning:  # by the published names, where they are others
+        flags = {(one.aliases or (one.name,))[0]: one.name for one in settings_flags(world.learns_with)}
+        return {flag: name for flag, name in flags.items() if name not in _COMMON}
+    return {one.name: one.name for one in settings_flags(world.options)}
 
 
 def options_of(world: World, values: Mapping[str, Json], *, learning: bool = False) -> Options:

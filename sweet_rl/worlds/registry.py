@@ -11,7 +11,7 @@ from pathlib import Path
 from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.errors import UsageError
 from sweet_rl.plugins import Registry
-from sweet_rl.worlds.base import World, flags_of
+from sweet_rl.worlds.base import Options, World
 
 _FIRST = ("human", "oracle", "world")
 """Worlds are listed by who answers in them."""
@@ -30,7 +30,8 @@ def world_of(name: str) -> World:
     Raises:
         UsageError: there is none, or what is there is no world.
     """
-    found = _registry().find(_published().get(name, name))
+    name = _published().get(name, name)
+    found = _registry().find(name if ":" in name or name in names() else name.replace("-", "_"))
     if not isinstance(found, World):
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of "
@@ -41,9 +42,19 @@ def world_of(name: str) -> World:
     return found
 
 
-def worlds_with(flag: str) -> tuple[str, ...]:
-    """The names of the worlds that have an option of this flag."""
-    return tuple(world.name for world in all_worlds() if flag in flags_of(world))
+def agents_with(flag: str) -> tuple[str, ...]:
+    """The names of the scripted agents that take this flag, whichever world they play."""
+    takers = {name for world in all_worlds() for name, takes in world.takes.items() if flag in takes}
+    return tuple(sorted(takers))
+
+
+def options_by_name(name: str) -> type[Options]:
+    """The dataclass of a world's options.
+
+    Raises:
+        UsageError: there is no such world.
+    """
+    return world_of(name).options
 
 
 def all_worlds() -> Iterator[World]:

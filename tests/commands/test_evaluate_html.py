@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sweet_rl.commands.evaluate_html import evaluate_html
-from sweet_rl.commands.page_evaluation import PageEvaluation, run
+from sweet_rl.commands.evaluate_html import PageGradingFlags, evaluate_html
+from sweet_rl.commands.page_evaluation import run
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.metrics import WEIGHT_FREE
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
@@ -23,7 +23,8 @@ CLIP = {"clip_model": "m", "long_page": "center"}
 
 def evaluate(path, renderer=None, embedder=None, **more):
     model = CLIP if embedder else {}
-    job = PageEvaluation(str(path), rendering=WAY, model=model, quiet=True, **more)
+    flags = {"metric": "combined", "margin": 0.1} | model | more
+    job = PageGradingFlags(saved_path=str(path), quiet=True, **flags)
     asyncio.run(run(job, renderer or FakeRenderer(), embedder))
 
 
@@ -67,7 +68,14 @@ def test_the_golden_rewards_pairs_and_both_files(shared, tmp_path, capsys):
     path = write(tmp_path / "k3.jsonl", rows)
     model = GoldenModel({j * 4 + i: cosines[i][j] for i in range(4) for j in range(3)}, 0.1)
     plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
-    evaluate(path, embedder=model, k=3, metric="clip", pair_paths={False: str(plain), True: str(critic)})
+    evaluate(
+        path,
+        embedder=model,
+        k=3,
+        metric="clip",
+        preference_path=str(plain),
+        ground_truth_preference_path=str(critic),
+    )
     assert [row["reward"] for row in read(path)] == expected["expected_reward_row_order"]
     assert plain.read_text() == (golden / "expected_preferences.jsonl").read_text()
     assert critic.read_text() == (golden / "expected_ground_truth_preferences.jsonl").read_text()
@@ -128,7 +136,7 @@ def test_rows_keep_their_fields_and_get_grades_floors_and_how(three, capsys):
 
 def test_pairs_by_margin_in_published_form(three, tmp_path):
     plain, critic = tmp_path / "pairs.jsonl", tmp_path / "critic.jsonl"
-    evaluate(three, slow(), k=3, pair_paths={False: str(plain), True: str(critic)})
+    evaluate(three, slow(), k=3, preference_path=str(plain), ground_truth_preference_path=str(critic))
     best, _, near, _, nothing, _ = read(three)
     assert best["reward"] - near["reward"] > 0.1 < near["reward"] - nothing["reward"]
     sides = [(pair["chosen"]["input"], pair["rejected"]["input"]) for pair in read(plain)]
@@ -136,7 +144,7 @@ def test_pairs_by_margin_in_published_form(three, tmp_path):
     told = read(critic)[0]["chosen"]
     assert told["input"] == f"In light that the final answer is: {TARGET}.IN a 0|"
     assert told["output"] == best["dialogue_history"][-1]["output"]
-    evaluate(three, slow(), k=3, margin=0.99, pair_paths={False: str(plain)})
+    evaluate(three, slow(), k=3, margin=0.99, preference_path=str(plain))
     assert len(read(plain)) <= 1
 
 
@@ -162,7 +170,7 @@ def test_another_metric_needs_no_rendering_and_another_way_does(three):
     near = read(three)[2]
     assert near["reward"] == near["grades"]["text"] != near["grades"]["combined"]
     renderer = slow()
-    job = PageEvaluation(str(three), k=3, rendering=WAY | {"viewport": "800x600"}, quiet=True)
+    job = PageGradingFlags(saved_path=str(three), k=3, viewport="800x600", margin=0.1, quiet=True)
     asyncio.run(run(job, renderer))
     assert TARGET in renderer.pages
     assert read(three)[0]["graded_with"]["viewport"] == "800x600"
@@ -194,19 +202,20 @@ def test_published_rows_with_a_reward_are_left_alone_and_counted(tmp_path, capsy
 
 def test_a_kill_in_the_middle_keeps_what_is_saved(tmp_path, monkeypatch):
     """The 7th page ends the run; what was graded until then is in the file and is not graded again."""
-    from sweet_rl.commands import evaluation
+    from sweet_rl.commands import evaluation, page_evaluation
 
+    monkeypatch.setattr(page_evaluation, "_at_once", lambda _: 1)
     monkeypatch.setattr(evaluation, "_SAVE_AFTER_S", 0.0)
     monkeypatch.setattr(evaluation, "_SAVING_SHARE", 1e9)
     rows = [row(f"t{i}", NEAR, target=f"<html>{i}<p>page</p></html>", folder=tmp_path) for i in range(10)]
     path = write(tmp_path / "f.jsonl", rows)
     dies = FakeRenderer(raises={"<html>7": MemoryError("killed")})
     with pytest.raises(MemoryError):
-        evaluate(path, dies, at_once=1)
+        evaluate(path, dies)
     done = [index for index, one in enumerate(read(path)) if "grades" in one]
     assert done == list(range(7))
     renderer = FakeRenderer()
-    evaluate(path, renderer, at_once=1)
+    evaluate(path, renderer)
     assert [page for page in renderer.pages if "page</p>" in page] == [
         rows[i]["task"]["ground_truth"] for i in (7, 8, 9)
     ]
@@ -225,7 +234,7 @@ def test_dialogues_that_cannot_stand_in_a_pair_are_counted(tmp_path, capsys):
     rows = [row("a", TARGET, folder=tmp_path), row("a", NEAR, sample=1, folder=tmp_path)]
     rows[1]["dialogue_history"].append({"role": "user", "content": "more"})
     path = write(tmp_path / "f.jsonl", rows)
-    evaluate(path, k=2, pair_paths={False: str(tmp_path / "p.jsonl"), True: None})
+    evaluate(path, k=2, preference_path=str(tmp_path / "p.jsonl"))
     assert read(tmp_path / "p.jsonl") == []
     assert "1 dialogues that do not end with an agent turn" in capsys.readouterr().out
 
@@ -262,15 +271,15 @@ def test_the_whole_stage_in_a_real_browser(tmp_path, capsys):
         if os.environ.get("SWEET_RL_REQUIRE_BROWSER"):
             pytest.fail("SWEET_RL_REQUIRE_BROWSER is set, but there is no chromium on the PATH")
         pytest.skip("no chromium on the PATH")
-    from sweet_rl.commands.rendering import render_settings
     from sweet_rl.pages import open_renderer
+    from sweet_rl.pages.flags import RenderFlags
 
     target = "<html><body style='margin:0'><h1 style='background:#14b8a6'>Shop</h1><p>Fresh bread</p></body></html>"
     pages = [target, target.replace("Fresh bread", "Old cars"), "<html><body></body></html>"]
 
     async def pictures():
         async with open_renderer(
-            render_settings(render_cache="none", browsers=1, page_timeout_s=90)
+            RenderFlags(render_cache="none", browsers=1, page_timeout_s=90).rendering()
         ) as renderer:
             return [(await renderer.render(page)).image for page in pages]
 

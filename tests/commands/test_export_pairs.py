@@ -201,9 +201,9 @@ def test_whole_dialogues_need_a_chat_template(export, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["p.jsonl"], "--output_path (a .jsonl or .parquet file"),
+        (["p.jsonl"], "--output_path is needed: the .jsonl or .parquet file"),
         (["p.jsonl", "out.csv", "--tokenizer", "t"], "must end with .jsonl or .parquet, got 'out.csv'"),
-        (["p.jsonl", "out.jsonl"], "--tokenizer (folder or name"),
+        (["p.jsonl", "out.jsonl"], "--tokenizer is needed: folder or name"),
         (["p.jsonl", "out.jsonl", "--tokenizer", "t", "--format", "csv"], "trl or openrlhf, got 'csv'"),
         (["p.jsonl,q.jsonl", "out.jsonl", "--tokenizer", "t"], "Export files one by one"),
     ],

@@ -274,7 +274,7 @@ def test_more_than_the_cluster_has_is_refused(address):
         ({"fan_out": "spark"}, "--fan_out must be local or ray"),
         ({"ray_address": "head"}, "--ray_address must be auto, local or HOST:PORT"),
         ({"ray_workers": 0}, "--ray_workers must be at least 1"),
-        ({"ray_gpus_per_worker": -1.0}, "--ray_gpus_per_worker must not be negative"),
+        ({"ray_gpus_per_worker": -1.0}, "--ray_gpus_per_worker must be at least 0"),
         ({"agent": "openai", "agent_base_url": "http://127.0.0.1:1/v1"}, "openai runs none"),
     ],
 )

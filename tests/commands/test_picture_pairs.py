@@ -47,7 +47,7 @@ ROWS = [
 
 def test_messages_show_the_target(tmp_path, monkeypatch):
     renderer = FakeRenderer()
-    monkeypatch.setattr("sweet_rl.commands.rendering.make_renderer", lambda flags: renderer)
+    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings: renderer)
     (tmp_path / "runs/shown").mkdir(parents=True)
     (tmp_path / "runs/shown/1.png").write_bytes(b"")
     saved = write(tmp_path / "runs/saved.jsonl", ROWS)

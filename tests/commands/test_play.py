@@ -11,9 +11,8 @@ import time
 import pytest
 
 from sweet_rl.commands import playing
-from sweet_rl.commands.oracles import OracleFlags
-from sweet_rl.commands.play import play
-from sweet_rl.commands.playing import PlayFlags, choose_task, oracle_flags, play_game
+from sweet_rl.commands.play import PlayFlags, play
+from sweet_rl.commands.playing import choose_task, oracle_flags, play_game
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
 from sweet_rl.types import StopReason, UserReply
@@ -34,9 +33,12 @@ class Teller:
 
 
 def flags(world="twenty_questions", tasks="twenty-questions", **more):
-    played = world_of(world)
-    options = played.options(max_turns=more.pop("max_steps", None))
-    return PlayFlags(played, options, OracleFlags(), tasks, **{"task": 11, "seed": 5} | more)
+    return PlayFlags(world=world, tasks=tasks, **{"task": 11, "seed": 5} | more)
+
+
+def chosen(**more):
+    told = flags(**more)
+    return choose_task(told, world_of(told.world))
 
 
 def played(monkeypatch, lines, answers, **more):
@@ -44,7 +46,10 @@ def played(monkeypatch, lines, answers, **more):
     typed = iter([*lines, None])
     monkeypatch.setattr(playing, "_read_line", lambda prompt, _typed: next(typed))
     monkeypatch.setattr(playing, "make_oracle", lambda *_, **__: Teller(answers))
-    asyncio.run(play_game(flags(**more)))
+    most = more.pop("max_steps", None)
+    told = flags(**more)
+    world = world_of(told.world)
+    asyncio.run(play_game(told, world, world.options(max_turns=most)))
 
 
 def test_a_game_is_shown_and_recorded_like_an_agents(monkeypatch, capsys, tmp_path):
@@ -80,15 +85,15 @@ def test_a_game_that_is_stopped(monkeypatch, capsys, tmp_path):
 
 
 def test_which_task_is_played():
-    assert choose_task(flags(task=3)).ground_truth == "soccer ball"
-    assert choose_task(flags(task=0, tasks="twenty-questions:ten")).ground_truth == "football"
-    drawn = {choose_task(flags(task=None, seed=seed)).task_id for seed in range(8)}
+    assert chosen(task=3).ground_truth == "soccer ball"
+    assert chosen(task=0, tasks="twenty-questions:ten").ground_truth == "football"
+    drawn = {chosen(task=None, seed=seed).task_id for seed in range(8)}
     assert len(drawn) > 4
-    assert choose_task(flags(task=None, seed=1)) == choose_task(flags(task=None, seed=1))
+    assert chosen(task=None, seed=1) == chosen(task=None, seed=1)
     with pytest.raises(UsageError, match="--task must be from 0 to 156"):
-        choose_task(flags(task=157))
+        chosen(task=157)
     with pytest.raises(UsageError, match="holds no tasks of guess_my_city alone"):
-        choose_task(flags(world="guess_my_city"))
+        chosen(world="guess_my_city")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +114,7 @@ def test_who_answers(where, model, kind):
     [
         ({"world": "chess"}, "There is no world 'chess'. Known: code, html,"),
         ({"world": "lantern", "oracle": "http://x"}, "lantern has no oracle"),
-        ({"world": "lantern", "max_steps": 0}, "--max_steps must be at least 1"),
+        ({"world": "lantern", "max_steps": 0}, "--max_turns must be at least 1"),
         ({"world": "lantern", "compat": "old"}, "--compat must be fixed or published"),
     ],
 )

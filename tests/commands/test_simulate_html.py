@@ -6,7 +6,6 @@ import json
 import pytest
 from PIL import Image
 
-from sweet_rl.commands import worlds
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories
@@ -17,7 +16,7 @@ from tests.pages.fake_renderer import FakeRenderer
 @pytest.fixture
 def renderer(monkeypatch):
     fake = FakeRenderer(fails={"unpaintable": "timeout"})
-    monkeypatch.setattr(worlds, "make_renderer", lambda flags: fake)
+    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings: fake)
     return fake
 
 
@@ -93,14 +92,14 @@ def test_floors_and_ceiling(agent, tasks, tmp_path, renderer):
     [
         ({"task_type": "pages"}, "Known: code, html, guess_my_city"),
         ({"port": 8000}, "no server offers that"),
-        ({"image_url": "gif"}, "--image_url must be one of png, jpeg, vllm"),
+        ({"image_url": "gif"}, "--image_url must be png, jpeg or vllm"),
         ({"compat": "new"}, "--compat must be fixed or published"),
         ({"viewport": "big"}, "--viewport must be"),
         (
             {"agent": "scripted", "agent_model": "oracle"},
-            "for --task_type html 'oracle'. Known: improver, generic, blank, target",
+            "for --world html 'oracle'. Known: improver, generic, blank, target",
         ),
-        ({"task_type": "code"}, "add --task_type html"),
+        ({"task_type": "code", "render_cache": None}, "add --world html"),
         ({"input_path": "mini:test"}, "holds no web pages"),
     ],
 )

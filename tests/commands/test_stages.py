@@ -8,12 +8,14 @@ from typing import Literal
 
 import pytest
 
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.cli import help_text, load, stages
 from sweet_rl.command_line import Options, read, stage_flags, values
 from sweet_rl.command_line.completion import candidates, script_for
 from sweet_rl.command_line.stages import needing, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags import REQUIRED, Settings, flag, flags_of
+from sweet_rl.worlds import names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class FaultProfile(Settings):
 class Day(FaultProfile):
     """A day in a place."""
 
-    place: str = flag(REQUIRED, "where.", positional=True)
+    place: str = flag(REQUIRED, "where.")
     length: str = flag("24", "hours, or all of them where it stands alone.", bare="all")
 
 
@@ -61,7 +63,7 @@ def place_of(name):
 told = []
 
 
-@stage(defaults={"wind": 3}, helps={"warmth": "in the shade."})
+@stage("place", defaults={"wind": 3}, helps={"warmth": "in the shade."})
 def day(settings: Day, /, *, quiet: bool = False) -> None:
     """A day.
 
@@ -72,7 +74,7 @@ def day(settings: Day, /, *, quiet: bool = False) -> None:
     told.append((settings, quiet))
 
 
-@stage(options=Options("place", place_of, lambda: PLACES))
+@stage("place", options=Options("place", place_of, lambda: PLACES))
 def visit(settings: Day, options: object, /) -> None:
     """Go somewhere."""
     told.append((settings, options))
@@ -247,3 +249,43 @@ def test_stages_with_a_teacher_teach_its_seven_flags(name, concurrency, model):
     assert f"--concurrency INT   (default 16; at least 1)\n        {concurrency}" in text
     assert f"--model STR   (default {model})" in text
     assert "--flags" not in text
+
+
+OTHERWISE = {
+    "port": "where we listen, always a number; and where a server is asked, perhaps nowhere",
+    "batch_size": "pieces in work; and of cloning, turns of a mean, by default as suits the policy",
+    "learning_rate": "of training; and of cloning, by default as suits the policy",
+    "max_tokens_per_batch": "of training none is the usual; of cloning there is always one",
+}
+"""Names that mean two things, each said once."""
+
+
+def declared():
+    """Who declares a flag, by its name. A world's options are its own, and Reflect-RL's 75 are a published table."""
+    for name in stages():
+        load(name)
+    tables = {options for world in map(world_of, names()) for options in world.options.__mro__}
+    tables |= {ReflectSettings}
+    owners = {}
+    todo = [Settings]
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        if kind.__module__.startswith("sweet_rl.") and (kind not in tables or "flags" in kind.__module__):
+            own = {one.name for one in flags_of(kind)} if kind is not Settings else set()
+            for name in own & set(vars(kind).get("__annotations__", ())):
+                owners.setdefault(name, set()).add(kind)
+    return owners
+
+
+def test_a_flag_is_declared_once():
+    repeats = {name: kinds for name, kinds in declared().items() if len(kinds) > 1}
+    assert repeats.keys() == OTHERWISE.keys(), repeats
+    assert all(len(kinds) == 2 for kinds in repeats.values())
+
+
+def test_no_stage_has_flags_in_its_signature():
+    for name in stages():
+        function = inspect.unwrap(load(name))
+        kinds = {one.kind for one in inspect.signature(function).parameters.values()}
+        assert kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}, name

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweet_rl.commands.agent_flags import AgentFlags, ReflectionFlags
-from sweet_rl.commands.humans import UserFlags, make_user
+from sweet_rl.commands.agent_flags import AgentFlags, Player, ReflectionFlags
+from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.commands.oracles import OracleFlags, make_oracle
 from sweet_rl.commands.parts import make_policy, scripted_agent
 from sweet_rl.commands.simulate_interactions import simulate_interactions
@@ -16,30 +16,27 @@ from sweet_rl.types import Task
 from sweet_rl.worlds import names, world_of
 
 TASK = Task("chess/1", "win", "e4", "e4", None, {})
-AGENT = AgentFlags(
-    engine="auto", model="asker", base_url=None, api="completions", api_key_var="K", tokenizer=None,
-    prompt_path=None, temperature=1.0, max_tokens=8, device="cpu", dtype="auto", max_batch=1,
-    tensor_parallel_size=1, data_parallel_size=1, vllm_python=None, vllm_args="", num_questions=1, max_steps=3,
-    seed=0, request_timeout_s=1.0, request_attempts=1, unsafe_no_sandbox=False,
-)  # fmt: skip
-HUMAN = UserFlags("scripted", None, None, None, "K", None, 1.0, 1)
+AGENT = AgentFlags(agent_model="asker", max_tokens=8, device="cpu", request_attempts=1)
+HUMAN = HumanFlags(env_model="scripted", request_attempts=1)
+
+
+def player(world="code", **flags):
+    return Player(flags=replace(AGENT, **flags), world=world_of(world))
+
+
+def human(world="code", **flags):
+    return Human(replace(HUMAN, **flags), world_of(world))
 
 
 @pytest.mark.parametrize("world", names())
 def test_an_unknown_agent_is_no_other_one(world):
     with pytest.raises(UsageError, match=f"There is no player of {world} 'novice'.*Known: "):
-        asyncio.run(scripted_agent(replace(AGENT, task_type=world, model="novice"), [TASK], ""))
+        asyncio.run(scripted_agent(player(world, agent_model="novice"), [TASK], ""))
 
 
 def test_an_unknown_world_is_nobody_elses():
-    for work in (
-        lambda: world_of("chess"),
-        replace(AGENT, task_type="chess").system_prompt,
-        replace(HUMAN, task_type="chess").check,
-        lambda: asyncio.run(scripted_agent(replace(AGENT, task_type="chess"), [TASK], "")),
-    ):
-        with pytest.raises(UsageError, match=r"There is no world 'chess'.*Known: code, html, "):
-            work()
+    with pytest.raises(UsageError, match=r"There is no world 'chess'.*Known: code, html, "):
+        world_of("chess")
 
 
 def test_what_is_no_world_is_refused():
@@ -59,7 +56,7 @@ def test_a_world_without_an_oracle_has_nobody_elses(kind):
         (
             "code",
             "oracl",
-            r"no agent for --task_type code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, ",
+            r"no agent for --world code 'oracl' \(did you mean oracle\?\). Known: questioner, oracle, ",
         ),
         ("code", "asker", "asker plays guess_my_city, twenty_questions"),
         ("html", "target2", "did you mean target"),
@@ -69,19 +66,19 @@ def test_a_world_without_an_oracle_has_nobody_elses(kind):
 )
 def test_an_unknown_agent_is_no_model_to_look_for(world, model, says):
     with pytest.raises(UsageError, match=says):
-        asyncio.run(make_policy(replace(AGENT, task_type=world, model=model), [TASK], concurrency=1))
+        asyncio.run(make_policy(player(world, agent_model=model), [TASK], concurrency=1))
 
 
 def test_models_are_folders_hub_names_or_said_to_be_models(tmp_path):
     for model in (str(tmp_path), "owner/name", "embedded"):
-        assert replace(AGENT, model=model).resolved_engine() == "transformers"
-    assert replace(AGENT, model="gpt2", engine="transformers").resolved_engine() == "transformers"
-    assert replace(AGENT, model="gpt2", vllm_python="python").resolved_engine() == "vllm"
-    assert replace(AGENT, model="gpt2", base_url="http://a/v1").resolved_engine() == "openai"
+        assert player(agent_model=model).engine() == "transformers"
+    assert player(agent_model="gpt2", agent="transformers").engine() == "transformers"
+    assert player(agent_model="gpt2", vllm_python="python").engine() == "vllm"
+    assert player(agent_model="gpt2", agent_base_url="http://a/v1").engine() == "openai"
 
 
 def test_an_unknown_reflection_model_is_named(tmp_path):
-    flags = replace(AGENT, model="oracle", reflection=ReflectionFlags("recapp"))
+    flags = replace(player(agent_model="oracle"), reflection=ReflectionFlags(reflection_model="recapp"))
     with pytest.raises(UsageError, match=r"no --reflection_model 'recapp' \(did you mean recap\?\)"):
         asyncio.run(make_policy(flags, [TASK], concurrency=1))
 
@@ -89,28 +86,27 @@ def test_an_unknown_reflection_model_is_named(tmp_path):
 def test_an_unknown_human_is_not_a_server_that_does_not_answer():
     for model in ("scriptd", "Auto"):
         with pytest.raises(UsageError, match=rf"no --env_model {model} \(did you mean --env_model \w+\?\)"):
-            replace(HUMAN, model=model).check()
-    replace(HUMAN, model="scriptd", port=8000).check()  # a server may call its model so
-    replace(HUMAN, model="llama-70b").check()
+            human(env_model=model).check()
+    human(env_model="scriptd", port=8000).check()  # a server may call its model so
+    human(env_model="llama-70b").check()
 
 
 def test_in_question_games_a_model_needs_a_server():
-    city = replace(HUMAN, task_type="guess_my_city")
     for model in ("embedded", "auto", "scripted"):
-        replace(city, model=model).check()
+        human("guess_my_city", env_model=model).check()
     with pytest.raises(
         UsageError, match=r"'gpt-4o'. Known: embedded, auto, scripted. A model is asked behind"
     ):
-        replace(city, model="gpt-4o").check()
-    replace(city, model="gpt-4o", base_url="http://127.0.0.1:9/v1").check()
+        human("guess_my_city", env_model="gpt-4o").check()
+    human("guess_my_city", env_model="gpt-4o", env_base_url="http://127.0.0.1:9/v1").check()
 
 
 def test_where_nobody_named_a_server_the_error_lists_who_is_here(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    monkeypatch.setattr(UserFlags, "server_named", property(lambda self: False))
+    monkeypatch.setattr(HumanFlags, "server_named", property(lambda self: False))
     with pytest.raises(UsageError, match=r"'llama' here|without a server 'llama'. Known: scripted, auto"):
-        asyncio.run(make_user(replace(HUMAN, model="llama", port=port), concurrency=1))
+        asyncio.run(make_user(human(env_model="llama", port=port), concurrency=1))
 
 
 def test_an_unknown_world_is_named_before_anything_else(tmp_path):

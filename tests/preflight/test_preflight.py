@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweet_rl.commands.humans import UserFlags
+from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.pipelines.needs import _question
 from sweet_rl.preflight.data import look_at_dialogues, look_at_tasks
 from sweet_rl.preflight.findings import missing
@@ -32,6 +32,7 @@ from sweet_rl.preflight.models import (
     size_of,
 )
 from sweet_rl.preflight.servers import Server, look_at_servers
+from sweet_rl.worlds import world_of
 from tests.sft_data.serving import talking
 from tests.tiny_models import save_tiny_llama
 from tests.training.pairs import write_dialogues
@@ -57,17 +58,15 @@ def tasks_file(path, count, **row):
     return str(path)
 
 
-def look(source, wanted=3, task_type="code"):
-    return look_at_tasks("tasks", source, wanted=wanted, variable="NUM_TEST_TASKS", task_type=task_type)
+def look(source, wanted=3, world="code"):
+    return look_at_tasks("tasks", source, wanted=wanted, variable="NUM_TEST_TASKS", world=world)
 
 
 def test_tasks_as_they_should_be(tmp_path):
     path = tasks_file(tmp_path / "t.jsonl", 5, test_cases={"test1": "f(1)"})
     assert str(look(path)) == f"OK     tasks: 3 of {path}"
-    assert look(tasks_file(tmp_path / "p.jsonl", 3), task_type="html").level == "ok"
-    assert (
-        look("mini:test").level == look("twenty-questions:test", task_type="twenty_questions").level == "ok"
-    )
+    assert look(tasks_file(tmp_path / "p.jsonl", 3), world="html").level == "ok"
+    assert look("mini:test").level == look("twenty-questions:test", world="twenty_questions").level == "ok"
 
 
 def test_tasks_that_are_wrong(tmp_path):
@@ -77,7 +76,7 @@ def test_tasks_that_are_wrong(tmp_path):
     untested = look(tasks_file(tmp_path / "u.jsonl", 3))
     assert untested.level == "wrong"
     assert "has no test_cases" in untested.seen
-    code = look(tasks_file(tmp_path / "c.jsonl", 3, ground_truth="def f(): ..."), task_type="html")
+    code = look(tasks_file(tmp_path / "c.jsonl", 3, ground_truth="def f(): ..."), world="html")
     assert "has no page in ground_truth" in code.seen
     broken = tmp_path / "b.jsonl"
     broken.write_text('{"problem_description": 1}\n')
@@ -88,7 +87,7 @@ def test_tasks_that_are_wrong(tmp_path):
         "wrong",
         f"hf download facebook/collaborative_agent_bench --repo-type dataset --local-dir {tmp_path}",
     )
-    page = look(str(tmp_path / "pages" / "test.jsonl"), task_type="html")
+    page = look(str(tmp_path / "pages" / "test.jsonl"), world="html")
     assert page.repair.startswith(f"python scripts/prepare_websight.py {tmp_path / 'pages'} ")
 
 
@@ -288,7 +287,7 @@ def test_the_embedded_simulator_is_a_human(tmp_path):
 
     async def look():
         async with serving() as url:
-            human = UserFlags("auto", None, None, url, None, None, 8, 1)
+            human = Human(HumanFlags(env_base_url=url), world_of("code"))
             return url, await look_at_servers([Server("human", [url], "auto", prompt=_question(human))])
 
     url, (found,) = asyncio.run(look())

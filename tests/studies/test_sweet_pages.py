@@ -30,13 +30,13 @@ def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
     def no_browser(flags):
         raise UsageError("there is none. Install it: apt install chromium")
 
-    monkeypatch.setattr("sweet_rl.commands.rendering.make_renderer", no_browser)
+    monkeypatch.setattr("sweet_rl.pages.open_renderer", no_browser)
     assert "Install it: apt install" in study_pages.why_no_pages(study)
     assert study_pages.page_results(study) is None
 
 
 def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch):
-    monkeypatch.setattr("sweet_rl.commands.rendering.make_renderer", lambda flags: FakeRenderer())
+    monkeypatch.setattr("sweet_rl.pages.open_renderer", lambda settings: FakeRenderer())
     study = replace(study, page_tasks=2)
     for name in DESIGNERS:
         report = {"tasks": 2, "metric": "combined", "metrics": {"combined": LINE, "ssim": LINE}}

@@ -92,7 +92,7 @@ class ReflectFlags:
 
     Raises:
         UsageError: a value is out of its range.
-    """  # noqa: E501 - one line of help for each flag
+    """
 
     per_device_train_batch_size: int = 1
     per_device_eval_batch_size: int = 4

@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.flags.common import OutputDir, Overwriting, Strict
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleLogsFlags(Overwriting, Strict):
+class EnsembleLogsFlags(OutputDir, Overwriting, Strict):
     """What this stage is told."""
-
-    output_dir: str = flag(".", "where the files go.")
 
 
 @recorded("reflect ensemble_logs")
-@stage(helps={"strict": "offsets as published, where runs may overlap."})
+@stage(
+    defaults={"output_dir": "."},
+    helps={
+        "output_dir": "where the files go.",
+        "strict": "offsets as published, where runs may overlap.",
+    },
+)
 def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     """Write RUN.json for each run: all its iterations, those of the runs that it went on from before them.
 

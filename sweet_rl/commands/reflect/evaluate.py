@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,27 @@ from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
+from sweet_rl.flags.common import Overwriting, Quiet, ReportPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringFlags(ReportPath, Overwriting, Quiet):
+    """What is written."""
 
 
 @recorded(
     "reflect evaluate",
     reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
 )
-@reflect_stage(mode="test")
-def evaluate(
-    flags: ReflectSettings,
-    /,
-    *checkpoints: str,
-    report: str | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
-) -> None:
+@reflect_stage(
+    mode="test",
+    helps={
+        "report_path": "a .json file for settings and results; default none.",
+        "overwrite": "replace a report that exists.",
+    },
+    narrow={"report_path": {"aliases": ("report",)}},
+)
+def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) -> None:
     """Play eval_reps episodes of every task with each checkpoint; print success rates and costs by level.
 
     A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads what another one reflects on; the model
@@ -35,19 +42,18 @@ def evaluate(
     sweet-rl reflect evaluate results/003_rl_finetune/checkpoint-5000 --env WORLD --per_device_eval_batch_size 50
 
     Args:
-        checkpoints: folders of checkpoints, with + between a policy and its reflection model.
-        report: a .json file for settings and results.
-        overwrite: replace a report that exists.
-        quiet: no progress bar.
         flags: the published ones.
+        how: what is written.
+        checkpoints: folders of checkpoints, with + between a policy and its reflection model.
     """
     import json
 
     from sweet_rl.commands.reflect.models import Teller
-    from sweet_rl.errors import UsageError
+    from sweet_rl.runs import new_file
 
-    if report is not None and Path(report).exists() and not overwrite:
-        raise UsageError(f"--report {report!r} exists; name another file, or pass --overwrite.")
+    report = how.report_path
+    if report is not None:
+        new_file(report, "report_path", overwrite=how.overwrite)
     for checkpoint in checkpoints:
         for part in checkpoint.split("+"):
             tracking.reads("checkpoints", part)
@@ -60,7 +66,7 @@ def evaluate(
 
     measured = []
     for name, settings in zip(named, plans, strict=True):
-        measured.append(_measure(name, settings, say, quiet=quiet))
+        measured.append(_measure(name, settings, say, quiet=how.quiet))
         if report is not None:  # after each: the next may fail, and they take long
             text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
             tracking.writes(report)

@@ -11,14 +11,14 @@ from typing import Any
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Quiet, Strict
-from sweet_rl.sft_data.flags import Games, Horizon, MaxFailed, Output
+from sweet_rl.flags.common import MaxFailed, Overwriting, Quiet, Strict, Tasks
+from sweet_rl.sft_data.flags import Horizon, Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds import first_for, names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateGptFlags(Games, Horizon, Output, MaxFailed, Overwriting, Strict, Quiet):
+class EvaluateGptFlags(Tasks, Horizon, Output, MaxFailed, Overwriting, Strict, Quiet):
     """What this stage is told."""
 
     scenario: str = flag(first_for("as_it_is"), "the world, by its name; also its published one.")

@@ -12,49 +12,86 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectFlags, settings_of
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.stage_flags import stage_flags
-from sweet_rl.command_line.stages import Stage, needing, stage
-from sweet_rl.commands.belonging import Facets, belonging
+from sweet_rl.command_line.stages import Facets, Stage, needing, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import described, flag
+from sweet_rl.flags import Only, flag
 from sweet_rl.flags import flags_of as flags_of_settings
+from sweet_rl.flags.common import Quiet
 from sweet_rl.worlds import flags_of, names, world_of
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
 _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "numpy"})
 
 
-def reflect_stage(**defaults: Any) -> Callable[[Stage], Stage]:
+_ONLY: Final = {
+    Only("trainer", ("ppo",)): "ppo_clip_coef ppo_update_iter",
+    Only(
+        "critic", ("used",), "--use_critic"
+    ): "critic_update_freq critic_update_iter shared_critic critic_layer_type",
+    Only("reflect", ("asked",), "--reflect"): "reflect_model_name reflect_prob reflect_max_new_tokens",
+}
+"""Where some of the published flags have a meaning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resuming(Quiet):
+    """Like many stages."""
+
+    resume: str | None = flag(
+        None, "a run's folder: go on with it where its newest checkpoint is, with its own flags."
+    )
+
+
+def reflect_stage(
+    *,
+    helps: Mapping[str, str] | None = None,
+    narrow: Mapping[str, Mapping[str, Any]] | None = None,
+    **defaults: Any,
+) -> Callable[[Stage], Stage]:
     """Give a stage's function the published flags and those of the world, which become one `ReflectSettings`.
 
     Args:
+        helps: as of `stage`.
+        narrow: as of `stage`.
         **defaults: flags whose default is another one in this stage.
     """
 
     def decorate(function: Stage) -> Stage:
         guarded = needing(_PACKAGES, "reflect", needed_for=function.__name__)(function)
-
-        @functools.wraps(function)
-        def chosen(flags: ReflectFlags, own: Any, /, *words: Any, **named: Any) -> None:
-            values = {name: getattr(flags, name) for name in PLAIN}
-            values |= {one.name: getattr(own, one.name) for one in fields(own)}
-            guarded(settings_of(**values), *words, **named)
-
         plain = inspect.signature(function)
         of_any, *others = plain.parameters.values()
-        parameters = [of_any, of_any.replace(name="own"), *others]
+        groups = [one for one in others if one.kind is one.POSITIONAL_ONLY]
+
+        @functools.wraps(function)
+        def chosen(flags: ReflectFlags, *more: Any, **named: Any) -> None:
+            how, (own, *words) = more[: len(groups)], more[len(groups) :]
+            values = {name: getattr(flags, name) for name in PLAIN}
+            values |= {one.name: getattr(own, one.name) for one in fields(own)}
+            guarded(settings_of(**values), *how, *words, **named)
+
+        own = of_any.replace(name="own")
+        parameters = [of_any, *groups, own, *others[len(groups) :]]
+        types = typing.get_type_hints(function)
         chosen.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
-        chosen.__annotations__ = {of_any.name: ReflectFlags}
-        reading = stage(defaults=defaults, options=Options("env", own_flags, names))(chosen)
+        chosen.__annotations__ = {one.name: types[one.name] for one in groups} | {of_any.name: ReflectFlags}
+        reading = stage(
+            defaults=defaults,
+            helps=helps,
+            narrow=narrow,
+            only={flag: only for only, flags in _ONLY.items() for flag in flags.split()},
+            facets=_facets,
+            options=Options("env", own_flags, names),
+        )(chosen)
         reading.rewrite_arguments = functools.partial(rewrite, reading)  # type: ignore[attr-defined]
-        return belonging(_facets)(reading)  # type: ignore[no-any-return]
+        return reading
 
     return decorate
 
@@ -70,15 +107,14 @@ def own_flags(env: str) -> type:
     if world.answered_by == "human":
         return make_dataclass("WorldFlags", [])
     kind = world.learns_with
-    types, options = typing.get_type_hints(kind), {option.name: option for option in fields(kind)}
-    helps: dict[str, str] = {}
-    for owner in reversed(kind.__mro__):
-        helps |= described(owner)
-    made = [
-        (name, types[option], flag(options[option].default, helps.get(option, "")))
-        for name, option in flags_of(world, learning=True).items()
-    ]
-    return make_dataclass("WorldFlags", made, kw_only=True, namespace={"__doc__": world.name})
+    types = typing.get_type_hints(kind)
+    known = {one.name: one for one in flags_of_settings(kind)}
+    made = []
+    for name, option in flags_of(world, learning=True).items():
+        one = known[option]
+        ranges = {what: getattr(one, what) for what in ("at_least", "above", "at_most", "below")}
+        made.append((name, types[option], flag(one.default, one.help, shown=one.shown, **ranges)))
+    return make_dataclass("WorldFlags", made, kw_only=True, namespace={"__doc__": kind.__doc__})
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:

@@ -8,7 +8,7 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.commands.reflect.flags import reflect_stage
+from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 
 
 @recorded(
@@ -16,7 +16,7 @@ from sweet_rl.commands.reflect.flags import reflect_stage
     reads=("model_name", "reflect_model_name", "load_dir", "reflect_load_dir", "task_file"),
 )
 @reflect_stage(mode="train_RLFT")
-def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: bool = False) -> None:
+def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     """Train the policy online by policy gradient or PPO, beside a frozen reflection model.
 
     An iteration plays per_device_eval_batch_size episodes, learns from them, then from successful ones that it
@@ -26,18 +26,13 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
     A tiny model learns:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
     Several processes: accelerate launch --num_processes 4 scripts/reflect/rl_finetune.py ...; they make the updates of one.
-
-    Args:
-        resume: a run's folder: go on with it where its newest checkpoint is, with its own flags.
-        quiet: no progress bar.
-        flags: the published ones.
     """
     from contextlib import ExitStack
 
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.commands.reflect.models import Teller, with_tiny_models
 
-    old = Path(resume).expanduser() if resume else None
+    old = Path(how.resume).expanduser() if how.resume else None
     settings = (
         experiments.continued(old, flags, experiments.typed_flags(flags))
         if old
@@ -87,7 +82,7 @@ def rl_finetune(flags: ReflectSettings, /, *, resume: str | None = None, quiet: 
                 else "It has no checkpoint yet: it begins anew."
             )
         with (
-            Bar(settings, playground, done, quiet=quiet or not main) as bar,
+            Bar(settings, playground, done, quiet=how.quiet or not main) as bar,
             on_interrupt(
                 f"Go on from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
             ),

@@ -9,13 +9,13 @@ from typing import Any
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.commands.reflect.flags import reflect_stage
+from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 from sweet_rl.errors import UsageError
 
 
 @recorded("reflect supervised_pretrain", reads=("model_name", "task_file", "load_dir"))
 @reflect_stage(mode="train_SPT")
-def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None, quiet: bool = False) -> None:
+def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
 
     Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
@@ -25,18 +25,13 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
     The policy, then the reflection model:
     sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000
     sweet-rl reflect supervised_pretrain --task_file data/sft_reflection.jsonl --reflect --max_steps 2000
-
-    Args:
-        resume: a run's folder: go on with it where its newest checkpoint is, with its own flags.
-        quiet: no progress bar.
-        flags: the published ones.
     """
     from dataclasses import replace
 
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
 
-    old = Path(resume).expanduser() if resume else None
+    old = Path(how.resume).expanduser() if how.resume else None
     settings = (
         experiments.continued(old, flags, experiments.typed_flags(flags))
         if old
@@ -86,7 +81,7 @@ def supervised_pretrain(flags: ReflectSettings, /, *, resume: str | None = None,
         if old is not None:
             say(f"It goes on behind update {done}." if done else "It has no checkpoint yet: it begins anew.")
         with (
-            progress(settings.max_steps, done, unit="update", quiet=quiet or not main) as bar,
+            progress(settings.max_steps, done, unit="update", quiet=how.quiet or not main) as bar,
             on_interrupt(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}"),
         ):
             run.run(done)

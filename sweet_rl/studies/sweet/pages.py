@@ -42,11 +42,12 @@ TITLES = {
 
 def why_no_pages(study: Study) -> str | None:
     """What this machine lacks to render pages, in words that name the repair; None where it lacks nothing."""
-    from sweet_rl.commands.rendering import RenderFlags, make_renderer
     from sweet_rl.errors import UsageError, missing_package
+    from sweet_rl.pages import open_renderer
+    from sweet_rl.pages.flags import RenderFlags
 
     try:
-        make_renderer(RenderFlags(render_cache=str(page_cache(study))))
+        open_renderer(RenderFlags(render_cache=str(page_cache(study))).rendering())
         for package, distribution in (("PIL", "Pillow"), ("numpy", "numpy")):
             try:
                 __import__(package)
@@ -122,10 +123,12 @@ def _floors(report: Mapping[str, Json]) -> Iterator[Method]:
 
 async def _grades_by_turn(rows: Sequence[Trajectory], study: Study) -> list[dict[int, float]]:
     """The combined metric of every draft, by turn, for each row."""
-    from sweet_rl.commands.rendering import RenderFlags, make_renderer
     from sweet_rl.grading.pages.turns import grade_drafts
+    from sweet_rl.pages import open_renderer
+    from sweet_rl.pages.flags import RenderFlags
 
-    async with make_renderer(RenderFlags(browsers=1, render_cache=str(page_cache(study)))) as renderer:
+    settings = RenderFlags(browsers=1, render_cache=str(page_cache(study))).rendering()
+    async with open_renderer(settings) as renderer:
         grades = [await grade_drafts(row, renderer, study.folder) for row in rows]
     return [{turn: grade["combined"] for turn, grade in row.items()} for row in grades]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
@@ -21,26 +21,20 @@ ACTION_HEAD: Final = "\nThe actions you can take now is:"
 """What begins the list of actions, which ends a prompt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AlfworldOptions(Options):
-    """Options of ALFWorld.
+    """Options of ALFWorld."""
 
-    Args:
-        shuffle_action: labels are drawn anew for every step.
-    """
-
-    shuffle_action: bool = False
+    shuffle_action: bool = flag(False, "labels of commands are drawn anew for every step.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AlfworldLearning(AlfworldOptions):
-    """Options of ALFWorld where an agent learns in it.
+    """Options of ALFWorld where an agent learns in it."""
 
-    Args:
-        disable_alfworld: of no effect: the planner is asked when it is needed.
-    """
-
-    disable_alfworld: bool = True
+    disable_alfworld: bool = flag(
+        True, "of no effect: the planner is asked when it is needed.", shown="never"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +53,7 @@ class Alfworld(TextGameWorld):
     train_tasks, test_tasks = "alfworld:train", "alfworld:test"
     sources = ("alfworld", "alfworld-data")
     agents = ("planner", "careless", "random")
+    takes: ClassVar = {"careless": {"skill": None}}
     agent_prompt = "llm_agent_household_prompt.txt"
     action_head = ACTION_HEAD
     learning = AlfworldLearning

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag, no_flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.stages import STAGES
 from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
@@ -21,42 +22,43 @@ LEARNED_TASKS: Final = "data/auto_explore/tasks_filtered/train.json"
 """Records that agents learn from unless others are named, as published."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExploreOptions(Options):
-    """Options of AutoExplore.
+    """Options of AutoExplore."""
 
-    Args:
-        place: the folder of repositories; default: embedded ones.
-        leaveout_prob: with which files that are no answer are left out.
-        shuffle_action: labels are drawn anew for every step.
-    """
+    place: str | None = flag(
+        None, "the folder of repositories; default: embedded ones.", aliases=("game_place",)
+    )
+    leaveout_prob: float = flag(
+        0.0,
+        "with which probability each file or folder that leads to no answer is left out.",
+        at_least=0,
+        at_most=1,
+    )
+    shuffle_action: bool = flag(False, "labels of commands are drawn anew for every step.")
 
-    place: str | None = field(default=None, metadata={"flag": "game_place"})
-    leaveout_prob: float = field(default=0.0, metadata={"range": (0.0, 1.0)})
-    shuffle_action: bool = False
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExploreLearning(ExploreOptions):
     """Options of AutoExplore where an agent learns in it.
 
     Args:
-        place: the repositories that tasks of a file are about.
-        leaveout_prob: files that are no answers are left out with this probability.
-        easy: ask for a file by its name.
-        depth_curriculum: begin with files near the top.
-        merge_first_two: the two shallowest levels are one.
-        merge_after_first_k: levels behind the first so many are one.
         first_step: only the first step is played.
     """
 
-    place: str | None = field(default="data/auto_explore/repos_filtered/", metadata={"flag": "repo_dir"})
-    leaveout_prob: float = field(default=0.5, metadata={"range": (0.0, 1.0)})
-    easy: bool = False
-    depth_curriculum: bool = False
-    merge_first_two: bool = False
-    merge_after_first_k: int = 3
-    first_step: bool = field(default=False, metadata={"flag": None})
+    place: str | None = flag(
+        "data/auto_explore/repos_filtered/",
+        "the repositories that tasks of a file are about.",
+        aliases=("repo_dir",),
+    )
+    leaveout_prob: float = flag(
+        0.5, "files that are no answers are left out with this probability.", at_least=0, at_most=1
+    )
+    easy: bool = flag(False, "ask for a file by its name.")
+    depth_curriculum: bool = flag(False, "begin with files near the top.")
+    merge_first_two: bool = flag(False, "the two shallowest levels are one.", shown="all")
+    merge_after_first_k: int = flag(3, "levels behind the first so many are one.", at_least=0, shown="all")
+    first_step: bool = no_flag(False)
 
 
 class AutoExplore(TextGameWorld):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import no_flag
 from sweet_rl.types import Observation, Task, derive_seed
 from sweet_rl.worlds.base import AgentRequest, Options, Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions, published_data
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
     from sweet_rl.sft_data.schools import School
     from sweet_rl.users.protocol import Speaker
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendOptions(DialogueOptions):
+    """Options of dialogues with a simulated human.
+
+    Args:
+        compat: of no meaning: there is one way to play.
+    """
+
+    compat: Literal["fixed", "published"] = no_flag("fixed")
 
 
 SIZES = {"train": 1000, "dev": 500, "test": 500}
@@ -30,11 +43,14 @@ class BackendProgramming(Dialogue):
     name = "code"
     train_tasks, test_tasks = "mini:train", "mini:test"
     sources = ("mini",)
-    unused = ("compat",)
+    options = BackendOptions
     evaluation = "evaluate_code"
     agents = ("questioner", "oracle", "constant", "expert")
+    takes: ClassVar = {"questioner": {"num_questions": 3}, "constant": {"unsafe_no_sandbox": False}}
     agent_prompt = "llm_agent_code_prompt.txt"
     user_prompt = "human_simulator_code_prompt.txt"
+    human_is_served = True
+    human_hint = "`sweet-rl serve_simulator` starts one that needs no model."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated functions: of a split, or of a variant and a split (`easy:test`)."""
@@ -94,7 +110,7 @@ class BackendProgramming(Dialogue):
     def refuses(self, tasks: Sequence[Task]) -> str:
         """Web pages are another world's."""
         pages = all(task.ground_truth.lstrip().startswith("<") for task in tasks)
-        return "holds web pages, not functions: add --task_type html." if pages else ""
+        return "holds web pages, not functions: add --world html." if pages else ""
 
     def lacks(self, task: Task) -> str:
         """Answers are graded by tests."""
@@ -122,7 +138,7 @@ class BackendProgramming(Dialogue):
 
         return answer_served
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options) -> User:
         """The human as the paper has it."""
         from sweet_rl.users.openai import OpenAIUser
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
@@ -21,28 +21,21 @@ ACTION_HEAD: Final = "\nThe actions you can take now is:"
 """What begins the list of actions, which ends a prompt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaxiOptions(Options):
-    """Options of DangerousTaxi.
+    """Options of DangerousTaxi."""
 
-    Args:
-        with_prompt: the rules stand in every observation.
-        with_history: every state so far stands in every observation.
-    """
-
-    with_prompt: bool = False
-    with_history: bool = False
+    with_prompt: bool = flag(False, "the rules stand in every observation.")
+    with_history: bool = flag(False, "every state so far stands in every observation.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaxiLearning(TaxiOptions):
-    """Options of DangerousTaxi where an agent learns in it.
+    """Options of DangerousTaxi where an agent learns in it."""
 
-    Args:
-        taxi_curriculum: learn to pick up, then to drop off, then both; without it no taxi episode succeeds.
-    """
-
-    taxi_curriculum: bool = False
+    taxi_curriculum: bool = flag(
+        False, "learn to pick up, then to drop off, then both; without it no taxi episode succeeds."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +56,7 @@ class DangerousTaxi(TextGameWorld):
     train_tasks, test_tasks = "taxi:full:train", "taxi:full:test"
     sources = ("taxi", "dangerous-taxi")
     agents = ("planner", "careless", "random")
+    takes: ClassVar = {"careless": {"skill": None}}
     agent_prompt = "llm_agent_taxi_prompt.txt"
     action_head = ACTION_HEAD
     labels = ("0", "1", "2", "3", "4", "5")

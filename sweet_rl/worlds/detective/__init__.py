@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.flags import flag
 from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DetectiveOptions(Options):
-    """Options of Detective.
+    """Options of Detective."""
 
-    Args:
-        place: the game file; default: what SWEET_RL_DETECTIVE names.
-    """
-
-    place: str | None = field(default=None, metadata={"flag": "game_place"})
+    place: str | None = flag(
+        None, "the game file; default: what SWEET_RL_DETECTIVE names.", aliases=("game_place",)
+    )
 
 
 class Detective(World):

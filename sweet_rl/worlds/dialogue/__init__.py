@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
+from sweet_rl.flags import flag
 from sweet_rl.types import Json
 from sweet_rl.worlds.base import Answerer, Options, World
 
@@ -19,18 +20,20 @@ def published_data(path: Path) -> str:
     return f"hf download {HUB_REPOSITORY} --repo-type dataset --local-dir {folder} (docs/training.md)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DialogueOptions(Options):
-    """Options of dialogues with a simulated human.
+    """Options of dialogues with a simulated human."""
 
-    Args:
-        parser: how an answer is found in what the agent writes (`sweet_rl.worlds.dialogue.parsing.PARSERS`).
-        user_failure: what happens when the human cannot be asked: stop (a failed episode) or reply (the
-            published "No response.").
-    """
-
-    parser: str = "published"
-    user_failure: Literal["stop", "reply"] = "stop"
+    parser: Literal["published", "strict"] = flag(
+        "published",
+        "how the agent's text is read: published (compares with released data) or strict (an announced answer "
+        "always counts).",
+    )
+    user_failure: Literal["stop", "reply"] = flag(
+        "stop",
+        "when the human cannot be asked: stop (the episode has failed: it has no score and can be played again) "
+        'or reply (the published "No response.", recorded).',
+    )
 
 
 class Dialogue(World):

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import Only, flag, no_flag
+from sweet_rl.flags.common import TempPath
+from sweet_rl.pages import Renderer
+from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.base import AgentRequest, Options, Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
-    from sweet_rl.pages.service import RenderService
     from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesignOptions(DialogueOptions):
+@dataclass(frozen=True, kw_only=True)
+class DesignOptions(DialogueOptions, RenderFlags, TempPath):
     """Options of Frontend Design.
 
     Args:
-        renderer: draws pages; open for as long as the world is.
+        renderer: draws pages, if there is one that outlives the world.
         pictures: where the drawn pages are kept.
     """
 
-    renderer: RenderService | None = field(default=None, metadata={"flag": None})
-    pictures: PictureFolder | None = field(default=None, metadata={"flag": None})
+    image_url: Literal["png", "jpeg", "vllm"] = flag(
+        "png",
+        "how pictures are written into requests: png (right), vllm or jpeg (as published, for vLLM and for "
+        "OpenAI).",
+        only=Only("human", ("server",), "a human behind a server (--hostname, --port or --env_base_url)"),
+    )
+    renderer: Renderer | None = no_flag(None)
+    pictures: PictureFolder | None = no_flag(None)
+
+
+MOST_PAGES = 100
+"""Episodes at once, as published: more only wait for the browsers, with their pictures in memory."""
 
 
 SIZES = {"train": 1000, "test": 500}
@@ -48,6 +61,7 @@ class FrontendDesign(Dialogue):
     agents = ("improver", "generic", "blank", "target")
     agent_prompt = "llm_agent_html_prompt.txt"
     user_prompt = "human_simulator_html_prompt.txt"
+    human_hint = "--env_model scripted is a human without a model."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated pages of a split."""
@@ -62,22 +76,49 @@ class FrontendDesign(Dialogue):
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:
         """Dialogues with `user`, who is shown pictures."""
+        from sweet_rl.pages import open_renderer
         from sweet_rl.worlds.dialogue.parsing import PARSERS
         from sweet_rl.worlds.frontend_design.env import FrontendEnv
 
         design = options if isinstance(options, DesignOptions) else DesignOptions()
-        renderer, pictures = design.renderer, design.pictures
-        if user is None or renderer is None or pictures is None:
-            raise UsageError(f"{self.name} needs a simulated human, a renderer and a folder for pictures.")
-        yield lambda: FrontendEnv(
-            user,
-            renderer,
-            pictures,
-            max_steps=self.turns(options),
-            parser=PARSERS[design.parser],
-            stop_on_user_failure=design.user_failure == "stop",
-            forget_answer=options.published,
-        )
+        human, pictures = user, design.pictures
+        if human is None or pictures is None:
+            raise UsageError(f"{self.name} needs a simulated human and a folder for pictures.")
+        async with AsyncExitStack() as stack:
+            renderer = design.renderer
+            if renderer is None:
+                renderer = await stack.enter_async_context(open_renderer(design.rendering()))
+            yield lambda: FrontendEnv(
+                human,
+                renderer,
+                pictures,
+                max_steps=self.turns(options),
+                parser=PARSERS[design.parser],
+                stop_on_user_failure=design.user_failure == "stop",
+                forget_answer=options.published,
+            )
+
+    def at_once(self, wanted: int) -> int:
+        """At most `MOST_PAGES`: pages need a browser each."""
+        return min(wanted, MOST_PAGES)
+
+    def beside(self, options: Options, output: Path, samples: Mapping[tuple[str, int], int]) -> Options:
+        """The folder of pictures: the one that is named, or one beside the rows."""
+        from sweet_rl.worlds.frontend_design.pictures import PictureFolder
+
+        if not isinstance(options, DesignOptions):
+            return options
+        folder = Path(options.temp_path) if options.temp_path else output.with_name(f"{output.stem}_images")
+        return replace(options, pictures=PictureFolder(folder, beside=output.parent, samples=samples))
+
+    def check_place(self, options: Options) -> None:
+        """Make sure that the folder that was named holds no pictures."""
+        named = options.temp_path if isinstance(options, DesignOptions) else None
+        if named and any(Path(named).glob("*.png")):
+            raise UsageError(
+                f"--temp_path {named!r} holds pictures of another run. Choose another folder, pass "
+                "--overwrite to draw over them, or --to_continue with that run's file."
+            )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """Designers: one that follows the human's remarks, the ceiling and the floors."""
@@ -99,7 +140,7 @@ class FrontendDesign(Dialogue):
         """Refuse tasks of functions: none has a page as its ground truth."""
         if any(task.ground_truth.lstrip().startswith("<") for task in tasks):
             return ""
-        return "holds no web pages: no ground_truth begins with a tag. Leave --task_type out for functions."
+        return "holds no web pages: no ground_truth begins with a tag. Leave --world out for functions."
 
     def lacks(self, task: Task) -> str:
         """Answers are compared with a page."""
@@ -115,11 +156,16 @@ class FrontendDesign(Dialogue):
 
         return ScriptedViewer()
 
-    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, image_url: str) -> User:
+    def make_model_user(self, client: OpenAIClient, model: str, *, prompt: str, options: Options) -> User:
         """The human as the paper has it: a model that sees."""
         from sweet_rl.users.vision import VisionUser
 
+        image_url = options.image_url if isinstance(options, DesignOptions) else "png"
         return VisionUser(client, model, prompt_template=prompt, image_url=image_url)
+
+    def model_user_settings(self, options: Options) -> dict[str, Json]:
+        """How pictures are written into requests."""
+        return {"image_url": options.image_url} if isinstance(options, DesignOptions) else {}
 
     def check_user_prompt(self, template: str, path: str) -> None:
         """Check a prompt for a human who is shown pictures."""
@@ -128,8 +174,9 @@ class FrontendDesign(Dialogue):
         check_vision_prompt(template, path)
 
     def settings(self, options: Options) -> dict[str, Json]:
-        """Whether a draft that cannot be drawn takes an earlier answer away, too."""
-        return super().settings(options) | {"compat": options.compat}
+        """Whether a draft that cannot be drawn takes an earlier answer away, too; and how pages are drawn."""
+        drawn = options.rendered_with() if isinstance(options, DesignOptions) else {}
+        return super().settings(options) | {"compat": options.compat} | drawn
 
 
 WORLD = FrontendDesign()

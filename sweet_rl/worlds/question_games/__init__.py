@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sweet_rl.chat.transcripts import without_system
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import no_flag
 from sweet_rl.types import Json, Message
 from sweet_rl.worlds.base import AgentRequest, Answerer, Options, World
 from sweet_rl.worlds.question_games.oracles.prompts import Asking
@@ -18,7 +19,7 @@ from sweet_rl.worlds.question_games.oracles.prompts import Asking
 _IN_JSON = '"Question":'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class QuestionOptions(Options):
     """Options of question games.
 
@@ -26,7 +27,7 @@ class QuestionOptions(Options):
         reads_json: the agent writes its question as JSON, as models that follow instructions are told to.
     """
 
-    reads_json: bool = field(default=False, metadata={"flag": None})
+    reads_json: bool = no_flag(False)
 
 
 class QuestionTranscript:
@@ -54,6 +55,7 @@ class QuestionGame(World):
     answered_by: ClassVar[Answerer] = "oracle"
     agents = ("asker",)
     asking: ClassVar[Asking]
+    takes: ClassVar = {"asker": {"skill": 1.0}}
 
     @asynccontextmanager
     async def open(self, options: Options, user: User | None) -> AsyncIterator[Callable[[], Env]]:

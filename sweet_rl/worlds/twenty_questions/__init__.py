@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.flags import no_flag
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
@@ -72,11 +73,11 @@ class TwentyQuestions(QuestionGame):
         return ask_for_object_template([task.hidden_information for task in tasks])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TenWordsOptions(QuestionOptions):
     """As `QuestionOptions`."""
 
-    reads_json: bool = field(default=True, metadata={"flag": None})
+    reads_json: bool = no_flag(True)
 
 
 class TenWords(TwentyQuestions):

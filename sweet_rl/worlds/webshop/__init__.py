@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sweet_rl.contracts import Env, Policy, User
+from sweet_rl.flags import flag, no_flag
 from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
 from sweet_rl.worlds.webshop.stages import STAGES
 from sweet_rl.worlds.webshop.transcript import ShopTranscript
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WebShopOptions(Options):
     """Options of WebShop.
 
     Args:
-        place: the address of a shop's server; default: the embedded shop.
         webshop_lower: the first session that is learned from.
         webshop_upper: behind the last of them; as many sessions from it on are measured on.
     """
 
-    place: str | None = field(default=None, metadata={"flag": "game_place"})
-    webshop_lower: int = field(default=2000, metadata={"flag": None})
-    webshop_upper: int = field(default=2100, metadata={"flag": None})
+    place: str | None = flag(
+        None, "the address of a shop's server; default: the embedded shop.", aliases=("game_place",)
+    )
+    webshop_lower: int = no_flag(2000)
+    webshop_upper: int = no_flag(2100)
 
 
 class WebShop(World):

@@ -6,20 +6,17 @@ from random import Random
 
 from guessing.human import Teller
 from sweet_rl.command_line.listing import StageEntry
+from sweet_rl.flags import flag
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, StepResult, StopReason, UserContext, derive_seed
 from sweet_rl.worlds import Options, World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GuessingOptions(Options):
-    """Options of number guessing.
+    """Options of number guessing."""
 
-    Args:
-        hints: be told higher or lower; else only that a guess is wrong.
-    """
-
-    hints: bool = True
+    hints: bool = flag(True, "be told higher or lower; else only that a guess is wrong.")
 
 
 class GuessingEnv:

@@ -11,11 +11,11 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Strict
-from sweet_rl.sft_data.flags import Label, OutputOrUsual, TaskFile
+from sweet_rl.sft_data.flags import Label, Output, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlfworldGenSftFlags(TaskFile, OutputOrUsual, Label, Overwriting, Strict):
+class AlfworldGenSftFlags(TaskFile, Output, Label, Overwriting, Strict):
     """What this stage is told."""
 
     containing: str = flag(
@@ -25,8 +25,10 @@ class AlfworldGenSftFlags(TaskFile, OutputOrUsual, Label, Overwriting, Strict):
 
 @recorded("reflect alfworld_gen_sft", reads=("task_file",))
 @stage(
-    defaults={"task_file": "data/alfworld/data_reflection.json"},
+    "task_file",
+    defaults={"output": "", "task_file": "data/alfworld/data_reflection.json"},
     helps={
+        "output": "folder of the texts; default that of task_file.",
         "task_file": "records, as alfworld_reflection writes them.",
         "label": "what a policy is trained to do: taken, the action that the mostly random player took (published), or best, the planner's.",
         "overwrite": "replace what is there.",

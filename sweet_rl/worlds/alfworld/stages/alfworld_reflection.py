@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded
-from sweet_rl.sft_data.flags import Games, Output, Played
+from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Tasks
+from sweet_rl.sft_data.flags import Output, Played
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlfworldReflectionFlags(Games, Played, Output, Seeded, Overwriting, Quiet):
+class AlfworldReflectionFlags(Tasks, Played, Output, Seeded, Overwriting, Quiet):
     """What this stage is told."""
 
 

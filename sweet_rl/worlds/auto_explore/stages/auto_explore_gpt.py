@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.sft_data.flags import Markov, MaxFailed, Output, TaskFile
+from sweet_rl.flags.common import MaxFailed, Overwriting, Quiet, Seeded, Strict
+from sweet_rl.sft_data.flags import Markov, Output, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
@@ -29,6 +29,7 @@ class AutoExploreGptFlags(
 
 @recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True)
 @teacher_stage(
+    "task_file",
     defaults={
         "task_file": "data/auto_explore/tasks_filtered/test.json",
         "output": "results/auto_explore_gpt.json",

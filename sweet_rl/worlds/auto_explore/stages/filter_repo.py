@@ -9,22 +9,23 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED
 from sweet_rl.flags.common import Overwriting, Strict
 from sweet_rl.sft_data.flags import Output
+from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterRepoFlags(Output, Overwriting, Strict):
+class FilterRepoFlags(Repositories, Output, Overwriting, Strict):
     """What this stage is told."""
-
-    repo_dir: str = flag(REQUIRED, "a folder whose sub-folders are repositories.", positional=True)
 
 
 @recorded("reflect filter_repo", reads=("repo_dir",))
 @stage(
-    defaults={"output": "data/auto_explore/repos_filtered"},
+    "repo_dir",
+    defaults={"repo_dir": REQUIRED, "output": "data/auto_explore/repos_filtered"},
     helps={
+        "repo_dir": "a folder whose sub-folders are repositories.",
         "output": "where the copies go.",
         "overwrite": "replace copies of these repositories that are there.",
         "strict": 'the published rules, by which "ci" anywhere in a name drops it (pricing.py, social/).',

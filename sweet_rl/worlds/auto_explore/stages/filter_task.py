@@ -21,6 +21,7 @@ class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Strict):
 
 @recorded("reflect filter_task", reads=("task_file", "repo_dir"))
 @stage(
+    "task_file",
     defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
     helps={
         "task_file": "a file of tasks, or a folder of them (where there are others, data.json is left aside).",

@@ -10,21 +10,24 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags.common import Overwriting, Quiet, Strict
-from sweet_rl.sft_data.flags import OutputOrUsual, TaskFile
+from sweet_rl.sft_data.flags import Output, TaskFile
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenSftFlags(TaskFile, Repositories, OutputOrUsual, Overwriting, Strict, Quiet):
+class GenSftFlags(TaskFile, Repositories, Output, Overwriting, Strict, Quiet):
     """What this stage is told."""
 
 
 @recorded("reflect gen_sft", reads=("task_file", "repo_dir"))
 @stage(
+    "task_file",
+    defaults={"output": ""},
     helps={
+        "output": "folder of the texts; default that of task_file.",
         "task_file": "tasks with trajectories, usually train.json.",
         "strict": "texts of the published game, which has other quotes around odd names.",
-    }
+    },
 )
 def gen_sft(flags: GenSftFlags, /) -> None:
     """Replay the trajectories of tasks and write training texts beside their file.

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Seeded
+from sweet_rl.flags.common import OutputDir, Overwriting, Seeded
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeRepositoriesFlags(Seeded, Overwriting):
+class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
     """What this stage is told."""
 
-    output_dir: str = flag("data/auto_explore", "the folder to write to.")
-    num: int = flag(40, "how many repositories.")
+    num: int = flag(40, "how many repositories.", at_least=1)
 
 
 @recorded("reflect make_repositories")
-@stage(helps={"seed": "another one makes other repositories."})
+@stage(
+    defaults={"output_dir": "data/auto_explore"},
+    helps={"output_dir": "the folder to write to.", "seed": "another one makes other repositories."},
+)
 def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     """Write small made repositories to explore, and task records that ask about their files.
 

@@ -11,15 +11,13 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.sft_data.flags import Markov, OutputOrUsual, TaskFile
+from sweet_rl.sft_data.flags import Markov, Output, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReflectionNegativeFlags(
-    TaskFile, Repositories, OutputOrUsual, Markov, Seeded, Overwriting, Strict, Quiet
-):
+class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Strict, Quiet):
     """What this stage is told."""
 
     negatives: bool = flag(True, "make the wrong ways as well.")
@@ -27,7 +25,8 @@ class ReflectionNegativeFlags(
 
 @recorded("reflect reflection_negative", reads=("task_file", "repo_dir"), prices=True)
 @teacher_stage(
-    defaults={"task_file": "data/auto_explore/tasks_filtered/data.json"},
+    "task_file",
+    defaults={"output": "", "task_file": "data/auto_explore/tasks_filtered/data.json"},
     helps={
         "task_file": "the filtered tasks.",
         "output": "the file to write; default data_reflection_negative.json beside task_file.",

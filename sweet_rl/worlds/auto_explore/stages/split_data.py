@@ -25,11 +25,12 @@ class SplitDataFlags(TaskFile, Seeded, Overwriting, Strict):
 
 @recorded("reflect split_data", reads=("task_file",))
 @stage(
+    "task_file",
     helps={
         "task_file": "tasks, as reflection_negative writes them. Those without a question are left out.",
         "seed": "the same seed gives the same parts.",
         "strict": "as published, each task by a draw of its own, so that the shares hold only about.",
-    }
+    },
 )
 def split_data(flags: SplitDataFlags, /) -> None:
     """Divide tasks 7:2:1 into train.json, validate.json, test.json beside the file."""

@@ -10,18 +10,20 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags.common import Overwriting, Strict
-from sweet_rl.sft_data.flags import Label, OutputOrUsual, Rules, TaskFile
+from sweet_rl.sft_data.flags import Label, Output, Rules, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaxiGenSftFlags(TaskFile, OutputOrUsual, Label, Rules, Overwriting, Strict):
+class TaxiGenSftFlags(TaskFile, Output, Label, Rules, Overwriting, Strict):
     """What this stage is told."""
 
 
 @recorded("reflect taxi_gen_sft", reads=("task_file",))
 @stage(
-    defaults={"task_file": "data/taxi/data_reflection.json"},
+    "task_file",
+    defaults={"output": "", "task_file": "data/taxi/data_reflection.json"},
     helps={
+        "output": "folder of the texts; default that of task_file.",
         "task_file": "records, as taxi_reflection writes them.",
         "label": "what a policy is trained to do: taken, the action that the mostly random driver took (published), or best, the oracle's.",
         "with_prompt": "leave the rules in states that have them, for games that are played with --with_prompt.",

@@ -11,12 +11,12 @@ from typing import Literal
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
-from sweet_rl.sft_data.flags import OutputOrUsual, Played, Rules
+from sweet_rl.sft_data.flags import Output, Played, Rules
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaxiReflectionFlags(Played, Rules, OutputOrUsual, Seeded, Overwriting, Strict, Quiet):
+class TaxiReflectionFlags(Played, Rules, Output, Seeded, Overwriting, Strict, Quiet):
     """What this stage is told."""
 
     head_start: bool | None = flag(
@@ -28,7 +28,7 @@ class TaxiReflectionFlags(Played, Rules, OutputOrUsual, Seeded, Overwriting, Str
 
 @recorded("reflect taxi_reflection", prices=True)
 @teacher_stage(
-    defaults={"num_records": 2000, "horizon": 20},
+    defaults={"output": "", "num_records": 2000, "horizon": 20},
     helps={
         "output": "the file to write; default data/taxi/data_reflection.json (data_reflection_oracle.json where nothing is random, data.json without reflections).",
         "random_share": "how often the driver takes any action, 0 to 1; else the best one.",

@@ -1,0 +1,261 @@
+"""Flags about models, the servers that they are behind, and the texts that they learn from, each said once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+
+IN_PROCESS: Final = Only("engine", ("transformers",), "a model run by transformers")
+OWN_VLLM: Final = Only("engine", ("vllm",), "a model run by vllm")
+SERVED: Final = Only("engine", ("openai",), "a model run by openai")
+A_MODEL: Final = Only(
+    "engine", ("transformers", "vllm", "openai"), "a model run by transformers or vllm or openai"
+)
+ASKED: Final = Only("asked", ("server",), "models behind a server")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerPlace(Settings):
+    """Requests to servers."""
+
+    hostname: str | None = flag(
+        None, "host of the OpenAI-compatible server; 127.0.0.1 when only the port is given."
+    )
+    port: int | None = flag(None, "its port; 8000 when only the host is given.", at_least=0, at_most=65535)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyVar(Settings):
+    """Requests to servers."""
+
+    api_key_var: str | None = flag(
+        None,
+        "environment variable that holds the server's key, which must be set; default OPENAI_API_KEY, if that is "
+        "set.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseUrl(Settings):
+    """Requests to servers."""
+
+    base_url: str | None = flag(
+        None, "the server, like https://host/v1; several, separated by commas, share the load."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests(Settings):
+    """Requests to servers."""
+
+    request_timeout_s: float = flag(
+        120.0, "seconds that one request may take, once it is sent.", above=0, shown="all", only=ASKED
+    )
+    request_attempts: int = flag(
+        4,
+        "how often a request is tried when it fails in a way that can pass.",
+        at_least=1,
+        shown="all",
+        only=ASKED,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatientRequests(Requests):
+    """Requests to servers."""
+
+    request_patience_s: float = flag(
+        300.0,
+        "seconds that a request which the server turns away (429, or 503 with Retry-After) waits in all; this uses "
+        "up no attempts. How many are sent at once is found out by itself.",
+        at_least=0,
+        shown="all",
+        only=ASKED,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VLLM(Settings):
+    """A vLLM of our own."""
+
+    tensor_parallel_size: int = flag(
+        1, "GPUs that share one copy of the model.", at_least=1, shown="all", only=OWN_VLLM
+    )
+    data_parallel_size: int = flag(1, "copies of the model.", at_least=1, shown="all", only=OWN_VLLM)
+    vllm_python: str | None = flag(
+        None, "interpreter of the environment that has vLLM; default this one.", shown="all", only=OWN_VLLM
+    )
+    vllm_args: str = flag(
+        "",
+        'further arguments of its server, in one string: --vllm_args="--max-model-len 8192".',
+        shown="all",
+        only=OWN_VLLM,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device(Settings):
+    """Where models run."""
+
+    device: str = flag("auto", "auto, cpu, cuda, cuda:1, ...", shown="all", only=IN_PROCESS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DType(Settings):
+    """Where models run."""
+
+    dtype: str = flag("auto", "auto, float32, bfloat16, float16.", shown="all", only=IN_PROCESS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent(Settings):
+    """The agent."""
+
+    agent: str = flag("auto", "who acts.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentModel(Settings):
+    """The agent."""
+
+    agent_model: str = flag(
+        REQUIRED, "the model: a folder, a hub name, or the name under which a server offers it."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Settings):
+    """The model."""
+
+    model: str = flag(REQUIRED, "the model: a folder or a name.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterations(Settings):
+    """How long."""
+
+    iterations: int | None = flag(None, "of every run.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skill(Settings):
+    """Scripted agents."""
+
+    skill: float | None = flag(
+        None,
+        "how often a scripted agent does one of the best things, 0 to 1; else any. Default by the agent.",
+        at_least=0,
+        at_most=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinReward(Settings):
+    """What is imitated."""
+
+    min_reward: float | None = flag(None, "only trajectories with at least this reward; default all.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(Settings):
+    """Model and data."""
+
+    dataset: str = flag(
+        REQUIRED,
+        "pairs: .jsonl, .json or .csv files, or hub names (name@data_dir); several with commas between them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain(Settings):
+    """Model and data."""
+
+    pretrain: str = flag(REQUIRED, "the model to train: a folder or a hub name.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer(Settings):
+    """The model."""
+
+    tokenizer: str | None = flag(
+        None, "folder or name of the tokenizer; default the model's own.", shown="all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric(Settings):
+    """Grading."""
+
+    metric: Literal["auto", "clip", "combined", "ssim", "colour", "text", "layout"] = flag(
+        "auto", "which metric of two pages counts."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxTokens(Settings):
+    """The model."""
+
+    max_tokens: int = flag(1024, "tokens of one reply at most.", at_least=1, only=A_MODEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Temperature(Settings):
+    """The model."""
+
+    temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPixels(Settings):
+    """Pictures."""
+
+    max_pixels: int = flag(
+        50176, "larger pictures are made smaller, to so many pixels.", at_least=1, shown="all"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFields(Settings):
+    """How preference pairs are read."""
+
+    prompt_key: str | None = flag(
+        None,
+        "field with the prompt that both sides answer; default: prompt in rows that have it, else the sides are "
+        "whole dialogues (published: always whole dialogues).",
+    )
+    chosen_key: str = flag(
+        "chosen",
+        "field with the preferred side: a text, an object with input and output, or a list of messages, which may "
+        "show pictures.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedKey(Settings):
+    """How preference pairs are read."""
+
+    rejected_key: str = flag("rejected", "field with the other side.", shown="all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherTokenizer(Settings):
+    """How preference pairs are read."""
+
+    other_tokenizer: bool = flag(
+        False,
+        "take turns that were sampled with another tokenizer all the same; their texts are tokenised anew.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoSandbox(Settings):
+    """The sandbox."""
+
+    unsafe_no_sandbox: bool = flag(
+        False, "run code without protection where the kernel offers too little of it.", shown="all"
+    )
