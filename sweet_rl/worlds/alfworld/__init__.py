@@ -32,9 +32,7 @@ class AlfworldOptions(Options):
 class AlfworldLearning(AlfworldOptions):
     """Options of ALFWorld where an agent learns in it."""
 
-    disable_alfworld: bool = flag(
-        True, "of no effect: the planner is asked when it is needed.", shown="never"
-    )
+    disable_alfworld: bool = flag(True, "of no effect: the planner is asked when it is needed.", shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag, no_flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.stages import STAGES
+from sweet_rl.worlds.auto_explore.stages.flags import Levels
 from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
 from sweet_rl.worlds.text_game_world import TextGameWorld
 
@@ -39,7 +40,7 @@ class ExploreOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExploreLearning(ExploreOptions):
+class ExploreLearning(ExploreOptions, Levels):
     """Options of AutoExplore where an agent learns in it.
 
     Args:
@@ -55,9 +56,6 @@ class ExploreLearning(ExploreOptions):
         0.5, "files that are no answers are left out with this probability.", at_least=0, at_most=1
     )
     easy: bool = flag(False, "ask for a file by its name.")
-    depth_curriculum: bool = flag(False, "begin with files near the top.")
-    merge_first_two: bool = flag(False, "the two shallowest levels are one.", shown="all")
-    merge_after_first_k: int = flag(3, "levels behind the first so many are one.", at_least=0, shown="all")
     first_step: bool = no_flag(False)
 
 

@@ -12,19 +12,16 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.common import MaxFailed, Overwriting, Quiet, Seeded, Strict
 from sweet_rl.sft_data.flags import Markov, Output, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
-from sweet_rl.worlds.auto_explore.stages.flags import Repositories
+from sweet_rl.worlds.auto_explore.stages.flags import Levels, Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoExploreGptFlags(
-    TaskFile, Repositories, Markov, Output, MaxFailed, Seeded, Overwriting, Strict, Quiet
+    TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Strict, Quiet
 ):
     """What this stage is told."""
 
     eval_reps: int = flag(10, "episodes of every task.", at_least=1)
-    depth_curriculum: bool = flag(False, "levels by the depth of the files; else there is one.")
-    merge_first_two: bool = flag(False, "the two shallowest levels are one.")
-    merge_after_first_k: int = flag(3, "so many levels stay, the rest are one.")
 
 
 @recorded("reflect auto_explore_gpt", reads=("task_file", "repo_dir"), prices=True)
