@@ -11,18 +11,24 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags import REQUIRED, Settings, flag
 from sweet_rl.flags.common import Jobs
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFlags(Jobs):
+class FileFlags(Settings):
     """What is run."""
 
     file: str = flag(
         REQUIRED,
         "the pipeline: a YAML file (docs/pipelines.md); of several, with commas, a later one is laid over the others.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(FileFlags, Jobs):
+    """What is run."""
+
     dry_run: bool = flag(
         False,
         "run nothing: show every stage's command, whether it would run and why, and what it is expected to take.",
@@ -92,17 +98,18 @@ def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the c
 
 
 @stage()
-def preflight(file: str, *set: str) -> None:  # noqa: A002 - the word of the command line
+@stage("file")
+def preflight(told: FileFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
     """Look at what a pipeline needs, before it begins: data, model, disk, GPUs, packages, servers.
 
     Takes seconds and changes nothing. A line for each thing: OK, WARN or WRONG, the last two with a repair. Ends with
     status 1 if something is wrong. `sweet-rl run` does it by itself. Memory and room on the disk are estimates.
 
     Args:
-        file: the pipeline, as `sweet-rl run` takes it.
+        told: the pipeline, as `sweet-rl run` takes it.
         set: as there.
     """
-    run(file, *set, preflight="only")
+    run(told.file, *set, preflight="only")
 
 
 def _names(text: str) -> list[str]:

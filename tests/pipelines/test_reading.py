@@ -232,7 +232,7 @@ def test_the_published_setting():
         assert steps["grades"].flags["k"] == 3
         assert steps["candidates"].flags["data_fraction"] == 0.1
         assert (steps["candidates"].flags["best_of_n"], steps["pairs"].flags["num_pairs"]) == (16, 4)
-        assert steps["test"].flags.items() >= {"num_tasks": 1000, "max_steps": 10, "temperature": 1.0}.items()
+        assert steps["test"].flags.items() >= {"num_tasks": 1000, "max_turns": 10, "temperature": 1.0}.items()
     assert critic["response_template"] == "<|start_header_id|>assistant<|end_header_id|>"
     assert critic["compat"] == policy["compat"] == steps["ranks"].flags["compat"] == "published"
     assert steps["pairs"].flags["no_prompt"]
@@ -246,7 +246,7 @@ def test_the_published_setting_of_frontend_design():
     for name, tasks, repeats in (("dialogues", 1000, 6), ("test", 500, 1)):
         played = steps[name].flags
         assert (played["num_tasks"], played["best_of_n"]) == (tasks, repeats)
-        assert (played["task_type"], played["batch_size"], played["max_steps"]) == ("html", 100, 10)
+        assert (played["world"], played["batch_size"], played["max_turns"]) == ("html", 100, 10)
     assert (steps["grades"].flags["k"], steps["grades"].flags["margin"]) == (6, 0.1)
     assert "margin" not in steps["report"].flags
     assert steps["grades"].run == "evaluate_html"

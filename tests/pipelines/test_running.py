@@ -190,7 +190,7 @@ def test_real_stages_killed_in_the_middle_of_dialogues(here):
     assert [f"{name}: done" in third for name in ("tasks", "dialogues", "grades")] == [True] * 3
     changed = sweet_rl("run", "p.yaml", "--set", "stages.grades.with.timeout_s=2", cwd=here).stdout
     assert "dialogues: done" in changed
-    assert "grades: timeout_s was 1.0, is 2.0: runs again" in changed
+    assert "grades: test_timeout_s was 1.0, is 2.0: runs again" in changed
 
 
 def test_the_server_moves_and_nothing_is_run_again(here):
