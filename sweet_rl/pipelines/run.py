@@ -97,7 +97,6 @@ def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the c
     print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")
 
 
-@stage()
 @stage("file")
 def preflight(told: FileFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
     """Look at what a pipeline needs, before it begins: data, model, disk, GPUs, packages, servers.
