@@ -20,8 +20,8 @@ from typing import Any
 
 from _machine import machine_line
 
-from sweet_rl.studies.chains import Chain
-from sweet_rl.studies.runner import run_rounds
+from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.studies.chains import Chain, steps_of
 from sweet_rl.studies.sweet import recipe as recipes
 from sweet_rl.studies.sweet.recipe import Study
 from sweet_rl.studies.sweet.results import success_of, updates_of
@@ -66,7 +66,8 @@ def main() -> None:
             for method in methods
             for settings in _settings(method, arguments.first)
         }
-        run_rounds([[recipes.data(study)], first, list(chains.values())], folder, jobs=arguments.jobs)
+        steps = steps_of([[recipes.data(study)], first, list(chains.values())])
+        run_steps(steps, folder, How(jobs=arguments.jobs, fresh=False, small=True))
     found = {
         method: [
             {

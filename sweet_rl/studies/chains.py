@@ -1,57 +1,37 @@
-"""Stages of a study as calls that follow each other; `sweet_rl.studies.runner` runs them.
-
-A chain is a list of calls of stages; chains of one round do not wait for each other. Every call is what a
-person would type (`Call.command`).
-"""
+"""Stages of a study as chains of steps that `sweet_rl.pipelines` runs."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweet_rl.pipelines.steps import Step, in_rounds
+
 Flags = Mapping[str, Any]
-
-ADDRESSES = frozenset({"env_base_url"})
-"""Flags that say where a server is to be found, and nothing about what comes of the stage."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One stage with its arguments; `output` is what it makes.
-
-    `stage` is a command (`reflect gen_sft` of a group), or `package.module:function` for a step that is none.
-    `resumes`: it goes on by itself with an output that was not finished; others begin again.
-    """
-
-    stage: str
-    output: Path
-    positional: tuple[str, ...] = ()
-    flags: Flags = field(default_factory=dict)
-    resumes: bool = False
-
-    @property
-    def command(self) -> str:
-        """The line that does the same by hand."""
-        return self._line(self.flags)
-
-    @property
-    def identity(self) -> str:
-        """The line without the addresses of servers: alike in two runs whose outputs are alike."""
-        return self._line({name: value for name, value in self.flags.items() if name not in ADDRESSES})
-
-    def _line(self, flags: Flags) -> str:
-        words = [*([] if ":" in self.stage else ["sweet-rl"]), *self.stage.split(), *self.positional]
-        for name, value in flags.items():
-            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-        return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Calls that follow each other, under one name."""
+    """Steps that follow each other, under one name; those of a round do not wait for each other."""
 
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[Step, ...]
+
+
+def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | None = None) -> Step:
+    """A step under the name of what it makes.
+
+    Args:
+        run: a command, or `module:FUNCTION`.
+        output: what it makes.
+        words: what has no name on its command line.
+        flags: by name.
+    """
+    return Step(output.name, run, words, flags or {})
+
+
+def steps_of(rounds: Sequence[Sequence[Chain]]) -> list[Step]:
+    """All steps of a study, each behind those that it needs."""
+    return in_rounds([[chain.calls for chain in chains] for chains in rounds])

@@ -246,7 +246,7 @@ def test_demos_and_what_takes_long_begin_their_record(tmp_path, monkeypatch):
     def stop(*_, **__):
         raise UsageError("that is all")
 
-    monkeypatch.setattr("sweet_rl.studies.runner.run_rounds", stop)
+    monkeypatch.setattr("sweet_rl.pipelines.running.run_steps", stop)
     kept("demo", "demo", page_tasks=0, fails=UsageError)
     kept("demo_archer", "archer", fails=UsageError)
     assert kept("demo_reflect", "reflect", fails=UsageError)["error"] == "that is all"

@@ -9,11 +9,9 @@ from sweet_rl.command_line import read
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
-from sweet_rl.studies import runner
 from sweet_rl.studies.archer.demo import demo_archer
 from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy, rounds
 from sweet_rl.studies.archer.results import TITLES, results
-from sweet_rl.studies.chains import Call
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
@@ -26,13 +24,13 @@ def calls_of(study):
 
 def test_every_command_is_one_that_a_person_can_type(tmp_path):
     calls = calls_of(OnlineStudy(tmp_path, seeds=2, iterations=3))
-    assert {call.stage for call in calls if ":" not in call.stage} == {"simulate_interactions", "run_archer"}
+    assert {call.run for call in calls if ":" not in call.run} == {"simulate_interactions", "run_archer"}
     for call in calls:
-        if ":" not in call.stage:
-            words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
-            stage = load(call.stage)
+        if ":" not in call.run:
+            words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
+            stage = load(call.run)
             values_of(stage, read(stage, words))
-    assert len({call.output.name for call in calls}) == len(calls)  # a mark is named after its output
+    assert len({call.name for call in calls}) == len(calls)  # what a step made is found again by its name
 
 
 def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_the_method(tmp_path):
@@ -46,22 +44,6 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_
     assert configs[0] == configs[1] == configs[2]
     assert (configs[0]["seed"], configs[0]["iterations"]) == (1, 3)
     assert set(TITLES) == {START, *METHODS}
-
-
-def test_a_run_that_was_interrupted_keeps_its_folder_and_a_model_does_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "load", lambda name: Nothing.nothing)
-    for name, resumes in (("run", True), ("model", False)):
-        call = Call("nothing", tmp_path / name, resumes=resumes)
-        call.output.mkdir()
-        runner._run_call(call, tmp_path / "log")
-    assert (tmp_path / "run").is_dir()
-    assert not (tmp_path / "model").exists()
-
-
-class Nothing:
-    @staticmethod
-    def nothing():
-        pass
 
 
 # ---- what is read

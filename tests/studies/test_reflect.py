@@ -9,8 +9,6 @@ from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
-from sweet_rl.studies import runner
-from sweet_rl.studies.chains import Call
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.demo import demo_reflect
 from sweet_rl.studies.reflect.recipe import EXPLORE, METHODS, TAXI, WORLDS, ReflectStudy, rounds
@@ -33,12 +31,12 @@ def method_of(world, key):
 def test_every_command_is_one_that_a_person_can_type(tmp_path):
     calls = calls_of(ReflectStudy(tmp_path, seeds=2))
     for call in calls:
-        if ":" not in call.stage:
-            words = [*call.positional, *(f"--{name}={value}" for name, value in call.flags.items())]
-            stage = load(call.stage)
+        if ":" not in call.run:
+            words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
+            stage = load(call.run)
             values_of(stage, read(stage, words))
-            assert call.command.startswith(f"sweet-rl {call.stage} ")
-    assert len({call.output.name for call in calls}) == len(calls)  # a mark is named after its output
+            assert call.command.startswith(f"sweet-rl {call.run} ")
+    assert len({call.name for call in calls}) == len(calls)  # what a step made is found again by its name
 
 
 def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
@@ -50,19 +48,23 @@ def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
         for chain in chains:
             seen = list(known)
             for call in chain.calls:
-                named = [*call.positional, *map(str, call.flags.values())]
+                named = [*call.words, *map(str, call.flags.values())]
                 paths = [Path(part) for word in named for part in word.split("+")]
                 for path in paths:
                     if tmp_path in path.parents:
-                        beside = {call.output, *(out.with_name("test.json") for out in seen)}
+                        beside = {study.folder / call.name, *(out.with_name("test.json") for out in seen)}
                         assert {path, *path.parents} & {*seen, *beside}, (call.command, path)
-                seen.append(call.output)
-            made += [call.output for call in chain.calls]
+                seen.append(study.folder / call.name)
+            made += [study.folder / call.name for call in chain.calls]
         known += made
 
 
 def learning(study, world, key):
-    return next(call for call in calls_of(study) if call.output == study.run(world, method_of(world, key), 0))
+    return next(
+        call
+        for call in calls_of(study)
+        if study.folder / call.name == study.run(world, method_of(world, key), 0)
+    )
 
 
 def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
@@ -84,10 +86,10 @@ def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkey
     from sweet_rl.worlds.auto_explore.repositories.writing import write_repositories
 
     monkeypatch.chdir(tmp_path)
-    split = next(call for call in calls_of(ReflectStudy(Path())) if call.stage == "reflect split_data")
+    split = next(call for call in calls_of(ReflectStudy(Path())) if call.run == "reflect split_data")
     write_repositories("made", num=10)
-    Path(split.positional[0]).write_bytes(Path("made/made_tasks.json").read_bytes())
-    load(split.stage)(*split.positional, **split.flags)
+    Path(split.words[0]).write_bytes(Path("made/made_tasks.json").read_bytes())
+    load(split.run)(*split.words, **split.flags)
     parts = [json.loads(Path(f"{name}.json").read_text()) for name in ("train", "validate", "test")]
     train, validate, test = ({task["root"] for task in part} for part in parts)
     assert train
@@ -102,7 +104,7 @@ def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
         flags = [
             {name: value for name, value in call.flags.items() if name != "report"}
             for call in calls_of(study)
-            if call.stage == "reflect evaluate" and call.flags["env"] == world
+            if call.run == "reflect evaluate" and call.flags["env"] == world
         ]
         assert len(flags) == 2 * len(METHODS[world])
         assert all(one == flags[0] for one in flags)
@@ -110,24 +112,15 @@ def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
 
 def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
     tuned = {
-        call.output.name: Path(call.flags["task_file"]).name
+        call.name: Path(call.flags["task_file"]).name
         for call in calls_of(ReflectStudy(tmp_path, seeds=1))
-        if call.stage == "reflect supervised_pretrain" and call.flags.get("reflect")
+        if call.run == "reflect supervised_pretrain" and call.flags.get("reflect")
     }
     assert tuned == {
         "taxi-reflection-0": "sft_reflection.jsonl",
         "auto_explore-reflection-0": "sft_reflection.jsonl",
         "auto_explore-reflection_positive-0": "sft_reflection_positive.jsonl",
     }
-
-
-def test_a_stage_that_a_world_has_is_found(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        "sweet_rl.worlds.auto_explore.stages.gen_sft.gen_sft", lambda **flags: asked.append(flags)
-    )
-    runner._run_call(Call("reflect gen_sft", tmp_path / "out", flags={"seed": 1}), tmp_path / "log")
-    assert asked == [{"seed": 1}]
 
 
 # ---- what is read

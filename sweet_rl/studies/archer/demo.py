@@ -47,10 +47,11 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     import time
     from pathlib import Path
 
+    from sweet_rl.pipelines.running import How, run_steps, seconds_of
     from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
     from sweet_rl.studies.archer.results import results
+    from sweet_rl.studies.chains import steps_of
     from sweet_rl.studies.outcome import check_packages, finish
-    from sweet_rl.studies.runner import run_rounds, seconds_of
 
     check_packages()
     started = time.perf_counter()
@@ -65,8 +66,9 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     given = {name: number for name, number in numbers.items() if number is not None}
     study = OnlineStudy(folder, flags.seeds, flags.iterations, **given)
     tracking.writes(folder, folder=True, continues=True)
-    run_rounds(rounds(study), folder, jobs=flags.jobs)
-    finish(folder, results(study, seconds_of(folder)))
+    steps = steps_of(rounds(study))
+    run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
+    finish(folder, results(study, seconds_of(folder, steps)))
     print(
         f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser, or\n"
         f"read games with: sweet-rl visualize_dialogue_histories {folder / 'archer-0.greedy.jsonl'}"

@@ -1,8 +1,8 @@
 """The study behind `demo_archer`: games of a teacher, policies that imitate them, three ways to learn online.
 
 Every seed has a policy of its own, which all methods of that seed begin with. Steps are run by
-`sweet_rl.studies.runner`: two at a time, each once, and an interrupted study goes on where it was. The runs'
-own settings are in configs/archer/demo_20q.yaml.
+`sweet_rl.pipelines`: two at a time, each once, and an interrupted study goes on where it was. The runs' own
+settings are in configs/archer/demo_20q.yaml.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.studies.chains import Call, Chain
+from sweet_rl.pipelines.steps import Step
+from sweet_rl.studies.chains import Chain, call
 from sweet_rl.worlds import world_of
 
 CONFIG = "demo_20q"
@@ -104,7 +105,7 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
     return [[Chain("teacher", (_teach(study),))], starts, runs]
 
 
-def _teach(study: OnlineStudy) -> Call:
+def _teach(study: OnlineStudy) -> Step:
     flags = {
         "task_type": "twenty_questions",
         "agent_model": "asker",
@@ -113,21 +114,21 @@ def _teach(study: OnlineStudy) -> Call:
         "overwrite": True,
         "quiet": True,
     }
-    return Call("simulate_interactions", study.teacher, (TASKS, str(study.teacher)), flags)
+    return call("simulate_interactions", study.teacher, (TASKS, str(study.teacher)), flags)
 
 
-def _imitate(study: OnlineStudy, seed: int) -> Call:
+def _imitate(study: OnlineStudy, seed: int) -> Step:
     output = study.start(seed)
     flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, **IMITATION}
-    return Call("sweet_rl.studies.archer.recipe:imitate", output, (str(study.teacher), str(output)), flags)
+    return call("sweet_rl.studies.archer.recipe:imitate", output, (str(study.teacher), str(output)), flags)
 
 
-def _learn(study: OnlineStudy, method: str, seed: int) -> Call:
+def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
     flags = {"config_name": CONFIG}
-    return Call("run_archer", study.run(method, seed), study.overrides(method, seed), flags, resumes=True)
+    return call("run_archer", study.run(method, seed), study.overrides(method, seed), flags)
 
 
-def _measure(study: OnlineStudy, method: str, seed: int) -> list[Call]:
+def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
     """Sampled games, and a greedy one for each word: there is only one of those."""
     told = study.overrides("online_filteredbc" if method == START else method, seed)
     calls = []
@@ -136,7 +137,7 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Call]:
         flags: dict[str, Any] = {"games": 1 if greedy else study.test_games}
         flags |= {"greedy": True} if greedy else {}
         flags |= {"trained": True} if method != START else {}
-        calls.append(Call("sweet_rl.studies.archer.recipe:measure", output, (str(output), *told), flags))
+        calls.append(call("sweet_rl.studies.archer.recipe:measure", output, (str(output), *told), flags))
     return calls
 
 

@@ -53,10 +53,11 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     import time
     from pathlib import Path
 
+    from sweet_rl.pipelines.running import How, run_steps, seconds_of
+    from sweet_rl.studies.chains import steps_of
     from sweet_rl.studies.outcome import check_packages, finish
     from sweet_rl.studies.reflect.recipe import WORLDS, ReflectStudy, rounds
     from sweet_rl.studies.reflect.results import results
-    from sweet_rl.studies.runner import run_rounds, seconds_of
 
     given = {name: number for name in _NUMBERS if (number := getattr(flags, name)) is not None}
     chosen = tuple(dict.fromkeys(flags.worlds.replace(",", " ").split()))
@@ -69,6 +70,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
         shutil.rmtree(folder)
     study = ReflectStudy(folder, flags.seeds, worlds=chosen, **given)
     tracking.writes(folder, folder=True, continues=True)
-    run_rounds(rounds(study), folder, jobs=flags.jobs)
-    finish(folder, results(study, seconds_of(folder)))
+    steps = steps_of(rounds(study))
+    run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
+    finish(folder, results(study, seconds_of(folder, steps)))
     print(f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser.")

@@ -2,7 +2,7 @@
 
 Two worlds, the taxi and repositories to explore. For every seed a tiny Llama is made for each of them; it is
 fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
-`sweet_rl.studies.runner`: two at a time, each once, and an interrupted study goes on where it was.
+`sweet_rl.pipelines.running`: two at a time, each once, and an interrupted study goes on where it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.studies.chains import Call, Chain
+from sweet_rl.pipelines.steps import Step
+from sweet_rl.studies.chains import Chain, call
 
 TAXI, EXPLORE = "taxi", "auto_explore"
 WORLDS = (TAXI, EXPLORE)
@@ -240,8 +241,8 @@ def _taxi_data(study: ReflectStudy) -> Chain:
     return Chain(
         "taxi",
         (
-            Call("reflect taxi_reflection", records, flags=played, resumes=True),
-            Call("reflect taxi_gen_sft", texts, flags=written),
+            call("reflect taxi_reflection", records, flags=played),
+            call("reflect taxi_gen_sft", texts, flags=written),
         ),
     )
 
@@ -262,26 +263,26 @@ def _explore_data(study: ReflectStudy) -> Chain:
     return Chain(
         "auto_explore",
         (
-            Call("reflect make_repositories", made, flags=making),
-            Call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, "overwrite": True}),
-            Call(
+            call("reflect make_repositories", made, flags=making),
+            call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, "overwrite": True}),
+            call(
                 "reflect filter_task",
                 tasks,
                 (str(made / "made_tasks.json"),),
                 {"repo_dir": kept, "output": tasks, "overwrite": True},
             ),
-            Call("reflect reflection_negative", lessons, flags=teaching, resumes=True),
-            Call("reflect split_data", train, (str(lessons),), {"by_repo": True, "overwrite": True}),
-            Call("reflect gen_sft", texts, (str(train),), writing),
+            call("reflect reflection_negative", lessons, flags=teaching),
+            call("reflect split_data", train, (str(lessons),), {"by_repo": True, "overwrite": True}),
+            call("reflect gen_sft", texts, (str(train),), writing),
         ),
     )
 
 
-def _make(study: ReflectStudy, world: str, seed: int) -> Call:
+def _make(study: ReflectStudy, world: str, seed: int) -> Step:
     output = study.base(world, seed)
     read = tuple(str(study.texts(world, kind)) for kind in ("sft", "policy"))
     flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": world == TAXI}
-    return Call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
+    return call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
 
 
 def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
@@ -293,7 +294,7 @@ def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
     ]
 
 
-def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Call:
+def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
     output = study.tuned(world, kind, seed)
     flags = {
         "task_file": study.texts(world, kind),
@@ -306,16 +307,16 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Call:
         **TRAINING,
     }
     flags |= {"reflect": True} if kind.startswith("reflection") else {}
-    return Call("reflect supervised_pretrain", output, flags=flags)
+    return call("reflect supervised_pretrain", output, flags=flags)
 
 
-def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> tuple[Call, ...]:
+def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> tuple[Step, ...]:
     """The online run, where there is one, and how good its policy is."""
     learned = (_learn(study, world, method, seed),) if method.online else ()
     return (*learned, _measure(study, world, method, seed))
 
 
-def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
+def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
     output = study.run(world, method, seed)
     flags = {
         **study.playing(world),
@@ -341,7 +342,7 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
             "reflect_model_name": study.base(world, seed),
             "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
         }
-    return Call("reflect rl_finetune", output, flags=flags)
+    return call("reflect rl_finetune", output, flags=flags)
 
 
 def _levels(world: str, *, curriculum: bool) -> dict[str, Any]:
@@ -351,7 +352,7 @@ def _levels(world: str, *, curriculum: bool) -> dict[str, Any]:
     return {"taxi_curriculum": True} | ({} if curriculum else {"curriculum_index": 2})
 
 
-def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call:
+def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
     output = study.report(world, method, seed)
     named = str(study.checkpoint(world, method, seed))
     if method.reflects:
@@ -370,7 +371,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Call
     }
     if world == EXPLORE:
         flags["task_file"] = study.folder / "test.json"
-    return Call("reflect evaluate", output, (named,), flags)
+    return call("reflect evaluate", output, (named,), flags)
 
 
 # ---- the step that is no command, in a worker

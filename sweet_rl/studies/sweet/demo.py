@@ -54,8 +54,9 @@ def demo(flags: DemoFlags, /) -> None:
     from dataclasses import replace
     from pathlib import Path
 
+    from sweet_rl.pipelines.running import How, run_steps, seconds_of
+    from sweet_rl.studies.chains import steps_of
     from sweet_rl.studies.outcome import check_packages, finish
-    from sweet_rl.studies.runner import run_rounds, seconds_of
     from sweet_rl.studies.sweet.pages import why_no_pages
     from sweet_rl.studies.sweet.recipe import Study, rounds
     from sweet_rl.studies.sweet.results import results
@@ -83,8 +84,9 @@ def demo(flags: DemoFlags, /) -> None:
         if flags.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        run_rounds(rounds(study), folder, jobs=flags.jobs)
-    finish(folder, results(study, seconds_of(folder)))
+        steps = steps_of(rounds(study))
+        run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
+    finish(folder, results(study, seconds_of(folder, steps)))
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.studies.chains import Call, Chain, Flags
+from sweet_rl.pipelines.steps import Step
+from sweet_rl.studies.chains import Chain, Flags, call
 from sweet_rl.worlds.backend_programming.mini import extras
 
 
@@ -89,7 +90,7 @@ def data(study: Study) -> Chain:
         (
             *_tasks(study),
             _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
-            Call(
+            call(
                 "evaluate_code",
                 study.path("pairs.jsonl"),
                 (str(study.dialogues),),
@@ -131,12 +132,12 @@ def third_round(study: Study) -> list[Chain]:
     ]
 
 
-def _looked_at(study: Study, name: str, model: str) -> tuple[Call, Call]:
+def _looked_at(study: Study, name: str, model: str) -> tuple[Step, Step]:
     sampled, ranked = f"{name}.seen.sampled.jsonl", study.path(f"{name}.seen.jsonl")
     fraction = min(1.0, 24 / study.test_tasks)
     return (
         _sample(study, model, study.path(f"{name}.test.jsonl"), sampled, fraction),
-        Call(
+        call(
             "rank_best_of_n",
             ranked,
             (str(study.path(sampled)), str(ranked), str(study.path("critic"))),
@@ -145,9 +146,9 @@ def _looked_at(study: Study, name: str, model: str) -> tuple[Call, Call]:
     )
 
 
-def _tasks(study: Study) -> tuple[Call, ...]:
+def _tasks(study: Study) -> tuple[Step, ...]:
     return tuple(
-        Call(
+        call(
             "generate_tasks",
             study.path(f"{name}.jsonl"),
             (str(study.path(f"{name}.jsonl")),),
@@ -165,8 +166,8 @@ def _tasks(study: Study) -> tuple[Call, ...]:
     )
 
 
-def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int) -> Call:
-    return Call(
+def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int) -> Step:
+    return call(
         "simulate_interactions",
         output,
         (str(tasks), str(output)),
@@ -187,17 +188,17 @@ def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int)
     )
 
 
-def _measure(study: Study, name: str, model: str | None = None) -> tuple[Call, Call]:
+def _measure(study: Study, name: str, model: str | None = None) -> tuple[Step, Step]:
     """The agent on the test tasks, graded; the model is the one of that name if no other is given."""
     output = study.path(f"{name}.test.jsonl")
     return (
         _simulate(study, model or str(study.path(name)), study.path("test.jsonl"), output, 1),
-        Call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), {"quiet": True}),
+        call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), {"quiet": True}),
     )
 
 
-def _train(study: Study, name: str, pairs: str, flags: Flags) -> Call:
-    return Call(
+def _train(study: Study, name: str, pairs: str, flags: Flags) -> Step:
+    return call(
         "train_dpo",
         study.path(name),
         flags={
@@ -239,11 +240,11 @@ def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> C
         **TRAIN,
         **settings,
     }
-    return Chain(name, (Call("train_sft", study.path(name), flags=flags), *_measure(study, name)))
+    return Chain(name, (call("train_sft", study.path(name), flags=flags), *_measure(study, name)))
 
 
-def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float | None = None) -> Call:
-    return Call(
+def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float | None = None) -> Step:
+    return call(
         "sample_best_of_n",
         study.path(name),
         (str(dialogues), str(study.path(name)), model),
@@ -271,13 +272,13 @@ def sweet(study: Study, way: Sweet) -> Chain:
     if not way.mean:
         rank["use_sum"] = True
     calls = (
-        Call(
+        call(
             "rank_best_of_n",
             ranked,
             (str(study.path("sampled.jsonl")), str(ranked), str(study.path(way.critic))),
             rank,
         ),
-        Call(
+        call(
             "generate_random_pairs_from_ranks",
             pairs,
             (str(ranked), str(pairs)),
@@ -299,11 +300,11 @@ def page_chains(study: Study) -> list[Chain]:
     return [Chain(f"pages: {name}", _designed(study, name)) for name in names]
 
 
-def _designed(study: Study, name: str) -> tuple[Call, Call]:
+def _designed(study: Study, name: str) -> tuple[Step, Step]:
     rendering = {"browsers": 1, "render_cache": page_cache(study), "quiet": True}
     output = page_dialogues(study, name)
     return (
-        Call(
+        call(
             "simulate_interactions",
             output,
             ("mini-web:test", str(output)),
@@ -317,7 +318,7 @@ def _designed(study: Study, name: str) -> tuple[Call, Call]:
                 **rendering,
             },
         ),
-        Call("evaluate_html", study.path(f"pages.{name}.report.json"), (str(output),), rendering),
+        call("evaluate_html", study.path(f"pages.{name}.report.json"), (str(output),), rendering),
     )
 
 
