@@ -82,7 +82,7 @@ def test_a_world_names_itself(sweet_rl, tmp_path):
 def test_its_options_are_flags(sweet_rl):
     for world in ("number_guessing", "guessing.world:WORLD"):
         text = sweet_rl("simulate_interactions", "--help", "--world", world)
-        assert "Options of number guessing:\n  --hints   (default True)\n        say higher" in text
+        assert "Options of number guessing:\n  --hints   (default True)\n        be told higher" in text
     assert "--hints" not in sweet_rl("simulate_interactions", "--help-all")
     with pytest.raises(AssertionError, match="--hints belongs to the world number_guessing, and this is"):
         sweet_rl("play", "lantern", hints="no")

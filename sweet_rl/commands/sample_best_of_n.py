@@ -11,7 +11,7 @@ from typing import Any
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
-from sweet_rl.commands.agent_flags import ENGINES, AgentFlags, Player, engine_of
+from sweet_rl.commands.agent_flags import AgentFlags, Player, engine_of
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import (
     BatchSize,
@@ -78,7 +78,6 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "ray_workers": "copies; default as many as the GPUs allow, without GPUs one on each machine.",
         "compat": "fixed, or published: a fraction of less than one trajectory is an error.",
     },
-    narrow={"agent": {"choices": ENGINES}},
     facets=_facets,
 )
 def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sweet_rl.command_line import Options as Chosen
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
-from sweet_rl.commands.agent_flags import ENGINES, RECAP, Player, PlayerFlags, ReflectionFlags, engine_of
+from sweet_rl.commands.agent_flags import RECAP, Player, PlayerFlags, ReflectionFlags, engine_of
 from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, server_plays
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
@@ -134,7 +134,6 @@ def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
         "overwrite": "throw away what output_path holds.",
         "seed": "every episode's seed is derived from it.",
     },
-    narrow={"agent": {"choices": ENGINES}},
     only=ANSWERED | TAKEN,
     facets=_facets,
     options=WORLD_OPTIONS,

@@ -30,8 +30,8 @@ def world_of(name: str) -> World:
     Raises:
         UsageError: there is none, or what is there is no world.
     """
-    name = _published().get(name, name)
-    found = _registry().find(name if ":" in name or name in names() else name.replace("-", "_"))
+    place = _published().get(name, name)
+    found = _registry().find(place if ":" in place or place in names() else place.replace("-", "_"))
     if not isinstance(found, World):
         raise UsageError(
             f"{name!r} is no world but {found!r}. It has to be an object of a subclass of "

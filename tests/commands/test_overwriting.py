@@ -55,11 +55,12 @@ def test_an_output_that_exists_is_refused_before_anything_is_read(stage, tmp_pat
 def test_a_report_of_the_same_file_is_brought_up_to_date_and_another_is_not(tmp_path):
     saved, report = str(tmp_path / "a.jsonl"), tmp_path / "r.json"
     report.write_text(json.dumps({"saved_path": saved}))
-    check_outputs(saved, {}, str(report), overwrite=False)
+    flags = Evaluation(saved_path=saved, report_path=str(report))
+    check_outputs(flags)
     for text in (json.dumps({"saved_path": str(tmp_path / "b.jsonl")}), "[]", "notes"):
         report.write_text(text)
         with pytest.raises(UsageError, match=r"r\.json' exists already. Pass --overwrite"):
-            check_outputs(saved, {}, str(report), overwrite=False)
+            check_outputs(flags)
         check_outputs(saved, {}, str(report), overwrite=True)
 
 

@@ -118,7 +118,7 @@ def test_a_data_set_of_ones_own(tmp_path):
         ),
         ({"dataset": "x.jsonl", "skill": 0.5}, r"--skill is of the scripted agent"),
         ({"games": 0}, r"--games must be at least 1"),
-        ({"learning_rate": 0.0}, r"--learning_rate must be above 0"),
+        ({"learning_rate": 0.0}, r"--learning_rate must be positive"),
         ({"critic_lm": "roberta-base"}, r"--critic_lm must be tiny"),
         ({"policy_lm": "somewhere", "critic_lm": "tiny"}, r"beside a tiny policy only"),
         ({"agent_model": "careful"}, r"careful"),

@@ -231,7 +231,7 @@ def test_a_stopped_run_is_finished_in_its_file(tmp_path):
     [
         ("no option of code 'max_turn'.*did you mean max_turns", {"options": {"max_turn": 3}}),
         ("leaveout_prob is an option of auto_explore", {"options": {"leaveout_prob": 0.5}}),
-        ("takes DialogueOptions", {"options": sweet_rl.Options()}),
+        ("takes BackendOptions", {"options": sweet_rl.Options()}),
         ("no agent of code 'questioneer'.*did you mean questioner", {"agent": "questioneer"}),
         ("lacks a name or `async def act`", {"agent": object()}),
         ("has its own instructions", {"agent": Asking(), "agent_prompt": "llm_agent_mini_prompt"}),
