@@ -263,7 +263,7 @@ def test_what_is_wrong_is_named(models, source, sampled, tmp_path):
     ):
         with pytest.raises(UsageError, match="holds no"):
             stage()
-    with pytest.raises(UsageError, match="is scripted"):
+    with pytest.raises(UsageError, match="has no alternatives to sample"):
         sample_best_of_n(source, output, "oracle", overwrite=True)
 
 
