@@ -14,11 +14,13 @@ class StageEntry(NamedTuple):
         place: `module:function`; imported when the stage is asked for.
         summary: a line for the list.
         writes: patterns of the files that it writes, to say so where one is missing.
+        resumes: it goes on where it was interrupted without a flag that says so.
     """
 
     place: str
     summary: str
     writes: tuple[str, ...] = ()
+    resumes: bool = False
 
 
 def written_by(path: Path, stages: Mapping[str, StageEntry]) -> str:

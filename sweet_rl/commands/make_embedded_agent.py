@@ -31,7 +31,7 @@ class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
 def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     """Train an embedded agent from nothing: a tiny Llama that can play a small world.
 
-    What it reads is the world's (docs/mini.md, docs/twenty_questions.md): ten minutes on a CPU for the mini
+    What it reads is the world's (docs/mini.md has the packaged one's): ten minutes on a CPU for the mini
     benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions.
     """
     from pathlib import Path

@@ -58,8 +58,8 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "api_key_var",
     defaults={"seed": -1},
     helps={
-        "world": "what is played: twenty_questions, say, or module:ATTRIBUTE of your own.",
-        "tasks": "what may be drawn from, like twenty-questions:ten; default: all tasks of the world.",
+        "world": "what is played: a world's name (an unknown one is answered with all there are), or module:ATTRIBUTE.",
+        "tasks": "what may be drawn from, one of the world's lists or a file; default: all tasks of the world.",
         "seed": "draws the task and whatever the world leaves to chance; default -1: another one each time.",
     },
     only={"api_key_var": Only("oracle", ("openai",))},
@@ -71,7 +71,7 @@ def play(flags: PlayFlags, options: Options, /) -> None:
 
     Example, with everything embedded:
 
-    sweet-rl play twenty_questions
+    sweet-rl play WORLD
 
     At the end the solution is shown. Ctrl-D or Ctrl-C stops the game.
     """

@@ -73,7 +73,9 @@ class DataFraction(Settings):
 class Tasks(Settings):
     """Tasks."""
 
-    tasks: str | None = flag(None, "what is played, such as twenty-questions:ten; default: the world's own.")
+    tasks: str | None = flag(
+        None, "what is played: one of the world's lists, or a file; default: the world's own."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,11 +47,11 @@ class Plan:
 
     @property
     def to_run(self) -> list[Step]:
-        """Those that would run."""
+        """The steps that are not done yet, in their order."""
         return [one.step for one in self.steps if one.runs]
 
     def lines(self) -> Iterator[str]:
-        """The whole plan."""
+        """The plan as it is printed, line by line."""
         for number, one in enumerate(self.steps, 1):
             yield from one.lines(f"{number}/{len(self.steps)}")
         running = [one.needed for one in self.steps if one.runs]

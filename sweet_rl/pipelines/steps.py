@@ -15,17 +15,13 @@ from sweet_rl.command_line.recording import is_recorded, recorded, settings_of
 from sweet_rl.commands.catalogue import load
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Json
+from sweet_rl.worlds import registry
 
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
 """Flags with which a stage goes on with what it left; the first that it has count."""
 
-_BY_THEMSELVES: Final = frozenset(
-    {
-        *("run_archer", "reflect taxi_reflection", "reflect alfworld_reflection", "reflect gen_task"),
-        *("reflect reflection_negative", "reflect auto_explore_gpt", "reflect evaluate_gpt"),
-    }
-)
-"""Stages that go on without a flag that says so."""
+_BY_THEMSELVES: Final = frozenset({"run_archer", "reflect evaluate_gpt"})
+"""Stages that go on without a flag that says so; those of worlds: `StageEntry.resumes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,8 @@ class Step:
 
     def resumed(self) -> Step | None:
         """The step that goes on where this one was interrupted; None for one that begins again."""
-        if self.run in _BY_THEMSELVES:
+        of_worlds = registry.stages()
+        if self.run in _BY_THEMSELVES or (self.run in of_worlds and of_worlds[self.run].resumes):
             return self
         has = {one.name for one in stage_flags(function_of(self.run))}
         further = next((more for more in _CONTINUING if has.issuperset(more)), None)

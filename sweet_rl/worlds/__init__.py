@@ -4,17 +4,8 @@ A world of your own is an object of a subclass of `World`; an entry point of the
 it a name. Nothing outside a world's folder knows its name but the list here.
 """
 
-from sweet_rl.worlds.base import (
-    AgentRequest,
-    Level,
-    LevelRequest,
-    Options,
-    ScriptedFlags,
-    World,
-    flags_of,
-    options_of,
-    own_options,
-)
+from sweet_rl.worlds.base import World, flags_of, options_of, own_options
+from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Options, ScriptedFlags
 from sweet_rl.worlds.registry import agents_with, all_worlds, first_for, names, options_by_name, world_of
 from sweet_rl.worlds.tasks import load_tasks
 

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.chat.reflect_format import CHOICES
 from sweet_rl.chat.transcripts import WholeTranscript
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
 from sweet_rl.flags import flags_of as settings_flags
-from sweet_rl.flags.common import Compat
-from sweet_rl.flags.models import NoSandbox, Skill
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Task
+from sweet_rl.worlds.options import (
+    AgentRequest,
+    Level,
+    LevelRequest,
+    Measured,
+    NoFlags,
+    Options,
+)
 
 if TYPE_CHECKING:
     from sweet_rl.command_line.listing import StageEntry
@@ -37,87 +42,6 @@ Rows = list[dict[str, Json]]
 
 Answerer = Literal["world", "oracle", "human"]
 """Who answers the agent: the world itself, an oracle who knows the solution, a simulated human."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(Compat):
-    """Rules of the world."""
-
-    max_turns: int | None = flag(
-        None,
-        "agent turns at most; default the world's own number.",
-        at_least=1,
-        aliases=("max_steps",),
-    )
-
-
-class Level(NamedTuple):
-    """One level of a curriculum: tasks that are learned together."""
-
-    name: str
-    tasks: Sequence[Task]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelRequest:
-    """How an algorithm asks for levels.
-
-    Args:
-        tasks: the file or list that was named; None for the world's own.
-        measures: they are to be measured on, not learned from.
-        entries: of a level whose tasks are drawn when they are played.
-    """
-
-    tasks: str | None = None
-    measures: bool = False
-    entries: int = 1
-
-
-class Measured(NamedTuple):
-    """What a model is measured on as it is, without having been trained.
-
-    Attributes:
-        name: in results.
-        tasks: some of them are played.
-        options: of the games.
-        published_return: as published, an episode is a success whose rewards sum to more.
-    """
-
-    name: str
-    tasks: Sequence[Task]
-    options: Options
-    published_return: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScriptedFlags(Skill, NoSandbox):
-    """Scripted agents."""
-
-    num_questions: int = flag(3, "how often an agent asks before it answers.", at_least=0, shown="all")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentRequest(ScriptedFlags):
-    """A scripted agent that is asked for, with the flags of those that take some.
-
-    Args:
-        name: one of the world's `agents`.
-        tasks: what it will play; agents that know the solution take it from here.
-        system_prompt: recorded as what it was given.
-        options: of the world it plays in.
-        seed: of its draws.
-    """
-
-    name: str = no_flag(REQUIRED)
-    tasks: Sequence[Task] = no_flag(REQUIRED)
-    system_prompt: str = no_flag("")
-    options: Options = no_flag(Options())
-    seed: int = no_flag(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoFlags(Settings):
-    """Of a world that has none of its own."""
 
 
 class World:

@@ -11,7 +11,8 @@ from pathlib import Path
 from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.errors import UsageError
 from sweet_rl.plugins import Registry
-from sweet_rl.worlds.base import Options, World
+from sweet_rl.worlds.base import World
+from sweet_rl.worlds.options import Options
 
 _FIRST = ("human", "oracle", "world")
 """Worlds are listed by who answers in them."""

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Env, User
-from sweet_rl.worlds.base import Options, World
+from sweet_rl.worlds.base import World
+from sweet_rl.worlds.options import Options
 
 
 class TextGameWorld(World):

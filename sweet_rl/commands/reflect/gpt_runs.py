@@ -18,7 +18,7 @@ from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import EmbeddedTeacher, Teacher
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
-from sweet_rl.worlds.base import Measured
+from sweet_rl.worlds.options import Measured
 from sweet_rl.worlds.registry import world_of
 
 

@@ -11,7 +11,8 @@ from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.alfworld.stages import STAGES
-from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Measured, Options, Rows
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
 from sweet_rl.worlds.text_game_world import TextGameWorld
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Alfworld(TextGameWorld):
         return Measured(self.name, level.tasks, options)
 
     def expert(self, game: TextGame) -> Expert:
-        """The planner."""
+        """The planner, which knows the whole household."""
         from sweet_rl.worlds.alfworld.game import HouseholdGame
         from sweet_rl.worlds.alfworld.teacher.expert import HouseholdExpert
 

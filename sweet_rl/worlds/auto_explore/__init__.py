@@ -13,7 +13,8 @@ from sweet_rl.flags import flag, no_flag
 from sweet_rl.text_game import TextGame
 from sweet_rl.worlds.auto_explore.stages import STAGES
 from sweet_rl.worlds.auto_explore.stages.flags import Levels
-from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Options, Rows
+from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Options
 from sweet_rl.worlds.text_game_world import TextGameWorld
 
 ACTION_HEAD: Final = "\n# Choose from below your command"

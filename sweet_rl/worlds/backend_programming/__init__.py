@@ -13,8 +13,9 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import no_flag
 from sweet_rl.types import Observation, Task, derive_seed
-from sweet_rl.worlds.base import AgentRequest, Options, Rows
+from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions, published_data
+from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient
@@ -117,7 +118,7 @@ class BackendProgramming(Dialogue):
         return "" if task.test_cases else "test_cases"
 
     def how_to_get(self, path: Path) -> str:
-        """From the hub."""
+        """The published tasks are on the hub."""
         return published_data(path)
 
     def make_user(self) -> User:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from sweet_rl.contracts import Policy
 from sweet_rl.flags import Settings, flag
 from sweet_rl.text_game import TextGame
-from sweet_rl.worlds.base import AgentRequest, Level, LevelRequest, Measured, Options, Rows
+from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dangerous_taxi.stages import STAGES
+from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Measured, Options
 from sweet_rl.worlds.text_game_world import TextGameWorld
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class DangerousTaxi(TextGameWorld):
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:
-        """Games; they share nothing."""
+        """Games, which share nothing with each other."""
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 
         taxi = options if isinstance(options, TaxiOptions) else TaxiOptions()
@@ -115,7 +116,7 @@ class DangerousTaxi(TextGameWorld):
         )
 
     def expert(self, game: TextGame) -> Expert:
-        """The oracle."""
+        """The oracle, which knows the shortest way."""
         from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
         from sweet_rl.worlds.dangerous_taxi.teacher.expert import TaxiExpert
 

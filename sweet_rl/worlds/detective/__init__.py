@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.flags import flag
-from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.worlds.base import Rows, World
+from sweet_rl.worlds.options import AgentRequest, Options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import ClassVar, Final, Literal
 
 from sweet_rl.flags import flag
 from sweet_rl.types import Json
-from sweet_rl.worlds.base import Answerer, Options, World
+from sweet_rl.worlds.base import Answerer, World
+from sweet_rl.worlds.options import Options
 
 HUB_REPOSITORY: Final = "facebook/collaborative_agent_bench"
 """Where ColBench is."""

@@ -15,8 +15,9 @@ from sweet_rl.flags.common import TempPath
 from sweet_rl.pages import Renderer
 from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.types import Json, Task
-from sweet_rl.worlds.base import AgentRequest, Options, Rows
+from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
+from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
     from sweet_rl.openai_client import OpenAIClient

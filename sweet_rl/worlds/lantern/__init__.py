@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from sweet_rl.chat.transcripts import LastObservation
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.types import Json
-from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.worlds.base import Rows, World
+from sweet_rl.worlds.options import AgentRequest, Options
 
 
 class Lantern(World):

@@ -13,7 +13,8 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import no_flag
 from sweet_rl.types import Json, Message
-from sweet_rl.worlds.base import AgentRequest, Answerer, Options, World
+from sweet_rl.worlds.base import Answerer, World
+from sweet_rl.worlds.options import AgentRequest, Options
 from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 _IN_JSON = '"Question":'

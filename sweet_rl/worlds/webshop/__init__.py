@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.flags import flag, no_flag
-from sweet_rl.worlds.base import AgentRequest, Options, Rows, World
+from sweet_rl.worlds.base import Rows, World
+from sweet_rl.worlds.options import AgentRequest, Options
 from sweet_rl.worlds.webshop.stages import STAGES
 from sweet_rl.worlds.webshop.transcript import ShopTranscript
 

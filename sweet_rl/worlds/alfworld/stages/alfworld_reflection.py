@@ -50,7 +50,7 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from sweet_rl.worlds.alfworld.game import HouseholdGame
     from sweet_rl.worlds.alfworld.household import Household
     from sweet_rl.worlds.alfworld.teacher.lessons import household_request, play_household
-    from sweet_rl.worlds.base import LevelRequest
+    from sweet_rl.worlds.options import LevelRequest
 
     (level,) = WORLD.levels(WORLD.options(), LevelRequest(tasks=told.tasks))
     settings = {

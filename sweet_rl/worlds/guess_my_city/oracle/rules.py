@@ -55,7 +55,7 @@ class Rule:
         )
 
     def answer(self, city: City, question: Question) -> Answer:
-        """What it knows."""
+        """The answer to a question about a city; None where none is known."""
         if self.rules:
             return answer(self.rules, city, question)
         if self.by:

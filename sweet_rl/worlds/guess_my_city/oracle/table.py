@@ -161,7 +161,7 @@ class City:
 
     @property
     def from_equator(self) -> float:
-        """Degrees."""
+        """Degrees of latitude, north or south."""
         return abs(self.at[0])
 
     @property

@@ -222,5 +222,5 @@ def _proper_names(sight: str) -> Iterable[str]:
 
 @cache
 def listed_words(name: str) -> frozenset[str]:
-    """A list of `words.toml`."""
+    """The phrases of a list of `words.toml`."""
     return frozenset(phrases(read("words")[name]))
