@@ -61,7 +61,7 @@ def test_what_a_person_can_get_wrong(sample_file, tmp_path):
         visualize_dialogue_histories(str(tmp_path / "missing.jsonl"))
     with pytest.raises(DataError, match=r"broken\.jsonl, line 1"):
         visualize_dialogue_histories(str(broken))
-    with pytest.raises(UsageError, match="--port must be between 0 and 65535, got 70000"):
+    with pytest.raises(UsageError, match="--port must be from 0 to 65535, got 70000"):
         visualize_dialogue_histories(str(sample_file), port=70000)
     for export in (tmp_path, sample_file, "True"):  # "True" is what a bare --export gives
         with pytest.raises(UsageError, match=r"--export must name an \.html file, got"):
@@ -79,7 +79,7 @@ def test_pages_are_exported_with_their_pictures(tmp_path, served, capsys):
     assert "pictures found no room in it; --export_mb gives them more." in said
     visualize_design_dialogue_histories(str(saved), temp_path=str(tmp_path))
     assert served == [{"rows": 4, "title": "pages.jsonl", "host": "127.0.0.1", "port": 9785}]
-    with pytest.raises(UsageError, match="--export_mb must not be negative"):
+    with pytest.raises(UsageError, match="--export_mb must be at least 0, got -1"):
         visualize_design_dialogue_histories(str(saved), export_mb=-1)
     with pytest.raises(UsageError, match="--browser must be chromium or firefox"):
         visualize_design_dialogue_histories(str(saved), browser="lynx")

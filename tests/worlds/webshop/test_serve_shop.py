@@ -34,4 +34,4 @@ def test_it_serves_until_it_is_told_to_stop(stop):
 
 def test_an_empty_shop_is_refused():
     process = serve_shop("--products", 0)
-    assert process.communicate(timeout=30)[1] == "error: A shop needs at least 1 product, got 0.\n"
+    assert process.communicate(timeout=30)[1] == "error: --products must be at least 1, got 0.\n"
