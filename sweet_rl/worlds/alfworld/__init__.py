@@ -73,14 +73,14 @@ class Alfworld(TextGameWorld):
 
     def levels(self, options: Options, request: LevelRequest) -> list[Level]:
         """One level: a list's games; by default a user's, or the embedded ones with the published goal."""
-        from sweet_rl.worlds.alfworld.homes import TOMATO, data_folder
+        from sweet_rl.records import task_from_row
+        from sweet_rl.worlds.alfworld.tasks import published_household_tasks
 
         split, source = "test" if request.measures else "train", request.tasks or ""
         name, _, where = source.partition(":")
         if name in self.sources:
             return [Level(where or split, self.tasks_of(source))]
-        source = f"alfworld:{TOMATO}:{split}" if data_folder() is None else f"alfworld-data:{split}"
-        return [Level(split, self.tasks_of(source))]
+        return [Level(split, [task_from_row(row) for row in published_household_tasks(split)])]
 
     @contextmanager
     def games(self, options: Options) -> Iterator[Callable[[], TextGame]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import EpisodeError
@@ -34,10 +35,14 @@ class DialogueEnv:
         user: who answers; shared by many episodes.
         max_steps: agent turns at most; the last one ends the episode whatever it says.
         parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`.
-        reply_limit: Unicode characters of a reply that the agent gets to see.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".
+
+    Attributes:
+        reply_limit: Unicode characters of a reply that the agent gets to see.
     """
+
+    reply_limit: ClassVar[int]
 
     def __init__(
         self,
@@ -45,13 +50,11 @@ class DialogueEnv:
         *,
         max_steps: int = 10,
         parser: Callable[[str], ParsedAction] = parse_published,
-        reply_limit: int,
         stop_on_user_failure: bool = False,
     ) -> None:
         self._user = user
         self._max_steps = max_steps
         self._parse = parser
-        self._reply_limit = reply_limit
         self._stop_on_user_failure = stop_on_user_failure
         self._done = True
         self._steps = 0
@@ -91,7 +94,7 @@ class DialogueEnv:
                 self._done = True
                 raise EpisodeError(StopReason.USER_FAILED, failure)
             failures = (*failures, failure)
-        self._messages.append(Message("user", reply.text[: self._reply_limit]))
+        self._messages.append(Message("user", reply.text[: self.reply_limit]))
         return StepResult(
             parsed.visible, parsed.output, self._observe(), failures=failures, info=self._info()
         )

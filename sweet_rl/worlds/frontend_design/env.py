@@ -20,9 +20,6 @@ from sweet_rl.types import Failure, Json, StopReason, Task
 from sweet_rl.worlds.dialogue.env import DialogueEnv
 from sweet_rl.worlds.dialogue.parsing import ParsedAction, parse_published
 
-REPLY_LIMIT = 1000
-"""Unicode characters of the human's reply that reach the agent."""
-
 
 class Pictures(Protocol):
     """Where an episode's pictures go; see `sweet_rl.worlds.frontend_design.pictures.PictureFolder`."""
@@ -49,11 +46,12 @@ class FrontendEnv(DialogueEnv):
         max_steps: agent turns at most.
         parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`; the
             marker ends the episode and cuts nothing.
-        reply_limit: characters of a reply that the agent gets to see.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".
         forget_answer: a draft without a picture takes away an earlier answer, as published.
     """
+
+    reply_limit = 1000
 
     def __init__(
         self,
@@ -63,7 +61,6 @@ class FrontendEnv(DialogueEnv):
         *,
         max_steps: int = 10,
         parser: Callable[[str], ParsedAction] = parse_published,
-        reply_limit: int = REPLY_LIMIT,
         stop_on_user_failure: bool = False,
         forget_answer: bool = False,
     ) -> None:
@@ -71,7 +68,6 @@ class FrontendEnv(DialogueEnv):
             user,
             max_steps=max_steps,
             parser=parser,
-            reply_limit=reply_limit,
             stop_on_user_failure=stop_on_user_failure,
         )
         self._renderer, self._pictures = renderer, pictures

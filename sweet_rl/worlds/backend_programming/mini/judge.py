@@ -36,11 +36,6 @@ class Verdict(StrEnum):
         """Whether the turn was worth taking."""
         return self in {Verdict.USEFUL, Verdict.RIGHT}
 
-    @property
-    def is_answer(self) -> bool:
-        """Whether the turn handed something in."""
-        return self in {Verdict.RIGHT, Verdict.EARLY, Verdict.FORCED, Verdict.WRONG}
-
 
 def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
     """What a turn is worth after these messages.
