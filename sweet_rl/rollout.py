@@ -187,8 +187,8 @@ def _spoken(generation: Generation) -> Spoken:
     """What the agent said, apart from what it thought: separated by its server, or by tags in the text."""
     completion = generation.completion
     text, thoughts = split_thoughts(completion.text, generation.input)
-    told = [part for part in (completion.thoughts, thoughts) if part is not None]
-    return Spoken(text, "\n\n".join(told) if told else None)
+    parts = [part for part in (completion.thoughts, thoughts) if part is not None]
+    return Spoken(text, "\n\n".join(parts) if parts else None)
 
 
 def _check_said(spoken: Spoken, generation: Generation, history: Sequence[Message]) -> None:

@@ -72,20 +72,20 @@ def _without_leading(text: str, thoughts: list[str]) -> str:
 
 def _without_inner(text: str, thoughts: list[str]) -> str:
     """The text without blocks between sentences, up to the answer, and at the beginning of the answer."""
-    said, position = "", 0
+    kept, position = "", 0
     while True:
         marker = _MARKER.search(text, position)
         opened = _next_tag(_OPEN, text, position)
         if marker is not None and (opened is None or marker.start() < opened.start()):
-            return said + text[position : marker.end()] + _without_leading(text[marker.end() :], thoughts)
+            return kept + text[position : marker.end()] + _without_leading(text[marker.end() :], thoughts)
         if opened is None:
-            return said + text[position:]
+            return kept + text[position:]
         end = _end_of_block(text, opened.end())
         line = text[text.rfind("\n", 0, opened.start()) + 1 : opened.start()]
         if end is None and line.strip():  # a word in a sentence, not the beginning of thoughts
-            said, position = said + text[position : opened.end()], opened.end()
+            kept, position = kept + text[position : opened.end()], opened.end()
             continue
-        said += text[position : opened.start()]
+        kept += text[position : opened.start()]
         thoughts.append(text[opened.end() : len(text) if end is None else end.start()])
         position = len(text) if end is None else end.end()
 

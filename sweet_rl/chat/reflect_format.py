@@ -119,20 +119,20 @@ def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instr
     )
 
 
-def resolve_label(said: str, offered: Mapping[str, str]) -> str | None:
+def resolve_label(text: str, offered: Mapping[str, str]) -> str | None:
     """The label that an agent meant; None where it is not on offer.
 
     The command itself is understood, and so is the label as the list writes it (`1. id x`).
 
     Args:
-        said: the agent's text.
+        text: the agent's text.
         offered: commands by label.
     """
-    said = said.strip()
+    text = text.strip()
     for label, command in offered.items():
-        if said == command:
+        if text == command:
             return label
-    label = said.strip(".").partition(".")[0].strip()
+    label = text.strip(".").partition(".")[0].strip()
     return label if label in offered else None
 
 

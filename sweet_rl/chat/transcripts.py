@@ -37,8 +37,8 @@ class LastObservation:
 
     def render(self, messages: Sequence[Message]) -> str:
         """The last thing the world said; empty when it has said nothing."""
-        said = [message.content for message in messages if message.role == "user"]
-        return said[-1] if said else ""
+        replies = [message.content for message in messages if message.role == "user"]
+        return replies[-1] if replies else ""
 
 
 @dataclass(frozen=True, slots=True)

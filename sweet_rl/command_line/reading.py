@@ -181,9 +181,9 @@ def _unknown(
     name = wrong.replace("-", "_")
     options: Options | None = getattr(function, "options", None)
     if options is not None:
-        said = dict(typed)
-        _place(flags, said, list(words))
-        options.refuse_of_others(name, _named(function, options, said))
+        settings = dict(typed)
+        _place(flags, settings, list(words))
+        options.refuse_of_others(name, _named(function, options, settings))
     listed = [each for one in flags for each in (one.name, *one.aliases) if one.shown != "never"]
     every = [each for one in flags for each in (one.name, *one.aliases) if not one.many]
     close = suggestion(name.strip("_"), listed, "--") or suggestion(name.strip("_"), every, "--")

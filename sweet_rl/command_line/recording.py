@@ -67,8 +67,8 @@ def recorded(name: str, *, reads: Sequence[str] = (), prices: bool = False) -> C
             with _record(name, signature, explicit, settings, table, was_typed=was_typed):
                 tracking.reads("prices", table)
                 for flag in reads:
-                    told = flat.get(flag)
-                    for source in told if isinstance(told, tuple) else (told,):
+                    value = flat.get(flag)
+                    for source in value if isinstance(value, tuple) else (value,):
                         tracking.reads(flag, source)
                 function(*call.args, **call.kwargs)
 

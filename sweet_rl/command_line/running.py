@@ -135,8 +135,8 @@ def judge_failed(
     if not failed:
         return
     all_of = "All" if failed == total else f"{failed} of"
-    said = f"{all_of} {total} {noun} failed ({failed / total:.1%}): they have no score and are in no mean."
-    words = f"{said} The first: {first}. {kept}"
+    summary = f"{all_of} {total} {noun} failed ({failed / total:.1%}): they have no score and are in no mean."
+    words = f"{summary} The first: {first}. {kept}"
     if failed == total or failed > most * total:
         limit = f"{flag} {most:g} allows" if flag else f"the {most:.0%} that may"
         share = "" if failed == total else f" That is more than {limit}."

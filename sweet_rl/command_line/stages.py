@@ -118,8 +118,8 @@ def _changed(
         TypeError: something is said about a flag that there is not.
     """
     known = {one.name: one for one in flags}
-    told = {name for change in changes.values() for name in change}
-    if wrong := sorted({*told, *narrow, *positional} - set(known)):
+    changed = {name for change in changes.values() for name in change}
+    if wrong := sorted({*changed, *narrow, *positional} - set(known)):
         raise TypeError(f"this stage has no flag {wrong[0]!r}")
     for name in dict.fromkeys((*positional, *known)):
         own = {what: change[name] for what, change in changes.items() if name in change}

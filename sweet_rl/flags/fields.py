@@ -130,8 +130,8 @@ class Flag:
             "at most {}": self.at_most,
             "below {}": self.below,
         }
-        said = [text.format(bound) for text, bound in words.items() if bound is not None]
-        return "positive" if said == ["above 0"] else " and ".join(said)
+        bounds = [text.format(bound) for text, bound in words.items() if bound is not None]
+        return "positive" if bounds == ["above 0"] else " and ".join(bounds)
 
 
 def flag(

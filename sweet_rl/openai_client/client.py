@@ -291,12 +291,12 @@ class OpenAIClient:
     def _count(self, data: dict[str, Json]) -> None:
         """Tokens as the server counts them; unknown where it does not say."""
         usage = data.get("usage")
-        told = usage if isinstance(usage, dict) else {}
-        prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+        counts = usage if isinstance(usage, dict) else {}
+        prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
         self.stats.add(
             prompt if isinstance(prompt, int) else None, completion if isinstance(completion, int) else None
         )
-        details = told.get("completion_tokens_details")
+        details = counts.get("completion_tokens_details")
         thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
         self.stats.reasoning_tokens += thought if isinstance(thought, int) else 0
 
@@ -374,10 +374,10 @@ def _read_chat(data: dict[str, Json]) -> ChatReply:
     content = message.get("content")  # left out by some servers where others say null
     if content is not None and not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
-    said = split_thoughts(content or "")
+    parts = split_thoughts(content or "")
     aside = (message.get(field) for field in _THOUGHTS)
-    thoughts = next((text for text in aside if isinstance(text, str) and text.strip()), said.thoughts)
-    if thoughts and not said.text.strip():
+    thoughts = next((text for text in aside if isinstance(text, str) and text.strip()), parts.thoughts)
+    if thoughts and not parts.text.strip():
         raise AttemptFailed(
             "only_thoughts",
             f"the model wrote thoughts, no answer (finish_reason {reason}); where its tokens were used up, "
@@ -386,4 +386,4 @@ def _read_chat(data: dict[str, Json]) -> ChatReply:
         )
     if content is None:
         raise AttemptFailed("empty_reply", f"the content is null (finish_reason {reason})", can_pass=True)
-    return ChatReply(said.text, reason, thoughts)
+    return ChatReply(parts.text, reason, thoughts)

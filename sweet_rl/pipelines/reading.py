@@ -119,18 +119,18 @@ def laid_over(base: Node, over: Node) -> Node:
     return Node(merged, over.place)
 
 
-def override(tree: Node, said: str) -> None:
+def override(tree: Node, setting: str) -> None:
     """Set one value: `values.x=3`, `folder=outputs/run2`, `stages.critic.with.beta=0.3`.
 
     Raises:
         UsageError: it has no `=`, or leads through something that is no mapping, or names a value or a stage
             that the files do not.
     """
-    path, equals, text = said.partition("=")
+    path, equals, text = setting.partition("=")
     *way, last = path.strip().split(".")
     if not equals or not last:
-        raise UsageError(f"--set {said!r}: write NAME=VALUE, for example --set values.model=/models/mine.")
-    place = f"--set {said}"
+        raise UsageError(f"--set {setting!r}: write NAME=VALUE, for example --set values.model=/models/mine.")
+    place = f"--set {setting}"
     node = tree
     for depth, name in enumerate(way):
         known = node.mapping

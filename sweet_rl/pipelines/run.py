@@ -47,7 +47,7 @@ class RunFlags(FileFlags, Jobs):
 
 @recorded("run", reads=("file",))
 @stage("file", defaults={"jobs": 1}, helps={"jobs": "stages at once, where they do not need each other."})
-def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
+def run(flags: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
     """Run a pipeline: stages of a YAML file, each once, skipping what is done; it goes on where it was stopped.
 
     A stage is done if its last run ended well, with the settings that it has now, and its inputs are the same
@@ -67,19 +67,19 @@ def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the c
     from sweet_rl.pipelines.running import How, run_steps
     from sweet_rl.preflight.machine import gpus
 
-    tree = functools.reduce(laid_over, map(read_file, _names(told.file)))
-    for said in set:
-        override(tree, said)
+    tree = functools.reduce(laid_over, map(read_file, _names(flags.file)))
+    for setting in set:
+        override(tree, setting)
     pipeline = build(tree)
-    if told.only and told.until:
+    if flags.only and flags.until:
         raise UsageError("--only and --until exclude each other.")
-    steps = pipeline.chosen(only=_names(told.only), until=_names(told.until))
+    steps = pipeline.chosen(only=_names(flags.only), until=_names(flags.until))
     planned = plan(steps, pipeline.folder)
-    if told.dry_run:
+    if flags.dry_run:
         for line in planned.lines():
             print(line)
         return
-    if told.preflight != "no" and planned.to_run:
+    if flags.preflight != "no" and planned.to_run:
         wrong = 0
         for finding in look(planned.to_run, pipeline.folder, pipeline.steps):
             print(finding, flush=True)
@@ -89,26 +89,26 @@ def run(told: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the c
                 f"{wrong} of the things that the run needs {'is' if wrong == 1 else 'are'} wrong (see above); "
                 "nothing was begun. --preflight no begins all the same."
             )
-    if told.preflight == "only":
+    if flags.preflight == "only":
         return
     tracking.writes(pipeline.folder, folder=True, continues=True)
     alone = not gpus() and not any(step.launcher for step in steps)
-    run_steps(steps, pipeline.folder, How(jobs=told.jobs, fresh=not alone, replace=told.replace))
+    run_steps(steps, pipeline.folder, How(jobs=flags.jobs, fresh=not alone, replace=flags.replace))
     print(f"Done: {len(steps)} stages; what they made is in {pipeline.folder}")
 
 
 @stage("file")
-def preflight(told: FileFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
+def preflight(flags: FileFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
     """Look at what a pipeline needs, before it begins: data, model, disk, GPUs, packages, servers.
 
     Takes seconds and changes nothing. A line for each thing: OK, WARN or WRONG, the last two with a repair. Ends with
     status 1 if something is wrong. `sweet-rl run` does it by itself. Memory and room on the disk are estimates.
 
     Args:
-        told: the pipeline, as `sweet-rl run` takes it.
+        flags: the pipeline, as `sweet-rl run` takes it.
         set: as there.
     """
-    run(told.file, *set, preflight="only")
+    run(flags.file, *set, preflight="only")
 
 
 def _names(text: str) -> list[str]:
@@ -121,18 +121,18 @@ def _sets(arguments: Sequence[str]) -> list[str]:
     Raises:
         UsageError: nothing follows it.
     """
-    rest, said, left = list[str](), list[str](), list(arguments)
+    rest, settings, left = list[str](), list[str](), list(arguments)
     while left:
         word = left.pop(0)
         if word == "--set" and not left:
             raise UsageError("--set needs NAME=VALUE.")
         if word == "--set" or word.startswith("--set="):
-            said.append(left.pop(0) if word == "--set" else word.removeprefix("--set="))
+            settings.append(left.pop(0) if word == "--set" else word.removeprefix("--set="))
         else:
             rest.append(word)
-    if said and rest and rest[-1].replace("-", "_") in {"__dry_run", "__replace"}:
+    if settings and rest and rest[-1].replace("-", "_") in {"__dry_run", "__replace"}:
         rest[-1] += "=true"  # what follows is not its value
-    return [*rest, *said]
+    return [*rest, *settings]
 
 
 run.rewrite_arguments = preflight.rewrite_arguments = _sets  # type: ignore[attr-defined]

@@ -71,5 +71,5 @@ def _shown(target: str) -> dict[str, Any]:
 def _dialogue(trajectory: Trajectory) -> list[Json]:
     """What was said, as later prompts had it; the last turn as it was written."""
     *before, last = trajectory.dialogue_history
-    said: list[Json] = [{"role": message.role, "content": message.content} for message in before]
-    return [*said, {"role": "assistant", "content": last.output if isinstance(last, AgentTurn) else ""}]
+    messages: list[Json] = [{"role": message.role, "content": message.content} for message in before]
+    return [*messages, {"role": "assistant", "content": last.output if isinstance(last, AgentTurn) else ""}]

@@ -52,10 +52,10 @@ def _lines(part: Comparison) -> Iterator[str]:
         line = f"{method.title:<{max(names, len(part.title))}}"
         for place, (measure, width) in enumerate(zip(shown, widths, strict=True)):
             found = measure.of(method)
-            said = words.writer(measure.unit)(found.mean if found else None)
+            text = words.writer(measure.unit)(found.mean if found else None)
             if place == 0 and found and (span := words.span(found, measure.unit)):
-                said += f" [{span}]"
-            line += f"  {said:>{width}}"
+                text += f" [{span}]"
+            line += f"  {text:>{width}}"
         yield line.replace("\u202f", " ")
     for claim in part.claims:
         yield _claim(claim, part.measures[0].unit)
@@ -64,7 +64,7 @@ def _lines(part: Comparison) -> Iterator[str]:
 def _claim(claim: Claim, unit: str) -> str:
     if claim.mean is None:
         return f"  {claim.text}: not measured"
-    said = f"  {claim.text}: {words.signed(claim.mean, unit)}{' points' if unit == 'share' else ''}"
+    text = f"  {claim.text}: {words.signed(claim.mean, unit)}{' points' if unit == 'share' else ''}"
     if claim.low is not None and claim.high is not None:
-        said += f", 95 % interval [{words.signed(claim.low, unit)}, {words.signed(claim.high, unit)}]"
-    return f"{said}: {words.VERDICTS[claim.verdict]}"
+        text += f", 95 % interval [{words.signed(claim.low, unit)}, {words.signed(claim.high, unit)}]"
+    return f"{text}: {words.VERDICTS[claim.verdict]}"

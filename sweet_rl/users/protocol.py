@@ -151,14 +151,14 @@ def ended(text: str, asked: Request) -> tuple[str, str]:
 
 def reply_body(asked: Request, texts: Sequence[str | None], number: int) -> dict[str, Json]:
     """The reply to request `number`; None stands for null content."""
-    prompt_tokens = sum(len(said.text.split()) for prompt in asked.prompts for said in prompt)
+    prompt_tokens = sum(len(message.text.split()) for prompt in asked.prompts for message in prompt)
     choices: list[dict[str, Json]] = []
     completion_tokens = 0
     for index, text in enumerate(texts):
         content, reason = (None, "stop") if text is None else ended(text, asked)
         completion_tokens += len((content or "").split())
-        said = {"message": {"role": "assistant", "content": content}} if asked.chat else {"text": content}
-        choices.append({"index": index, **said, "logprobs": None, "finish_reason": reason})
+        body = {"message": {"role": "assistant", "content": content}} if asked.chat else {"text": content}
+        choices.append({"index": index, **body, "logprobs": None, "finish_reason": reason})
     return {
         "id": f"chatcmpl-{number}" if asked.chat else f"cmpl-{number}",
         "object": "chat.completion" if asked.chat else "text_completion",

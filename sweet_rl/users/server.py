@@ -166,25 +166,25 @@ class SimulatorServer:
     def _speak(self, asked: Request) -> list[str]:
         speaker = self._speaker(asked.model)
         try:
-            said = [speaker(prompt) for prompt in asked.prompts]
+            replies = [speaker(prompt) for prompt in asked.prompts]
         except ValueError as error:
             param = "messages" if asked.chat else "prompt"
             raise RequestProblem(400, f"Cannot play the human: {error}", param=param) from error
-        if asked.n * sum(map(len, said)) > _MAX_REPLY:
+        if asked.n * sum(map(len, replies)) > _MAX_REPLY:
             raise RequestProblem(400, f"The reply would have more than {_MAX_REPLY:,} characters.", param="n")
-        return [text for text in said for _ in range(asked.n)]
+        return [text for text in replies for _ in range(asked.n)]
 
     async def _respond(
-        self, request: web.Request, asked: Request, said: list[str], number: int, fault: Fault | None
+        self, request: web.Request, asked: Request, replies: list[str], number: int, fault: Fault | None
     ) -> web.StreamResponse:
         """The reply, or what the fault makes of it."""
         if problem := _injected(fault):
             raise problem
-        texts: list[str | None] = [*said]
+        texts: list[str | None] = [*replies]
         if fault is Fault.EMPTY_CHOICES:
             texts = []
         if fault is Fault.NULL_CONTENT:
-            texts = [None for _ in said]
+            texts = [None for _ in replies]
         body = reply_body(asked, texts, number)
         content = stream_body(asked, body) if asked.stream else json.dumps(body).encode()
         kind = "text/event-stream" if asked.stream else "application/json"
@@ -201,10 +201,10 @@ class SimulatorServer:
 
 def _echo(messages: Sequence[Said]) -> str:
     """The last user message."""
-    said = [message.text for message in messages if message.role == "user"]
-    if not said:
+    texts = [message.text for message in messages if message.role == "user"]
+    if not texts:
         raise ValueError("there is no user message to repeat.")
-    return said[-1]
+    return texts[-1]
 
 
 def _injected(fault: Fault | None) -> RequestProblem | None:

@@ -80,13 +80,13 @@ def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServ
     command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
     for name, value in flags.items():
         command += [f"--{name}", str(value)]
-    with tempfile.TemporaryFile("w+") as said:  # a pipe that is not read would fill up
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)  # noqa: S603
+    with tempfile.TemporaryFile("w+") as log:  # a pipe that is not read would fill up
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603
         try:
             line = process.stdout.readline() if process.stdout else ""
             if not line.startswith(_READY):
-                said.seek(0)
-                raise ServiceError(f"The simulator server did not start: {said.read().strip()}")
+                log.seek(0)
+                raise ServiceError(f"The simulator server did not start: {log.read().strip()}")
             yield RunningServer(line.partition(" at ")[2].split(" ", 1)[0], process)
         finally:
             process.terminate()

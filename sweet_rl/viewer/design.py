@@ -171,8 +171,8 @@ class DesignContents:
 
         return _Seen(drafts, pictures, await grade_drafts(trajectory, renderer, self._folder))
 
-    async def _find(self, told: str | None, html: str | None, renderer: Renderer | None) -> Picture | str:
-        found = await asyncio.to_thread(find_picture, told, self._folder, self._elsewhere)
+    async def _find(self, path: str | None, html: str | None, renderer: Renderer | None) -> Picture | str:
+        found = await asyncio.to_thread(find_picture, path, self._folder, self._elsewhere)
         if isinstance(found, Picture) or renderer is None or html is None:
             return found
         return await render_picture(html, renderer)

@@ -45,19 +45,19 @@ class Picture:
         return found[0] if isinstance(found, tuple) else None
 
 
-def find_picture(told: str | None, folder: Path, elsewhere: Path | None = None) -> Picture | str:
-    """The picture at `told`, or why there is none.
+def find_picture(path: str | None, folder: Path, elsewhere: Path | None = None) -> Picture | str:
+    """The picture at `path`, or why there is none.
 
     Args:
-        told: a path as in a row, absolute or relative to `folder`.
+        path: a path as in a row, absolute or relative to `folder`.
         folder: that of the trajectory file.
         elsewhere: a folder in which a file of the same name will do.
     """
-    if not told:
+    if not path:
         return NOT_TOLD
-    found = _measured(folder / told)
+    found = _measured(folder / path)
     if found == NOT_THERE and elsewhere is not None:
-        return _measured(elsewhere / told.replace("\\", "/").rsplit("/", 1)[-1])
+        return _measured(elsewhere / path.replace("\\", "/").rsplit("/", 1)[-1])
     return found
 
 

@@ -53,7 +53,7 @@ def name_of(trajectory: Trajectory) -> str:
     """What a reader calls its task: the errand, or what is hidden; without either, the description."""
     task = trajectory.task
     errand = task.row.get("instruction") or trajectory.extra.get("instruction")
-    for told in (errand, task.row.get("hidden_information")):
-        if isinstance(told, str) and told.strip():
-            return told
+    for text in (errand, task.row.get("hidden_information")):
+        if isinstance(text, str) and text.strip():
+            return text
     return f"{task.task_id}: {task.problem_description}"

@@ -57,21 +57,21 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
-    async def ask(self, *question: Any, told: str = "", timeout_s: float | None = None) -> Any:
+    async def ask(self, *question: Any, label: str = "", timeout_s: float | None = None) -> Any:
         """As `ask_now`, without blocking the event loop."""
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=self._called)
             threads = self._threads
-        work = partial(self.ask_now, *question, told=told, timeout_s=timeout_s)
+        work = partial(self.ask_now, *question, label=label, timeout_s=timeout_s)
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
-    def ask_now(self, *question: Any, told: str = "", timeout_s: float | None = None) -> Any:
+    def ask_now(self, *question: Any, label: str = "", timeout_s: float | None = None) -> Any:
         """What a worker answers, once one is free.
 
         Args:
             question: a method's name and its arguments.
-            told: names the question in messages; default: its method.
+            label: names the question in messages; default: its method.
             timeout_s: another limit than the pool's.
 
         Raises:
@@ -87,7 +87,7 @@ class WorkerPool:
                 answer = worker.ask(question, self._timeout_s if timeout_s is None else timeout_s)
             except _WorkerLostError as lost:
                 worker.stop()
-                failure = Failure("game_crashed", f"{lost} at {told or question[0]!r}")
+                failure = Failure("game_crashed", f"{lost} at {label or question[0]!r}")
                 raise EpisodeError(StopReason.WORLD_FAILED, failure) from None
             self._idle.put(worker)
         if isinstance(answer, SweetRLError):

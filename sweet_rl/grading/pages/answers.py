@@ -59,13 +59,13 @@ def answer_html(trajectory: Trajectory) -> str | None:
 
     In our rows `drafts` names the turn that gave the picture; else it is the last turn with a page.
     """
-    said = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
+    replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
     turn = _turn_of_answer(trajectory.extra.get("drafts"), trajectory.answer)
-    if turn is not None and turn < len(said):
-        page = extract_html(said[turn])[1]
+    if turn is not None and turn < len(replies):
+        page = extract_html(replies[turn])[1]
         if page is not None:
             return page
-    pages: Sequence[str | None] = [extract_html(content)[1] for content in said]
+    pages: Sequence[str | None] = [extract_html(content)[1] for content in replies]
     return next((page for page in reversed(pages) if page is not None), None)
 
 

@@ -29,16 +29,16 @@ def drafts_of(trajectory: Trajectory) -> list[Draft]:
     Rows of ours name each draft's picture (`drafts`); a published row names that of the last page only, as
     its answer.
     """
-    said = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
-    pages = [(turn, html) for turn, content in enumerate(said) if (html := extract_html(content)[1])]
-    told = _told(trajectory.extra.get("drafts"))
-    if told is None:
+    replies = [message.content for message in trajectory.dialogue_history if message.role == "assistant"]
+    pages = [(turn, html) for turn, content in enumerate(replies) if (html := extract_html(content)[1])]
+    recorded = _recorded(trajectory.extra.get("drafts"))
+    if recorded is None:
         last = trajectory.answer if trajectory.answer not in {None, "", NO_ANSWER} else None
         return [Draft(turn, html, last if turn == pages[-1][0] else None) for turn, html in pages]
-    return [Draft(turn, html, *told.get(turn, (None, None))) for turn, html in pages]
+    return [Draft(turn, html, *recorded.get(turn, (None, None))) for turn, html in pages]
 
 
-def _told(drafts: Json) -> dict[int, tuple[str | None, str | None]] | None:
+def _recorded(drafts: Json) -> dict[int, tuple[str | None, str | None]] | None:
     """Picture and failure by turn; other people's files may hold anything under that name."""
     if not isinstance(drafts, list):
         return None

@@ -169,9 +169,9 @@ def win_rate(outcomes: Sequence[tuple[str, Outcome]]) -> WinRate:
     by_task: dict[str, list[float]] = {}
     for task_id, outcome in outcomes:
         by_task.setdefault(task_id, []).append(points[outcome])
-    said = [outcome for _, outcome in outcomes]
+    verdicts = [outcome for _, outcome in outcomes]
     means = [sum(task) / len(task) for task in by_task.values()]
-    counts = (said.count(Outcome.A), said.count(Outcome.TIE), said.count(Outcome.B))
+    counts = (verdicts.count(Outcome.A), verdicts.count(Outcome.TIE), verdicts.count(Outcome.B))
     return WinRate(*counts, proportion_interval(means))
 
 

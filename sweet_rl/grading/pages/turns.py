@@ -48,9 +48,9 @@ async def _grade(draft: Draft, target: PageView, renderer: Renderer, folder: Pat
             return None
 
     def look() -> dict[str, float] | None:
-        told = answer_picture(draft.image, folder)
-        if told.shown is Shown.PICTURE:
-            return compare(view_of(told.image, page), target)
+        picture = answer_picture(draft.image, folder)
+        if picture.shown is Shown.PICTURE:
+            return compare(view_of(picture.image, page), target)
         return compare(view_of(decode(page.image), page), target) if page is not None else None
 
     return await asyncio.to_thread(look)

@@ -37,17 +37,17 @@ class TestClock:
     _computed_before: float = 0.0
     _delays: dict[int, float] = field(default_factory=dict)
 
-    def start(self, now: float, process: int | None = None, said: float = math.inf) -> None:
+    def start(self, now: float, process: int | None = None, claimed_s: float = math.inf) -> None:
         """A test has been begun now.
 
         Args:
             now: seconds of the monotonic clock.
             process: the child's number, where it has been computing before.
-            said: processor time that it claims to have used until then; too much is not believed.
+            claimed_s: processor time that it claims to have used until then; too much is not believed.
         """
         self.started = self._looked = now
         self.computed_s = self.waited_s = 0.0
-        self._computed_before = min(said, _computed(process)) if process is not None else 0.0
+        self._computed_before = min(claimed_s, _computed(process)) if process is not None else 0.0
         self._delays = {thread: delay for thread, delay, _ in _threads(process)} if process else {}
 
     def look(self, now: float, process: int | None) -> None:

@@ -82,7 +82,7 @@ class OnlineStudy:
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
         """Overrides of a run beside its configuration."""
         start = self.start(seed)
-        told = [
+        overrides = [
             f"agent_type={method}",
             f"seed={seed}",
             f"policy_lm={_quoted(start / 'policy')}",
@@ -90,7 +90,7 @@ class OnlineStudy:
             f"save_path={_quoted(self.run(method, seed))}",
             "quiet=true",
         ]
-        return (*told, *([] if self.iterations is None else [f"iterations={self.iterations}"]))
+        return (*overrides, *([] if self.iterations is None else [f"iterations={self.iterations}"]))
 
 
 def rounds(study: OnlineStudy) -> list[list[Chain]]:
@@ -130,14 +130,14 @@ def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
 
 def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
     """Sampled games, and a greedy one for each word: there is only one of those."""
-    told = study.overrides("online_filteredbc" if method == START else method, seed)
+    overrides = study.overrides("online_filteredbc" if method == START else method, seed)
     calls = []
     for greedy in (False, True):
         output = study.games(method, seed, greedy=greedy)
         flags: dict[str, Any] = {"games": 1 if greedy else study.test_games}
         flags |= {"greedy": True} if greedy else {}
         flags |= {"trained": True} if method != START else {}
-        calls.append(call("sweet_rl.studies.archer.recipe:measure", output, (str(output), *told), flags))
+        calls.append(call("sweet_rl.studies.archer.recipe:measure", output, (str(output), *overrides), flags))
     return calls
 
 
@@ -160,8 +160,8 @@ def imitate(games_path: str, output: str, *, seed: int, width: int, layers: int,
     played = [steps for game in load_trajectories(games_path) if (steps := transitions(game, transcript))]
     texts = [steps[-1].next_observation for steps in played]
     policy, critic = make_models(Path(output), seed=seed, texts=texts, hidden_size=width, layers=layers)
-    told = [f"policy_lm={_quoted(policy)}", f"critic_lm={_quoted(critic)}", f"seed={seed}"]
-    settings = settings_of(load_config(CONFIG, [*told, "agent_type=online_filteredbc"]))
+    overrides = [f"policy_lm={_quoted(policy)}", f"critic_lm={_quoted(critic)}", f"seed={seed}"]
+    settings = settings_of(load_config(CONFIG, [*overrides, "agent_type=online_filteredbc"]))
     shown = demonstrations_of(step for steps in played for step in steps)
     losses = clone(settings, shown, policy, **training)
     print(f"{len(shown)} turns of {len(played)} games; loss {losses[0]:.3f}, in the end {losses[-1]:.3f}")

@@ -79,7 +79,7 @@ class Row:
     low: float | None
     high: float | None
     seeds: Sequence[float]
-    said: str
+    label: str
 
 
 def learning(
@@ -89,7 +89,7 @@ def learning(
     along: str,
     title: str,
     write: Write,
-    said: Write,
+    format_value: Write,
 ) -> Markup:
     """A large chart of curves: means, strong, over a standard error to each side; single seeds faint."""
 
@@ -101,7 +101,7 @@ def learning(
                 axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.14, linewidth=0)
                 for curve in each.curves:
                     axes.plot(*zip(*curve, strict=True), color=colour, alpha=0.35, linewidth=0.8)
-            label = f"{each.title} {said(mean[-1])}"
+            label = f"{each.title} {format_value(mean[-1])}"
             axes.plot(steps, mean, color=colour, linewidth=2, label=label)
         if level is not None:
             axes.axhline(level, color=_HEX["muted"], linestyle="--", linewidth=1, label="the start")
@@ -145,7 +145,7 @@ def intervals(
                 axes.errorbar(row.mean, place, xerr=span, color=colour, capsize=4, linewidth=1.6)
             axes.plot(row.mean, place, "o", color=colour, markersize=7, markeredgecolor=_HEX["surface"])
             axes.plot(row.seeds, [place + 0.3] * len(row.seeds), "o", color=colour, alpha=0.65, markersize=3)
-            axes.text(1.02, place, row.said, transform=axes.get_yaxis_transform(), va="center")
+            axes.text(1.02, place, row.label, transform=axes.get_yaxis_transform(), va="center")
         if level is not None:
             axes.axvline(level, color=_HEX["muted"], linestyle="--", linewidth=1)
             axes.update_datalim([(level, 0)])
@@ -163,12 +163,12 @@ def intervals(
         axes.set_xlabel(along)
         _ticks(axes.xaxis, write, 8 if width > _NARROW else 3)
 
-    said = "; ".join(f"{row.title}: {row.said}" for row in rows)
-    return _both(draw, f"{label}: {said}", lambda width: 62 + (38 if width == _WIDE else 54) * len(rows))
+    described = "; ".join(f"{row.title}: {row.label}" for row in rows)
+    return _both(draw, f"{label}: {described}", lambda width: 62 + (38 if width == _WIDE else 54) * len(rows))
 
 
 def panel(
-    label: str, curve: Points, title: str, along: str, colour: str, write: Write, said: Write
+    label: str, curve: Points, title: str, along: str, colour: str, write: Write, format_value: Write
 ) -> Markup:
     """One curve: every point faint, a mean over a fifteenth of it strong, its last value at its end."""
     steps, values = (np.array(each) for each in zip(*curve, strict=True))
@@ -178,7 +178,7 @@ def panel(
         axes.plot(steps, values, color=_HEX[colour], alpha=0.28, linewidth=0.8)
         axes.plot(steps, smooth, color=_HEX[colour], linewidth=1.8)
         axes.annotate(
-            said(smooth[-1]), (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center"
+            format_value(smooth[-1]), (steps[-1], smooth[-1]), (4, 0), textcoords="offset points", va="center"
         )
         axes.set_title(title)
         axes.set_xlabel(along)

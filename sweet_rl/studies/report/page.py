@@ -94,10 +94,10 @@ def _headline(part: Comparison, *, several: bool) -> Headline | None:
     others += [(method.title, mean) for method, mean in known if method.name == part.start]
     found = [
         (
-            f"{said[0].upper()}{said[1:]}",
+            f"{text[0].upper()}{text[1:]}",
             [_said(part, claim) for claim in part.claims if claim.verdict == verdict],
         )
-        for verdict, said in words.VERDICTS.items()
+        for verdict, text in words.VERDICTS.items()
     ]
     return Headline(
         part.title if several else "",
@@ -105,7 +105,7 @@ def _headline(part: Comparison, *, several: bool) -> Headline | None:
         write(reached),
         measure.title,
         [(title, write(mean)) for title, mean in others],
-        [(said, claims) for said, claims in found if claims],
+        [(text, claims) for text, claims in found if claims],
     )
 
 

@@ -117,8 +117,8 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
     start = next((method for method in part.methods if method.name == part.start), None)
     level = start.mean(part.measures[0].name) if start and part.measures else None
     series.sort(key=lambda each: each.colour)
-    write, said = words.tick(axes.unit), words.writer(axes.unit)
-    return charts.learning(part.title, series, level, axes.along, axes.title, write, said)
+    write, format_value = words.tick(axes.unit), words.writer(axes.unit)
+    return charts.learning(part.title, series, level, axes.along, axes.title, write, format_value)
 
 
 def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
@@ -159,14 +159,14 @@ def _intervals(
         if (found := measure.of(method)) is None:
             continue
         each = [run.measures[measure.name].mean for run in method.runs if measure.name in run.measures]
-        said = words.writer(measure.unit)(found.mean)
+        label = words.writer(measure.unit)(found.mean)
         if measure.group == "critic" and found.n:
-            said += f" of {words.count(found.n)} turns"
+            label += f" of {words.count(found.n)} turns"
         elif span := words.span(found, measure.unit):
-            said += f" ({span})"
+            label += f" ({span})"
         seeds = each if len(each) > 1 else []
         rows.append(
-            charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, said)
+            charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, label)
         )
     if level is None:
         level = next((row.mean for row in rows if row.colour == "c0"), None)

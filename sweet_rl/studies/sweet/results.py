@@ -200,8 +200,8 @@ def _verdicts(trajectory: Trajectory) -> Iterable[tuple[Verdict, int]]:
 
 
 def _questions(trajectory: Trajectory) -> list[str]:
-    said = (entry.content for entry in trajectory.dialogue_history if entry.role == "assistant")
-    return [extra for extra in map(extras.asked_about, said) if extra]
+    replies = (entry.content for entry in trajectory.dialogue_history if entry.role == "assistant")
+    return [extra for extra in map(extras.asked_about, replies) if extra]
 
 
 def _critic(study: Study, name: str) -> dict[str, Estimate]:
@@ -293,10 +293,10 @@ def _dialogue(name: str, trajectory: Trajectory, rows: Sequence[Candidates]) -> 
     turns = []
     for (verdict, place), row in zip(_verdicts(trajectory), rows, strict=True):
         candidates = _distinct(row)
-        said = history[place].content
+        reply = history[place].content
         human = history[place + 1].content if place + 1 < len(history) else None
-        score = next((each.score for each in candidates if each.text == said), None)
-        turns.append(Turn(said, human, str(verdict), score, candidates))
+        score = next((each.score for each in candidates if each.text == reply), None)
+        turns.append(Turn(reply, human, str(verdict), score, candidates))
     task = trajectory.task
     return Dialogue(
         name, METHODS[name][0], trajectory.reward, task.problem_description, task.ground_truth, tuple(turns)

@@ -50,7 +50,7 @@ class Household(WorkerPool):
             UsageError: a package is missing.
         """
         if source not in self._first:  # it is always the same
-            self._first[source] = self.ask_now("begin", source, told=source)
+            self._first[source] = self.ask_now("begin", source, label=source)
         return self._first[source]
 
     def play(self, source: str, before: Sequence[str], command: str) -> EngineState:
@@ -59,7 +59,7 @@ class Household(WorkerPool):
         Raises:
             EpisodeError: the engine broke, or hangs; the pool goes on without it.
         """
-        state: EngineState = self.ask_now("play", source, tuple(before), command, told=command)
+        state: EngineState = self.ask_now("play", source, tuple(before), command, label=command)
         return state
 
     def plan(self, source: str, before: Sequence[str]) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Household(WorkerPool):
         """
         try:
             plan: tuple[str, ...] = self.ask_now(
-                "plan", source, tuple(before), told="planning", timeout_s=self._plan_timeout_s
+                "plan", source, tuple(before), label="planning", timeout_s=self._plan_timeout_s
             )
         except EpisodeError as error:
             if error.failure.kind == "bad_game":

@@ -52,7 +52,7 @@ class Interpreters(WorkerPool):
         Raises:
             EpisodeError: the interpreter broke, or hangs; the pool goes on without it.
         """
-        position: Position = await self.ask("play", state, command, with_actions, told=command)
+        position: Position = await self.ask("play", state, command, with_actions, label=command)
         return position
 
     async def walkthrough(self) -> tuple[str, ...]:
