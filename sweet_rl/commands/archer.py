@@ -184,9 +184,9 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
         UsageError: `checkpoint_path` is none that can be begun with, or `policy_lm` is another model.
     """
     names = {key: config[key] for key in ("policy_lm", "critic_lm", "checkpoint_path")}
-    told = {override.partition("=")[0] for override in overrides}
+    overridden = {override.partition("=")[0] for override in overrides}
     if names["checkpoint_path"] is not None:
-        names |= _begun_with(names, told, save_path)
+        names |= _begun_with(names, overridden, save_path)
     if TINY in names.values():
         from sweet_rl.tiny_models.question_models import make_models
 
@@ -196,12 +196,14 @@ def models_of(config: Mapping[str, Any], overrides: Sequence[str], save_path: Pa
     return names
 
 
-def _begun_with(names: Mapping[str, Any], told: Collection[str], save_path: Path) -> dict[str, str | None]:
+def _begun_with(
+    names: Mapping[str, Any], overridden: Collection[str], save_path: Path
+) -> dict[str, str | None]:
     from sweet_rl.algorithms.archer.beginnings import find_beginning
 
     path = str(names["checkpoint_path"])
     found = find_beginning(path)
-    critic = {} if found.critic is None or "critic_lm" in told else {"critic_lm": str(found.critic)}
+    critic = {} if found.critic is None or "critic_lm" in overridden else {"critic_lm": str(found.critic)}
     if found.weights is not None:
         return {**critic, "checkpoint_path": str(found.weights)}
     model = found.model
@@ -211,9 +213,9 @@ def _begun_with(names: Mapping[str, Any], told: Collection[str], save_path: Path
 
         model = save_path / "models" / "merged"
         if not (model / "config.json").is_file():
-            base = str(names["policy_lm"]) if "policy_lm" in told else ""  # "": the one that it names
+            base = str(names["policy_lm"]) if "policy_lm" in overridden else ""  # "": the one that it names
             merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
-    elif "policy_lm" in told:
+    elif "policy_lm" in overridden:
         raise UsageError(
             f"checkpoint_path={path!r} is a whole model and stands for policy_lm: leave policy_lm out, or "
             "name a file of its weights."

@@ -135,7 +135,7 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
 
     made_here = pupil.policy_lm == TINY
     usual = cloning.TINY_RECIPE if made_here else cloning.PUBLISHED_RECIPE
-    told = {one.name: getattr(pupil, one.name) for one in flags_of(RecipeFlags)}
+    typed = {one.name: getattr(pupil, one.name) for one in flags_of(RecipeFlags)}
     cloning.run(
         cloning.Demonstrations(
             shown.world,
@@ -152,7 +152,7 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
         cloning.Pupil(
             pupil.policy_lm,
             TINY if pupil.critic_lm is None and made_here else pupil.critic_lm,
-            {**usual, **{name: value for name, value in told.items() if value is not None}},
+            {**usual, **{name: value for name, value in typed.items() if value is not None}},
             pupil.max_tokens_per_batch,
             pupil.device,
             pupil.dtype,

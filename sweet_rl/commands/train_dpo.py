@@ -127,7 +127,7 @@ class DPOFlags(TrainedOn, Compat, Loss, ExpertsFlags):
         "compat": "fixed, or published (its masks, truncation, denominators and warm-up, to compare numbers)."
     }
 )
-def train_dpo(told: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
+def train_dpo(flags: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
     """Train a model on preference pairs, by DPO.
 
     Only the assistant's turns are scored, wherever the chat template puts them. The reference's log-probabilities
@@ -140,26 +140,26 @@ def train_dpo(told: DPOFlags, pairs: PairFlags, training: TrainingFlags, /) -> N
 
     Several processes: torchrun --nproc-per-node 2 train_dpo.py --zero_stage 3 ..., or the deepspeed launcher.
     """
-    if told.eval_only and training.metrics_path is None:
+    if flags.eval_only and training.metrics_path is None:
         raise UsageError("--eval_only needs --metrics_path, the .jsonl file for the numbers.")
-    published = told.compat == "published"
-    loss = told.settings()
+    published = flags.compat == "published"
+    loss = flags.settings()
     settings = training.settings(
-        pairs.data(training, told.dataset, published=published),
-        training.model(told.pretrain, told.ref_pretrain),
+        pairs.data(training, flags.dataset, published=published),
+        training.model(flags.pretrain, flags.ref_pretrain),
         loss=loss,
         published=published,
-        trains=not told.eval_only,
+        trains=not flags.eval_only,
     )
-    if told.eval_only:
+    if flags.eval_only:
         from sweet_rl.runs import new_file
 
         new_file(str(training.metrics_path), "metrics_path", overwrite=training.overwrite)
     from sweet_rl.training import dpo
 
-    if told.reference_cache != "none":
+    if flags.reference_cache != "none":
         from sweet_rl.training.reference_cache import default_folder
 
-        folder = Path(told.reference_cache) if told.reference_cache else default_folder()
+        folder = Path(flags.reference_cache) if flags.reference_cache else default_folder()
         settings = replace(settings, output=replace(settings.output, reference_cache=folder))
-    (dpo.evaluate if told.eval_only else dpo.train)(settings, print)
+    (dpo.evaluate if flags.eval_only else dpo.train)(settings, print)

@@ -31,7 +31,7 @@ class CriticFlags(TrainedOn, Compat, Loss):
         "compat": "fixed, or published: a text's value is the mean over all positions of its batch, padding included (ranking then takes the mean over dialogue and candidate).",
     },
 )
-def train_reward_model(told: CriticFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
+def train_reward_model(flags: CriticFlags, pairs: PairFlags, training: TrainingFlags, /) -> None:
     """Train a critic with a regression head on preference pairs.
 
     The logits of the model give way to one number, its value at the last token of a text; the chosen side is to
@@ -45,15 +45,15 @@ def train_reward_model(told: CriticFlags, pairs: PairFlags, training: TrainingFl
     from sweet_rl.training.losses import check_loss, reduction_of
     from sweet_rl.training.settings import LossSettings
 
-    name = told.loss or "sigmoid"
+    name = flags.loss or "sigmoid"
     if reduction_of(name) is not None:
         raise UsageError(f"--loss {name} is of means over tokens, and this critic has one value for a text.")
     loss = LossSettings(name=name, beta=1.0)
     check_loss(loss)
-    published = told.compat == "published"
+    published = flags.compat == "published"
     settings = training.settings(
-        pairs.data(training, told.dataset, published=published),
-        training.model(told.pretrain),
+        pairs.data(training, flags.dataset, published=published),
+        training.model(flags.pretrain),
         loss=loss,
         published=published,
     )

@@ -36,7 +36,7 @@ class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
         "chosen_key": "of pairs, the field that is imitated.",
     },
 )
-def train_sft(told: ImitationFlags, training: TrainingFlags, /) -> None:
+def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
     """Fine-tune a model on what the agent said, in dialogues or in single turns.
 
     All assistant turns are imitated, each with its end token; headers, the user and the system never are. An
@@ -50,15 +50,15 @@ def train_sft(told: ImitationFlags, training: TrainingFlags, /) -> None:
 
     settings = training.settings(
         training.data(
-            told.dataset,
-            prompt_key=told.prompt_key,
+            flags.dataset,
+            prompt_key=flags.prompt_key,
             find_prompt=True,
-            chosen_key=told.chosen_key,
-            input_template=told.input_template,
+            chosen_key=flags.chosen_key,
+            input_template=flags.input_template,
         ),
-        training.model(told.pretrain),
-        loss=LossSettings(name="imitation", aux_loss_coef=told.aux_loss_coef),
+        training.model(flags.pretrain),
+        loss=LossSettings(name="imitation", aux_loss_coef=flags.aux_loss_coef),
     )
     from sweet_rl.training import sft
 
-    sft.train(settings, SelectionSettings(told.min_reward, told.best_of_task), print)
+    sft.train(settings, SelectionSettings(flags.min_reward, flags.best_of_task), print)

@@ -290,8 +290,8 @@ class ShardFlags(Settings):
     def _engine(self) -> dict[str, Any]:
         from sweet_rl.training.sharding import offloads, read_deepspeed_config
 
-        told = "fsdp2" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else "deepspeed"
-        engine = self.shard_with or told
+        default = "fsdp2" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true" else "deepspeed"
+        engine = self.shard_with or default
         path = self.deepspeed_config or os.environ.get("ACCELERATE_DEEPSPEED_CONFIG_FILE", "none")
         if engine == "fsdp2":
             if self.deepspeed_config:

@@ -23,7 +23,7 @@ from sweet_rl.types import Failure, Message, derive_seed
 ATTEMPTS: Final = 3
 """How often a state is sent again to a model that says nothing."""
 
-_SAID: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
+_CHOICES: Final = (re.compile(r"action:\s*(\d+)"), re.compile(r"action\s*(\d+)"), re.compile(r"\d+"))
 _WORD: Final = re.compile(r"\w+")
 
 Words = Callable[[random.Random], str]
@@ -96,12 +96,12 @@ def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -
         strict: as published.
     """
     text = reply.lower()
-    for pattern in _SAID:
+    for pattern in _CHOICES:
         found = pattern.search(text)
         if found:
-            said = found[1] if pattern.groups else found[0]
-            if said in labels:
-                return said
+            label = found[1] if pattern.groups else found[0]
+            if label in labels:
+                return label
             break
     if not strict:
         return next((word for word in _WORD.findall(reply) if word in labels), None)

@@ -148,9 +148,9 @@ async def _episode(job: Job[int], plan: RecordPlan, teacher: Teacher) -> Done:
             **moment.extra,
         }
 
-    said = await asyncio.gather(*(ask(step, moment) for step, moment in enumerate(moments)))
-    failures = tuple(one for one in said if isinstance(one, Failure))
-    records = [one for one in said if not isinstance(one, Failure)]
+    replies = await asyncio.gather(*(ask(step, moment) for step, moment in enumerate(moments)))
+    failures = tuple(one for one in replies if isinstance(one, Failure))
+    records = [one for one in replies if not isinstance(one, Failure)]
     return Done(records or None, failures)
 
 

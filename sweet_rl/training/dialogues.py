@@ -52,14 +52,14 @@ class SelectionReport:
     def lines(self, selection: SelectionSettings) -> list[str]:
         """One line for each thing worth knowing."""
         of = f"of {self.rows:,} dialogues"
-        said = {
+        counts = {
             f"{self.failed:,} {of} left out: the episode failed": self.failed,
             f"{self.unfinished:,} {of} left out: they do not end with an agent turn": self.unfinished,
             f"{self.not_gradable:,} {of} left out: their tasks cannot be graded": self.not_gradable,
             f"{self.below:,} {of} left out: reward below --min_reward {selection.min_reward}": self.below,
             f"{self.not_best:,} {of} left out: not the best of their task": self.not_best,
         }
-        return [line for line, count in said.items() if count]
+        return [line for line, count in counts.items() if count]
 
 
 def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[TextRow], SelectionReport]:

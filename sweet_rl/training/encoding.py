@@ -134,26 +134,26 @@ class EncodingReport:
 
     def lines(self, max_len: int) -> list[str]:
         """One line for each thing worth knowing."""
-        said: list[str] = []
+        notes: list[str] = []
         if self.from_ids:
-            said.append(f"{self.from_ids:,} {self.noun} use the sampled token ids they carry")
+            notes.append(f"{self.from_ids:,} {self.noun} use the sampled token ids they carry")
         if self.ids_refused:
-            said.append(
+            notes.append(
                 f"{self.ids_refused:,} {self.noun} carry ids of another tokenizer: their text was tokenised"
             )
         if self.shortened:
-            said.append(f"{self.shortened:,} {self.noun} lost their oldest turns (--max_len {max_len})")
+            notes.append(f"{self.shortened:,} {self.noun} lost their oldest turns (--max_len {max_len})")
         if self.too_long:
-            said.append(
+            notes.append(
                 f"{len(self.too_long):,} {self.noun} left out, too long for --max_len {max_len}: "
                 f"{_few(self.too_long)}"
             )
         if self.no_response:
-            said.append(
+            notes.append(
                 f"{len(self.no_response):,} {self.noun} left out, no assistant turn in them: "
                 f"{_few(self.no_response)}"
             )
-        return said
+        return notes
 
 
 class Encoder(Protocol):

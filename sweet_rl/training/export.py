@@ -46,7 +46,7 @@ class ExportReport:
     def lines(self) -> list[str]:
         """One line for each thing worth knowing."""
         end = self.end_token
-        said = {
+        counts = {
             f"{len(self.skipped):,} pairs left out, no messages give exactly their text: "
             f"{', '.join(self.skipped[:3])}{', ...' if len(self.skipped) > 3 else ''}": len(self.skipped),
             f"{self.whole:,} pairs without a prompt: their common beginning became the prompt": self.whole,
@@ -61,7 +61,7 @@ class ExportReport:
             f"the tokenizer's eos_token is {self.eos_token!r}: trainers put it behind {end!r}, which ends a "
             f"turn. Set eos_token to {end!r} in the model's tokenizer_config.json": self.eos_token != end,
         }
-        return [line for line, count in said.items() if count]
+        return [line for line, count in counts.items() if count]
 
 
 class PairExporter:

@@ -71,14 +71,14 @@ class RequestProblem(Exception):  # noqa: N818 - becomes a response
         }
 
 
-class Said(NamedTuple):
+class ServedMessage(NamedTuple):
     """One message of a chat request: its role and text."""
 
     role: str
     text: str
 
 
-Speaker = Callable[[Sequence[Said]], str]
+Speaker = Callable[[Sequence[ServedMessage]], str]
 """What a model says to the messages of a prompt; ValueError: they hold nothing that it can answer."""
 
 
@@ -99,7 +99,7 @@ class Request:
 
     chat: bool
     model: str
-    prompts: tuple[tuple[Said, ...], ...]
+    prompts: tuple[tuple[ServedMessage, ...], ...]
     n: int
     stream: bool
     usage_in_stream: bool = False
@@ -129,7 +129,7 @@ def read_completion(content: bytes) -> Request:
     body = _object(content)
     prompt = body.get("prompt")
     given = prompt if isinstance(prompt, list) else [prompt]
-    prompts = tuple((Said("user", text),) for text in given if isinstance(text, str))
+    prompts = tuple((ServedMessage("user", text),) for text in given if isinstance(text, str))
     if not prompts or len(prompts) < len(given):
         raise RequestProblem(
             400,
@@ -210,7 +210,7 @@ def _object(content: bytes) -> dict[str, Json]:
     return {key: value for key, value in body.items() if value is not None}
 
 
-def _request(body: dict[str, Json], prompts: tuple[tuple[Said, ...], ...], *, chat: bool) -> Request:
+def _request(body: dict[str, Json], prompts: tuple[tuple[ServedMessage, ...], ...], *, chat: bool) -> Request:
     own = {"messages", "max_completion_tokens"} if chat else {"prompt"}
     for name, value in body.items():
         if name in _NEUTRAL and value not in _NEUTRAL[name]:
@@ -264,16 +264,16 @@ def _stops(value: Json) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _message(place: int, message: Json) -> Said:
+def _message(place: int, message: Json) -> ServedMessage:
     """A message, whose content is a text or a list of typed parts."""
     where = f"messages[{place}]"
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestProblem(400, f"{where} must be an object with a role.", param=where)
     content = message.get("content")
     if content is None:
-        return Said(message["role"], "")
+        return ServedMessage(message["role"], "")
     if isinstance(content, str):
-        return Said(message["role"], content)
+        return ServedMessage(message["role"], content)
     texts = (
         [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     )
@@ -286,4 +286,4 @@ def _message(place: int, message: Json) -> Said:
             400, f"{where}.content must be a text or a list of text parts; this server sees no pictures.",
             param=f"{where}.content",
         )  # fmt: skip
-    return Said(message["role"], "\n".join(map(str, texts)))
+    return ServedMessage(message["role"], "\n".join(map(str, texts)))

@@ -24,7 +24,7 @@ from sweet_rl.users.faults import Fault, FaultProfile
 from sweet_rl.users.protocol import (
     Request,
     RequestProblem,
-    Said,
+    ServedMessage,
     Speaker,
     read_chat,
     read_completion,
@@ -199,7 +199,7 @@ class SimulatorServer:
         return web.Response(body=content, content_type=kind)
 
 
-def _echo(messages: Sequence[Said]) -> str:
+def _echo(messages: Sequence[ServedMessage]) -> str:
     """The last user message."""
     texts = [message.text for message in messages if message.role == "user"]
     if not texts:

@@ -39,8 +39,8 @@ class TextGameEnv:
         await self.close()
         self._game = game = await self._do(self._make_game)
         self._task_id, self._seed, self._cost = task.task_id, seed, 0.0
-        said = await self._do(lambda: game.reset(task, seed=seed))
-        self._messages: tuple[Message, ...] = (Message("user", said),)
+        text = await self._do(lambda: game.reset(task, seed=seed))
+        self._messages: tuple[Message, ...] = (Message("user", text),)
         self._done = False
         return self._observe()
 

@@ -68,10 +68,10 @@ class ArcherLearner(CriticLearner):
             asks = self._asks(f"actor-{number}", rows)
             observations = [ask.observation for ask in asks]
             with self.gathered():
-                said = self.policy.sample(
+                candidates = self.policy.sample(
                     observations, [ask.seed for ask in asks], greedy=not self.settings.do_sample
                 )
-            judged = judge(self.critic, observations, said, 4 * self.settings.max_tokens_per_batch)
+            judged = judge(self.critic, observations, candidates, 4 * self.settings.max_tokens_per_batch)
             infos.append(actor_step(self.policy, self.lm_optimizer, judged, rows, self.steps))
             self._say("actor", number + 1, self.settings.actor_epochs)
         return infos

@@ -208,7 +208,7 @@ class CriticLearner(PolicyLearner):
         asks = [self._asks(f"critic-{number}", rows) for number, rows in enumerate(steps)]
         self._say("sample", 0, len(steps))
         with self.gathered():
-            said = iter(
+            proposed = iter(
                 players.proposals(
                     self.policy,
                     [ask for one in asks for ask in one],
@@ -218,7 +218,7 @@ class CriticLearner(PolicyLearner):
             )
         infos = []
         for number, rows in enumerate(steps):
-            texts = [[utterance.text for utterance in next(said)] for _ in asks[number]]
+            texts = [[utterance.text for utterance in next(proposed)] for _ in asks[number]]
             infos.append(
                 critic_step(self.critic, self.target, self.critic_optimizer, rows, texts, self.steps)
             )

@@ -72,12 +72,12 @@ class Player:
         text = self._format.render(observation.messages)
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         self._usage.requests += 1
-        said = await self._batcher.submit(Ask(text, seed))
-        self._usage.add(self._tokens_of(text) if self._tokens_of else None, len(said.token_ids) or None)
-        reason = FinishReason.STOP if said.finished else FinishReason.LENGTH
-        completion = Completion(said.text, said.token_ids, said.logprobs, reason)
-        if not said.logprobs:
-            completion = Completion(said.text, None, None, reason)
+        utterance = await self._batcher.submit(Ask(text, seed))
+        self._usage.add(self._tokens_of(text) if self._tokens_of else None, len(utterance.token_ids) or None)
+        reason = FinishReason.STOP if utterance.finished else FinishReason.LENGTH
+        completion = Completion(utterance.text, utterance.token_ids, utterance.logprobs, reason)
+        if not utterance.logprobs:
+            completion = Completion(utterance.text, None, None, reason)
         return Generation(self._prompt_of(text), completion)
 
     async def close(self) -> None:
@@ -98,8 +98,8 @@ def reranking(policy: TokenPolicy, target: DoubleCritic, *, candidates: int, gre
     """Of several utterances the one that the target critic likes best (Online CHAI)."""
 
     def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
-        said = proposals(policy, asks, candidates=candidates, greedy=greedy)
-        yield list(enumerate(choose(target, asks, said, 4 * policy.max_tokens_per_batch)))
+        proposed = proposals(policy, asks, candidates=candidates, greedy=greedy)
+        yield list(enumerate(choose(target, asks, proposed, 4 * policy.max_tokens_per_batch)))
 
     return engine
 
@@ -119,11 +119,11 @@ def proposals(
 
 @torch.no_grad()
 def choose(
-    target: DoubleCritic, asks: Sequence[Ask], said: Sequence[Sequence[Utterance]], max_tokens: int
+    target: DoubleCritic, asks: Sequence[Ask], proposed: Sequence[Sequence[Utterance]], max_tokens: int
 ) -> list[Utterance]:
     """For each turn the candidate with the largest min(Q1, Q2); the first of equals."""
-    owners = [number for number, utterances in enumerate(said) for _ in utterances]
-    flat = [utterance for utterances in said for utterance in utterances]
+    owners = [number for number, utterances in enumerate(proposed) for _ in utterances]
+    flat = [utterance for utterances in proposed for utterance in utterances]
     values = target.read(
         [asks[number].observation for number in owners], [utterance.text for utterance in flat], max_tokens
     )

@@ -108,13 +108,13 @@ class PublishedPolicy:
             max_length: tokens of either at most; None, as in BC, cuts nothing and leaves the template out.
         """
         filled = observations if max_length is None else [self._filled(text) for text in observations]
-        context, spoken = self._batch(filled, max_length), self._batch(actions, max_length)
-        ids_BT = torch.cat([context["input_ids"], spoken["input_ids"]], dim=1)
-        mask_BT = torch.cat([context["attention_mask"], spoken["attention_mask"]], dim=1)
+        context, replies = self._batch(filled, max_length), self._batch(actions, max_length)
+        ids_BT = torch.cat([context["input_ids"], replies["input_ids"]], dim=1)
+        mask_BT = torch.cat([context["attention_mask"], replies["attention_mask"]], dim=1)
         width = context["input_ids"].shape[1]
         logits_BTV = self.model(input_ids=ids_BT, attention_mask=mask_BT).logits[:, width - 1 : -1]
-        likely_BT = logits_BTV.softmax(dim=-1).gather(-1, spoken["input_ids"][..., None])[..., 0]
-        logps_B: Tensor = (likely_BT.log() * spoken["attention_mask"]).sum(dim=1)
+        likely_BT = logits_BTV.softmax(dim=-1).gather(-1, replies["input_ids"][..., None])[..., 0]
+        logps_B: Tensor = (likely_BT.log() * replies["attention_mask"]).sum(dim=1)
         return logps_B
 
     def _filled(self, observation: str) -> str:
@@ -228,7 +228,7 @@ class PublishedLearner:
         weight = next(self.critic.parameters())
         values = self.critic.read(observations, [row.action for row in rows])
         with torch.no_grad():
-            spoken = self.target.read(observations, self.choose(observations))
+            chosen = self.target.read(observations, self.choose(observations))
             nexts = self.target.read([row.next_observation for row in rows], observations)
             rewards_B = torch.tensor([row.reward for row in rows]).to(weight)
             bootstrap_mask_B = torch.tensor([not row.done for row in rows]).to(weight)
@@ -236,8 +236,8 @@ class PublishedLearner:
             targets = CriticTargets(
                 losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v1_B, gamma),
                 losses.td_targets(rewards_B, bootstrap_mask_B, nexts.v2_B, gamma),
-                spoken.q1_B,
-                spoken.q2_B,
+                chosen.q1_B,
+                chosen.q2_B,
             )
         errors = losses.critic_losses(values, targets)
         detached = CriticValues(*(tensor.detach() for tensor in values))
@@ -284,8 +284,8 @@ class PublishedLearner:
         def engine(asks: Sequence[Ask]) -> Generator[Sequence[tuple[int, Utterance]], None, None]:
             with torch.random.fork_rng():
                 torch.manual_seed(asks[0].seed)
-                said = self.choose([ask.observation for ask in asks], greedy=greedy)
-            yield [(place, Utterance(text, (), finished=True)) for place, text in enumerate(said)]
+                texts = self.choose([ask.observation for ask in asks], greedy=greedy)
+            yield [(place, Utterance(text, (), finished=True)) for place, text in enumerate(texts)]
 
         return Player(self.settings.policy_lm, engine, self._format, lambda text: text, self.settings.seed)
 

@@ -156,8 +156,8 @@ def play(
         while going := [one for one in episodes if not one.over]:
             reflections = _reflections(going, reflector, rules)
             prompts = [
-                policy_prompt(one.text, one.game.head, said, instruction=_instruction(one, said))
-                for one, said in zip(going, reflections, strict=True)
+                policy_prompt(one.text, one.game.head, reflection, instruction=_instruction(one, reflection))
+                for one, reflection in zip(going, reflections, strict=True)
             ]
             chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
             for one, prompt, action in zip(going, prompts, chosen, strict=True):

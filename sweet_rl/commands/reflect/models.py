@@ -19,13 +19,13 @@ class Teller:
 
     def __init__(self, *, speaks: bool = True) -> None:
         self._speaks = speaks
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __call__(self, sentence: str) -> None:
         """Print it, unless it was."""
-        if self._speaks and sentence not in self._said:
+        if self._speaks and sentence not in self._printed:
             print(sentence, flush=True)
-        self._said.add(sentence)
+        self._printed.add(sentence)
 
 
 def with_tiny_models(

@@ -69,7 +69,7 @@ class WorkerProcess:
             )
         self.retired = self._inner = False
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         settings = {
             "readable": readable_folders(),
             # its mini benchmark generates tasks with their answers
@@ -91,7 +91,7 @@ class WorkerProcess:
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._said,
+                stderr=self._stderr,
                 pass_fds=[inner.fileno()],
             )
         finally:
@@ -152,8 +152,8 @@ class WorkerProcess:
     def last_words(self) -> str:
         """The end of what the worker wrote to standard error."""
         with contextlib.suppress(OSError, ValueError):
-            self._said.seek(0)
-            return self._said.read().decode("utf-8", "replace").strip()[-500:]
+            self._stderr.seek(0)
+            return self._stderr.read().decode("utf-8", "replace").strip()[-500:]
         return ""
 
     def hang_up(self) -> None:
@@ -168,7 +168,7 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._said.close()
+        self._stderr.close()
 
 
 @cache

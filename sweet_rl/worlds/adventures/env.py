@@ -115,8 +115,8 @@ class AdventureEnv:
     async def _play(self, command: str) -> AdventureStep:
         if is_refused(command, published=self._published):
             scene = self._latest.scene
-            told = Scene(scene.look, scene.inventory, f"\n{REFUSAL}\n", scene.actions)
-            return AdventureStep(told, self._latest.score)
+            refused = Scene(scene.look, scene.inventory, f"\n{REFUSAL}\n", scene.actions)
+            return AdventureStep(refused, self._latest.score)
         return await self._game.play(command)
 
     def _say(self, latest: AdventureStep) -> Message:

@@ -101,7 +101,7 @@ class HouseholdPlayer(ScriptedPolicy):
         plan = self._plans[key]
         label = next((label for label, command in offered.items() if plan and command == plan[0]), None)
         if label is None:
-            said = f"its next command {plan[0]!r} is not on offer" if plan else "it found no way"
-            raise EpisodeError(StopReason.POLICY_FAILED, Failure("planner_failed", f"{task_id}: {said}"))
+            reason = f"its next command {plan[0]!r} is not on offer" if plan else "it found no way"
+            raise EpisodeError(StopReason.POLICY_FAILED, Failure("planner_failed", f"{task_id}: {reason}"))
         self._plans.setdefault((*key, plan[0]), plan[1:])
         return label

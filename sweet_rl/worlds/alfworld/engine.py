@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol
 class EngineState(NamedTuple):
     """What the engine says of a state of a game.
 
-    `told` is its answer to the last command (the introduction, at first). `commands` are those it accepts
+    `feedback` is its answer to the last command (the introduction, at first). `commands` are those it accepts
     now. `score` is 1 when the task is done, `done` that the game is over.
     """
 
-    told: str
+    feedback: str
     commands: tuple[str, ...]
     score: float = 0
     done: bool = False

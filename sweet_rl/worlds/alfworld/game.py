@@ -89,7 +89,7 @@ class HouseholdGame:
         self._over = True  # should the engine fail
         with self._listing_failures():
             self._moment = self._engine.begin(source)
-        self._introduction = self._moment.told
+        self._introduction = self._moment.feedback
         self._path: list[tuple[str, str]] = []
         self.steps = 0
         self._terminated = self._truncated = self._over = False
@@ -100,8 +100,8 @@ class HouseholdGame:
     def text(self) -> str:
         """The introduction, every command with its answer, and the labels."""
         path = "".join(
-            f"--- Step: {number} ---\nAction: {command}\nObservation: {told}\n\n"
-            for number, (command, told) in enumerate(self._path)
+            f"--- Step: {number} ---\nAction: {command}\nObservation: {feedback}\n\n"
+            for number, (command, feedback) in enumerate(self._path)
         )
         history = f"\n\nHere is the previous path:\n{path}" if path else ""
         actions = "\n".join(f"Action {label}: {self._offered[label]}" for label in self.labels)
@@ -142,7 +142,7 @@ class HouseholdGame:
             if not self._strict:
                 raise
             return self._moved(0.0, "engine_failed", command)
-        self._path.append((command, self._moment.told))
+        self._path.append((command, self._moment.feedback))
         self._terminated = self._moment.done
         self._truncated = self.steps >= self.horizon
         if not self._moment.done or self._strict:

@@ -92,7 +92,7 @@ class LoadedGame:
             effect.literal.predicate for action in self._state.task.actions for effect in action.effects
         }
         words = {name: frozenset(re.findall(r"\w+", action.template)) for name, action in self._actions()}
-        self._fixed = {name: said for name, said in words.items() if not said & changing}
+        self._fixed = {name: terms for name, terms in words.items() if not terms & changing}
         self._texts: dict[tuple[str, ...], str] = {}
         self._ways: OrderedDict[tuple[str, ...], Way] = OrderedDict({(): ()})
         self._here: tuple[str, ...] = ()
@@ -216,9 +216,9 @@ class LoadedGame:
         }
         return str(self._env._logic.grammar.derive(rule, context))  # noqa: SLF001
 
-    def _as_state(self, told: str) -> EngineState:
+    def _as_state(self, feedback: str) -> EngineState:
         won = bool(self._state.check_goal())
-        return EngineState(told, tuple(sorted(self._offered())), float(won), won)
+        return EngineState(feedback, tuple(sorted(self._offered())), float(won), won)
 
 
 class _Applied(NamedTuple):

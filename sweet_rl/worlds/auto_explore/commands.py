@@ -96,8 +96,8 @@ def hide_root(text: str, root: str) -> str:
 def _prepared(words: list[str]) -> list[str]:
     if words[:1] == ["echo"]:
         stop = next((at for at, word in enumerate(words) if word in _OPERATORS), len(words))
-        said = " ".join(words[1:stop])
-        return ["echo", *([said] if said else []), *words[stop:]]
+        text = " ".join(words[1:stop])
+        return ["echo", *([text] if text else []), *words[stop:]]
     if words[:1] == ["python"]:
         return ["python", "-W ignore", *words[1:]]
     return words

@@ -155,8 +155,8 @@ class ExploreGame:
             info["identified"] = identified
         elif self._over and not won:
             info["out_of_steps"] = True
-        said = self._result if self._over and not self._strict else self._text
-        return GameStep(said, -cost, terminated, self._over and not terminated, info)
+        text = self._result if self._over and not self._strict else self._text
+        return GameStep(text, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
         """End the game; a repository's view holds no resource."""

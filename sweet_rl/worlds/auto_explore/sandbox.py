@@ -185,7 +185,7 @@ class Sandbox:
 
     def _echo(self, rest: Sequence[str]) -> Result:
         match rest:
-            case [*said, (">" | ">>") as operator, name] if not _operators([*said, name]):
+            case [*parts, (">" | ">>") as operator, name] if not _operators([*parts, name]):
                 path = self._path(name)
                 if self.is_folder(path) or not self.is_folder(posixpath.dirname(path)):
                     raise CommandError(f"echo: {_shown(name)}: cannot be written")
@@ -194,7 +194,7 @@ class Sandbox:
                 before = (
                     self._decoded(path, name, MAX_WRITTEN) if operator == ">>" and self.is_file(path) else ""
                 )
-                text = before + " ".join(unwrap(word, strict=self._strict) for word in said) + "\n"
+                text = before + " ".join(unwrap(word, strict=self._strict) for word in parts) + "\n"
                 if sum(map(len, self.written.values())) + len(text) > MAX_WRITTEN:
                     raise CommandError("echo: nothing more can be written")
                 self.written[path] = text

@@ -83,12 +83,12 @@ def prompt(
             for step, (action, state) in enumerate(zip(actions, states[1:], strict=True))
         )
         first = states[0] if initial is None else initial
-        told = f"--- Initial State ---\n{draw(first)}\n\n\n\nHere is the previous path:\n{path}"
+        history = f"--- Initial State ---\n{draw(first)}\n\n\n\nHere is the previous path:\n{path}"
     else:
         names = "\n".join(ACTION_NAMES[action] for action in actions)
-        told = f"You have already completed the following actions:\n{names}"
+        history = f"You have already completed the following actions:\n{names}"
     rules = f"{rules_text()}\n" if with_prompt else ""
-    return f"{rules}{told}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEAD}{_ACTIONS}\n"
+    return f"{rules}{history}\n\n--- Current State ---\n\n{draw(states[-1])}{ACTION_HEAD}{_ACTIONS}\n"
 
 
 def _last_picture(text: str) -> int:

@@ -124,9 +124,9 @@ class ActionFinder:
         best: dict[tuple[bytes, int], str] = {}
         for command in self._candidates(nouns):
             frotz.set_state(state)
-            told, _, over, info = frotz.step(command)
+            reply, _, over, info = frotz.step(command)
             there = self._world()
-            if (there == here and info["score"] == score and not over) or _NO_EFFECT.search(told):
+            if (there == here and info["score"] == score and not over) or _NO_EFFECT.search(reply):
                 continue
             key = (there, info["score"])
             best[key] = max(best.get(key, command), command, key=_how_usual)

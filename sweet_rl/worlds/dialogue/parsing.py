@@ -57,8 +57,8 @@ def parse_strict(text: str) -> ParsedAction:
     if start < 0:
         _, marker, visible = text.partition(OUTPUT_MARKER)
         return ParsedAction(visible if marker else text, text, None)
-    _, marker, said = text[:start].rpartition(OUTPUT_MARKER)
-    spoken = said if marker else text[:start]
+    _, marker, output = text[:start].rpartition(OUTPUT_MARKER)
+    spoken = output if marker else text[:start]
     answer = text[start + len(ANSWER_MARKER) :]
     return ParsedAction(spoken + text[start:], text, answer.lstrip(" \t"))
 

@@ -115,7 +115,9 @@ class CityAsker(ScriptedPolicy):
         ruled_out = {city for question, _ in asked for city in self._cities if _guesses(question, city)}
         possible = [city for city in self._cities if city not in ruled_out]
         fitting = [
-            city for city in possible if all(self._answer(city, question) == said for question, said in asked)
+            city
+            for city in possible
+            if all(self._answer(city, question) == reply for question, reply in asked)
         ]
         return fitting or possible or list(self._cities)
 

@@ -140,9 +140,9 @@ class LanternGame:
         elif self._cave_turns >= TIDE_RISES:
             self._told += " The water is at your chest."
 
-    def _die(self, told: str) -> str:
+    def _die(self, text: str) -> str:
         self.over = True
-        return f"{told}\n*** You have died ***"
+        return f"{text}\n*** You have died ***"
 
     def _reward(self, what: str, points: int) -> None:
         if what not in self._rewarded:

@@ -96,12 +96,12 @@ class ObjectAsker(ScriptedPolicy):
         """The places of the words that contradict the fewest answers; a word that was denied is out."""
         contradictions = [0] * len(self._words)
         denied = set()
-        for question, said in asked:
-            if said not in ("Yes.", "No."):
+        for question, reply in asked:
+            if reply not in ("Yes.", "No."):
                 continue
             for place, expected in enumerate(self._answers(question)):
-                contradictions[place] += expected in ("Yes.", "No.") and expected != said
-                if said == "No." and question == guess(self._words[place]):
+                contradictions[place] += expected in ("Yes.", "No.") and expected != reply
+                if reply == "No." and question == guess(self._words[place]):
                     denied.add(place)
         places = [place for place in range(len(self._words)) if place not in denied]
         places = places or list(range(len(self._words)))
@@ -124,6 +124,6 @@ class ObjectAsker(ScriptedPolicy):
 
 def _dialogue(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """Questions and their answers."""
-    for question, said in pairwise(messages):
-        if question.role == "assistant" and said.role == "user":
-            yield question.content.strip(), said.content.strip()
+    for question, reply in pairwise(messages):
+        if question.role == "assistant" and reply.role == "user":
+            yield question.content.strip(), reply.content.strip()

@@ -76,16 +76,16 @@ class WebShopEnv:
             return self._cut_short(content, action, None)
         self._steps += 1
         move = self._visit.move(content, self._quirks)
-        said = INVALID_ACTION
+        reply = INVALID_ACTION
         score: float | None = None
         if move is not None:
             page = await self._fetch(move.address)
-            said = page.text if move.says is None else move.says
+            reply = page.text if move.says is None else move.says
             if move.address.kind is PageKind.DONE:
                 score = page.score or 0.0
                 self._bought = {"asin": move.address.asin, "options": dict(move.address.options)}
             self._visit = self._visit.after(move.address, page, self._quirks)
-        self._messages += [Message("assistant", content), Message("user", said)]
+        self._messages += [Message("assistant", content), Message("user", reply)]
         if score is not None:
             return self._sold(content, action, score)
         if self._steps >= self._max_steps and not self._quirks.late_limit:

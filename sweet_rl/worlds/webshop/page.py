@@ -115,14 +115,14 @@ def _read_score(nodes: Sequence[Node], *, blank_counts: bool) -> Page | None:
     for number, node in enumerate(nodes, start=1):
         if node.text != SCORE_PHRASE:
             continue
-        said = nodes[number].text if number < len(nodes) else ""
+        text = nodes[number].text if number < len(nodes) else ""
         try:
-            score = float(said)
+            score = float(text)
         except ValueError:
-            raise OddPage(f"the score is no number: {said!r}") from None
+            raise OddPage(f"the score is no number: {text!r}") from None
         if not math.isfinite(score):
-            raise OddPage(f"the score is no finite number: {said!r}")
-        return Page(f"{SCORE_PHRASE}: {said}", score=score)
+            raise OddPage(f"the score is no finite number: {text!r}")
+        return Page(f"{SCORE_PHRASE}: {text}", score=score)
     return None
 
 
@@ -209,7 +209,7 @@ class _NodeReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self._open: list[tuple[str, NodeKind | None]] = []
-        self._said: list[str] = []
+        self._text: list[str] = []
         self._nodes: list[Node] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -237,7 +237,7 @@ class _NodeReader(HTMLParser):
                 return
 
     def handle_data(self, data: str) -> None:
-        self._said.append(data)
+        self._text.append(data)
 
     def handle_comment(self, data: str) -> None:
         self._flush()
@@ -258,6 +258,6 @@ class _NodeReader(HTMLParser):
 
     def _flush(self) -> None:
         kind = self._open[-1][1] if self._open else NodeKind.TEXT
-        if self._said and kind is not None:
-            self._nodes.append(Node("".join(self._said), kind))
-        self._said.clear()
+        if self._text and kind is not None:
+            self._nodes.append(Node("".join(self._text), kind))
+        self._text.clear()

@@ -50,7 +50,7 @@ def test_games_are_solved_by_the_planner_and_by_their_own_way(engine, name):
         moments = walk(engine, name, commands)
         assert [moment.done for moment in moments] == [False] * len(commands) + [True]
         assert [moment.score for moment in moments] == [0] * len(commands) + [1]
-    assert moments[0].told.endswith(f"Your task is to: {game.sentence}.")
+    assert moments[0].feedback.endswith(f"Your task is to: {game.sentence}.")
 
 
 def test_moments_are_those_of_the_packages_own_environment(engine, tmp_path, monkeypatch):
@@ -96,7 +96,7 @@ def test_a_users_folder_is_read_and_left_alone(engine, tmp_path):
     moment = walk(engine, str(folder), game.way())[-1]
     assert moment.done
     assert sorted(tmp_path.rglob("*")) == before
-    told = engine.begin(str(folder)).told
+    told = engine.begin(str(folder)).feedback
     assert told.partition("Your task is to: ")[2] in (
         "put a tomato in microwave.",
         "put some tomato on microwave.",
@@ -107,7 +107,7 @@ def test_a_finished_game_file_is_read(engine, tmp_path):
     from sweet_rl.worlds.alfworld.sources import read_game
 
     (tmp_path / "game.tw-pddl").write_text(json.dumps(read_game(TOMATO) | {"solvable": True}))
-    assert engine.begin(str(tmp_path)).told == engine.begin(TOMATO).told
+    assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).told
 
 
 def bad_problem(text):
@@ -152,7 +152,7 @@ def test_a_worker_that_dies_or_hangs_spoils_one_question():
         os.kill(engine._idle.queue[0]._process.pid, signal.SIGKILL)
         with pytest.raises(EpisodeError, match="game_crashed: the household engine died"):
             engine.play(TOMATO, way[:1], way[1])
-        assert engine.play(TOMATO, way[:1], way[1]).told.startswith("You")  # found again, by another one
+        assert engine.play(TOMATO, way[:1], way[1]).feedback.startswith("You")  # found again, by another one
         os.kill(engine._idle.queue[0]._process.pid, signal.SIGSTOP)
         began = time.monotonic()
         with pytest.raises(EpisodeError, match=r"planner_failed: .*no answer within 0\.3 s") as caught:

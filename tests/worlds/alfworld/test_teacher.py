@@ -8,7 +8,7 @@ import pytest
 from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.records import task_from_row
 from sweet_rl.worlds.alfworld import ACTION_HEAD
-from sweet_rl.worlds.alfworld.engine import EngineState as Said
+from sweet_rl.worlds.alfworld.engine import EngineState
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.teacher.lessons import household_texts, play_household, thought
 
@@ -20,10 +20,10 @@ class House:
     """An engine whose game is solved by three commands in a row; anything else changes nothing."""
 
     def begin(self, source):
-        return self._said([])
+        return self._state([])
 
     def play(self, source, before, command):
-        return self._said([*before, command])
+        return self._state([*before, command])
 
     def plan(self, source, before):
         return PLAN[self._at(before) :]
@@ -34,10 +34,10 @@ class House:
             at += command == PLAN[at]
         return at
 
-    def _said(self, done):
+    def _state(self, done):
         at = self._at(done)
         told = f"You {done[-1]}." if done else INTRODUCTION
-        return Said(told, ("look", *PLAN[at : at + 1]), score=float(at == 3), done=at == 3)
+        return EngineState(told, ("look", *PLAN[at : at + 1]), score=float(at == 3), done=at == 3)
 
 
 def task():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.users.protocol import Said
+from sweet_rl.users.protocol import ServedMessage
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.human.reading import MAX_HIDDEN, context_of
 from tests.users.test_server_endpoints import HIDDEN, PROMPT, ask, chat
@@ -13,7 +13,7 @@ QUESTION = "What does row 5 cost?"
 
 
 def single(text):
-    return [Said("system", "You play a person."), Said("user", text)]
+    return [ServedMessage("system", "You play a person."), ServedMessage("user", text)]
 
 
 def dialogue(context):
@@ -21,14 +21,14 @@ def dialogue(context):
 
 
 WAYS = {
-    "ours": [Said("user", PROMPT)],
+    "ours": [ServedMessage("user", PROMPT)],
     "an outline": single(f"Task: Price a seat.\nSolution:\n{HIDDEN}\nuser: Price a seat.\nassistant: {QUESTION}\n"),
     "a fence": single(f"# Hidden\n```python\n{HIDDEN}```\n# Talk\n**Human:** Price a seat.\n\n**AI:** {QUESTION}\n---\nAnswer now."),
     "indented": single(f"Hidden code:\n    {HIDDEN.replace(chr(10), chr(10) + '    ')}\nHuman: Price a seat.\nAgent: {QUESTION}\nHuman:"),
     "imports": single(f"import math\n\n@cache\n{HIDDEN}\n\nClient: Price a seat.\nDeveloper: {QUESTION}"),
-    "a chat": [Said("system", f"You wanted this:\n{HIDDEN}"), Said("assistant", "Price a seat."), Said("user", QUESTION)],
-    "a chat, roles as they are": [Said("system", HIDDEN), Said("user", "Price a seat."), Said("assistant", QUESTION)],
-    "a developer's": [Said("developer", HIDDEN), Said("assistant", "Price a seat."), Said("user", QUESTION)],
+    "a chat": [ServedMessage("system", f"You wanted this:\n{HIDDEN}"), ServedMessage("assistant", "Price a seat."), ServedMessage("user", QUESTION)],
+    "a chat, roles as they are": [ServedMessage("system", HIDDEN), ServedMessage("user", "Price a seat."), ServedMessage("assistant", QUESTION)],
+    "a developer's": [ServedMessage("developer", HIDDEN), ServedMessage("assistant", "Price a seat."), ServedMessage("user", QUESTION)],
 }  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def test_the_hidden_function_and_the_dialogue_are_found(way):
 
 
 def test_the_first_question_of_a_chat_needs_no_request():
-    context = context_of([Said("system", HIDDEN), Said("user", QUESTION)])
+    context = context_of([ServedMessage("system", HIDDEN), ServedMessage("user", QUESTION)])
     assert (context.problem_description, dialogue(context)) == ("", [("assistant", QUESTION)])
 
 
@@ -56,7 +56,7 @@ def test_prompts_that_the_original_wrote(shared):
     assert len(calls) > 20
     read = 0
     for _, call in calls:
-        messages = [Said(message["role"], message["content"]) for message in call["messages"]]
+        messages = [ServedMessage(message["role"], message["content"]) for message in call["messages"]]
         text = messages[-1].text
         if "def " not in text or "assistant:" not in text:
             continue
@@ -78,7 +78,11 @@ def test_prompts_that_the_original_wrote(shared):
         (single(f"{HIDDEN}\nassistant: Why?\nuser: Because.\n"), "the dialogue ends with the human"),
         (single(f"user: Help.\nassistant: Like this?\n{HIDDEN}"), "no Python function before the dialogue"),
         (
-            [Said("system", "Be brief."), Said("user", "Help."), Said("assistant", HIDDEN)],
+            [
+                ServedMessage("system", "Be brief."),
+                ServedMessage("user", "Help."),
+                ServedMessage("assistant", HIDDEN),
+            ],
             "no hidden function",
         ),
         (single("def broken(:\n    return\nassistant: Why?"), "no Python function before the dialogue"),

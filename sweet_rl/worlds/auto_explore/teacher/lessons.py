@@ -131,8 +131,8 @@ async def teach(
         return Done(None, (Failure("not_on_offer", f"the optimal path's command {error}"),))
     finally:
         game.close()
-    said = turns if lesson.wrong_at is None else [turn for turn in turns if turn.command]
-    steps = [{"reflection": "", "cmd": command} for command in led] + _steps(said, strict=strict)
+    kept = turns if lesson.wrong_at is None else [turn for turn in turns if turn.command]
+    steps = [{"reflection": "", "cmd": command} for command in led] + _steps(kept, strict=strict)
     if len(steps) == len(led):
         return Done(None, _failures(turns))
     info = "positive" if lesson.wrong_at is None else f"negative{lesson.number}"

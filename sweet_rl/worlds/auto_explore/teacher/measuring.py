@@ -75,12 +75,12 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         )
         results = [{**row, "player": player.name} for row in success_by_level(levels, jobs.results)]
         for row in results:
-            said = (
+            share = (
                 "no episode was played to its end"
                 if row["success"] is None
                 else f"{100 * row['success']:.2f}%"
             )
-            print(f"Level {row['level']}: {said}")
+            print(f"Level {row['level']}: {share}")
         write_list(output, results)
         print(f"That is in {output}")
         judge_episodes(jobs, planned, max_failed=games.max_failed)

@@ -122,9 +122,9 @@ class ExploreTalk:
         system = Message("system", _prompt("explore_teacher_system"))
         asked = Asked([system, *self._history], known, derive_seed(self._seed, self._asked))
         self._asked += 1
-        said = await self._teacher.say(asked)
-        self._history.append(Message("assistant", said))
-        return said
+        reply = await self._teacher.say(asked)
+        self._history.append(Message("assistant", reply))
+        return reply
 
     def _look(self) -> None:
         sandbox = self.game.sandbox

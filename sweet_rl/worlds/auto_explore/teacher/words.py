@@ -32,16 +32,16 @@ def second_thought(search: Search, draws: random.Random) -> str:
     """What is said after a wrong file was opened: why it is wrong, and how to go on."""
     wrong = posixpath.basename(search.opened[-1]) if search.opened else "this file"
     subject, missing = _subject(search.question, draws), _missing(search)
-    said = [
+    sentences = [
         f"I opened {wrong}, but it does not answer the question about {subject}.",
         f"{wrong} is the wrong file, the question about {subject} is still open.",
     ]
     if missing:
-        said += [
+        sentences += [
             f"{wrong} is the wrong file: it says nothing about {missing}.",
             f"{wrong} does not help: {missing} is not in it.",
         ]
-    return f"{draws.choice(said)} {_next(search, draws)}"
+    return f"{draws.choice(sentences)} {_next(search, draws)}"
 
 
 def _so_far(search: Search, draws: random.Random) -> str:

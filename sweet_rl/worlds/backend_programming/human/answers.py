@@ -42,8 +42,8 @@ class Answers:
         public: stems of the problem description: words that belong to the matter.
     """
 
-    def __init__(self, facts: tuple[Fact, ...], said: str, public: frozenset[str]) -> None:
-        self._facts, self._said, self._public = facts, said.casefold(), public
+    def __init__(self, facts: tuple[Fact, ...], earlier: str, public: frozenset[str]) -> None:
+        self._facts, self._earlier, self._public = facts, earlier.casefold(), public
 
     def detail(self, question: Question) -> list[str]:
         """The sentences that answer a question, best first; empty when it cannot be answered."""
@@ -132,11 +132,13 @@ class Answers:
         return score if _gives_constants(fact) else 0.8 * score
 
     def _told(self, fact: Fact) -> bool:
-        if fact.text.casefold() in self._said:
+        if fact.text.casefold() in self._earlier:
             return True
-        if fact.parts and all(part.casefold() in self._said for part in fact.parts):
+        if fact.parts and all(part.casefold() in self._earlier for part in fact.parts):
             return True
-        return any(fact.text in other.parts and other.text.casefold() in self._said for other in self._facts)
+        return any(
+            fact.text in other.parts and other.text.casefold() in self._earlier for other in self._facts
+        )
 
 
 def _is_beyond(question: Question, vocabulary: frozenset[str]) -> bool:

@@ -249,9 +249,9 @@ def _quantified(node: ast.GeneratorExp, speaker: Speaks, *, every: bool, negated
     if len(node.generators) != 1 or node.generators[0].ifs:
         raise Unspeakable
     target, source = node.generators[0].target, node.generators[0].iter
-    said = clause(node.elt, speaker, negated=every and negated)
+    condition = clause(node.elt, speaker, negated=every and negated)
     scope = f"{speaker.say(target)} in {speaker.say(source)}"
     if every and not negated:
-        return f"for every {bare(scope)}, {said}"
+        return f"for every {bare(scope)}, {condition}"
     some = "no" if negated and not every else "some"
-    return f"for {some} {bare(scope)}, {said}"
+    return f"for {some} {bare(scope)}, {condition}"

@@ -88,8 +88,8 @@ class Speaker:
 
     def held(self, node: ast.expr, level: Level = Level.ATOM) -> str:
         """The expression, in brackets if it is looser than `level`."""
-        said = self.phrase(node)
-        return said.text if said.level >= level else f"({said.text})"
+        phrase = self.phrase(node)
+        return phrase.text if phrase.level >= level else f"({phrase.text})"
 
     def clause(self, node: ast.expr, *, negated: bool = False) -> str:
         """A condition as a clause."""

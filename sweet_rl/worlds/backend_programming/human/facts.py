@@ -18,7 +18,7 @@ from sweet_rl.worlds.backend_programming.human import shapes
 from sweet_rl.worlds.backend_programming.human.english import Speaker
 from sweet_rl.worlds.backend_programming.human.nouns import sentence
 from sweet_rl.worlds.backend_programming.human.scope import scope_of
-from sweet_rl.worlds.backend_programming.human.statements import Reader, Said
+from sweet_rl.worlds.backend_programming.human.statements import Reader, Statement
 from sweet_rl.worlds.backend_programming.human.topics import SIGNS, Topic
 from sweet_rl.worlds.backend_programming.human.words import numbers_in, quotes_in, stems
 
@@ -62,11 +62,11 @@ class Fact:
 def facts_of(source: str) -> tuple[Fact, ...]:
     """The facts of a hidden function, in the order of its source; none if it is no Python."""
     try:
-        said = [pair for function in _functions(source) for pair in _say(function)]
+        statements = [pair for function in _functions(source) for pair in _say(function)]
     except RecursionError:
         return ()
     facts: dict[str, Fact] = {}
-    for clause, topics in said:
+    for clause, topics in statements:
         text = sentence(clause.text)
         if len(text) <= MAX_REPLY and text not in facts:
             facts[text] = _fact(text, topics, tuple(sentence(part) for part in clause.parts))
@@ -87,17 +87,17 @@ def _functions(source: str) -> list[ast.FunctionDef]:
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
-def _say(function: ast.FunctionDef) -> Iterator[tuple[Said, frozenset[Topic]]]:
+def _say(function: ast.FunctionDef) -> Iterator[tuple[Statement, frozenset[Topic]]]:
     scope = scope_of(function)
     speaker = Speaker(scope)
     for default in shapes.defaults(function, speaker):
-        yield Said(default), frozenset({Topic.DEFAULT})
-    for said in Reader(speaker, function).read(function.body):
-        yield said, frozenset()
+        yield Statement(default), frozenset({Topic.DEFAULT})
+    for statement in Reader(speaker, function).read(function.body):
+        yield statement, frozenset()
     for shape in shapes.inputs(function, scope):
-        yield Said(shape), frozenset({Topic.INPUT})
+        yield Statement(shape), frozenset({Topic.INPUT})
     if result := shapes.result(function, speaker):
-        yield Said(result), frozenset({Topic.OUTPUT})
+        yield Statement(result), frozenset({Topic.OUTPUT})
 
 
 def _fact(text: str, topics: frozenset[Topic], parts: tuple[str, ...]) -> Fact:

@@ -23,11 +23,11 @@ _SHORTEST_LINE = 3
 
 def recites(reply: str, source: str, known: str = "") -> bool:
     """Whether `reply` repeats a run of six tokens, or a whole line, of `source` that is not in `known`."""
-    said = _tokens(reply)
+    tokens = _tokens(reply)
     runs, lines = _secrets(source, known)
-    if any(run in runs for run in _runs(said, _RUN)):
+    if any(run in runs for run in _runs(tokens, _RUN)):
         return True
-    spoken = _spaced(said)
+    spoken = _spaced(tokens)
     return any(line in spoken for line in lines)
 
 

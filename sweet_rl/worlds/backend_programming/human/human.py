@@ -55,8 +55,8 @@ class ScriptedHuman:
         """
         turn = sum(message.role == "assistant" for message in messages)
         asked = messages[-1].content if messages else ""
-        said = "\n".join(message.content for message in messages[1:] if message.role == "user")
-        answers = Answers(facts_of(hidden_information), said, stems(problem_description))
+        earlier = "\n".join(message.content for message in messages[1:] if message.role == "user")
+        answers = Answers(facts_of(hidden_information), earlier, stems(problem_description))
         sentences = [
             sentence
             for sentence in _sentences(answers, asked, turn)

@@ -15,7 +15,7 @@ from typing import Final
 
 from sweet_rl.prompts import parse_simulator_prompt
 from sweet_rl.types import Message, UserContext
-from sweet_rl.users.protocol import Said
+from sweet_rl.users.protocol import ServedMessage
 from sweet_rl.worlds.backend_programming.human.human import ScriptedHuman
 
 MAX_HIDDEN: Final = 100_000
@@ -43,7 +43,7 @@ _FUNCTION: Final = re.compile(r"^(?P<indent>[ \t]*)(?:@|(?:async[ ]+)?def[ ]+\w+
 _CODE_LINE: Final = re.compile(r"(?:[ \t]|\Z|@|\)|def[ ]|async[ ]|class[ ]|import[ ]|from[ ]|#|\w+[ ]*=)")
 
 
-def answer_served(messages: Sequence[Said]) -> str:
+def answer_served(messages: Sequence[ServedMessage]) -> str:
     """What the scripted human says to a prompt that holds what it knows.
 
     Raises:
@@ -53,22 +53,24 @@ def answer_served(messages: Sequence[Said]) -> str:
     return ScriptedHuman().answer(context.problem_description, context.hidden_information, context.messages)
 
 
-def context_of(messages: Sequence[Said]) -> UserContext:
+def context_of(messages: Sequence[ServedMessage]) -> UserContext:
     """What the human of a request knows.
 
     Raises:
         ValueError: the function or the dialogue is not to be found; says what is looked for.
     """
-    users = [said.text for said in messages if said.role == "user"]
+    users = [message.text for message in messages if message.role == "user"]
     if users and "<hidden_information>" in users[-1]:
         return parse_simulator_prompt(users[-1])
-    told = [said for said in messages if said.text.strip()]
-    first = next((at for at, said in enumerate(told) if said.role not in _SYSTEM), len(told))
-    place = next((at for at, said in enumerate(told[: first + 1]) if _FUNCTION.search(said.text)), None)
+    filled = [message for message in messages if message.text.strip()]
+    first = next((at for at, message in enumerate(filled) if message.role not in _SYSTEM), len(filled))
+    place = next(
+        (at for at, message in enumerate(filled[: first + 1]) if _FUNCTION.search(message.text)), None
+    )
     if place is None:
         raise ValueError(f"there is no hidden function in the prompt. {LOOKED_FOR}")
-    hidden, rest = _function(told[place].text)
-    later = [said for said in told[place + 1 :] if said.role in {"user", "assistant"}]
+    hidden, rest = _function(filled[place].text)
+    later = [message for message in filled[place + 1 :] if message.role in {"user", "assistant"}]
     dialogue = _of_messages(later) if later else _of_text(rest)
     if not dialogue or dialogue[-1].role != "assistant":
         what = "there is no dialogue in the prompt" if not dialogue else "the dialogue ends with the human"
@@ -109,11 +111,12 @@ def _is_function(source: str) -> bool:
     return any(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in body)
 
 
-def _of_messages(later: Sequence[Said]) -> list[Message]:
+def _of_messages(later: Sequence[ServedMessage]) -> list[Message]:
     """The dialogue as a chat. The human is its assistant, unless an assistant spoke last."""
     swapped = later[-1].role == "user"
     return [
-        Message("user" if (said.role == "assistant") == swapped else "assistant", said.text) for said in later
+        Message("user" if (message.role == "assistant") == swapped else "assistant", message.text)
+        for message in later
     ]
 
 

@@ -87,15 +87,15 @@ def result(function: ast.FunctionDef, speaker: Speaker) -> str:
 def _result_kind(value: ast.expr, speaker: Speaker) -> str:
     match value:
         case ast.Constant(value=None):
-            said = "None"
+            kind = "None"
         case ast.Tuple(elts=elts):
-            said = f"a tuple of {len(elts)} values"
+            kind = f"a tuple of {len(elts)} values"
         case ast.Dict(keys=[ast.Constant(value=str()), *_] as keys):
             names = [speaker.say(key) for key in keys if isinstance(key, ast.Constant)]
-            said = f"a dictionary with {enumerate_words(names)}"
+            kind = f"a dictionary with {enumerate_words(names)}"
         case _:
-            said = _KINDS.get(speaker.kind(value), "")
-    return said
+            kind = _KINDS.get(speaker.kind(value), "")
+    return kind
 
 
 def _is(subject: str) -> str:

@@ -30,7 +30,7 @@ _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """One clause; `parts` are the clauses that a summary sums up."""
 
     text: str
@@ -88,11 +88,11 @@ class Reader:
             if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
         )
 
-    def read(self, body: Sequence[ast.stmt]) -> Iterator[Said]:
+    def read(self, body: Sequence[ast.stmt]) -> Iterator[Statement]:
         """Everything that can be said about these statements, summaries before their parts."""
         yield from self._block(body, _Path(), 0)
 
-    def _block(self, body: Sequence[ast.stmt], path: _Path, depth: int) -> Iterator[Said]:
+    def _block(self, body: Sequence[ast.stmt], path: _Path, depth: int) -> Iterator[Statement]:
         if depth > _MAX_DEPTH:
             return
         rest = list(body)
@@ -104,7 +104,7 @@ class Reader:
             else:
                 yield from self._statement(statement, path, depth)
 
-    def _statement(self, statement: ast.stmt, path: _Path, depth: int) -> Iterator[Said]:
+    def _statement(self, statement: ast.stmt, path: _Path, depth: int) -> Iterator[Statement]:
         match statement:
             case ast.For(target=target, iter=source, body=body):
                 yield from self._block(
@@ -122,21 +122,21 @@ class Reader:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as table) if table.keys:
                 entries = tuple(path.tell(entry) for entry in table_entries(name, table, self._speaker))
                 for outcome in self._outcomes(statement):
-                    yield Said(path.tell(str(outcome)), entries)
-                yield from map(Said, entries)
+                    yield Statement(path.tell(str(outcome)), entries)
+                yield from map(Statement, entries)
             case _:
                 if path.conditions or not self._begins(statement):
                     for outcome in self._outcomes(statement):
-                        yield Said(path.tell(str(outcome)))
+                        yield Statement(path.tell(str(outcome)))
 
-    def _decide(self, branches: Sequence[_Branch], path: _Path, depth: int) -> Iterator[Said]:
-        parts: list[Said] = []
+    def _decide(self, branches: Sequence[_Branch], path: _Path, depth: int) -> Iterator[Statement]:
+        parts: list[Statement] = []
         for index, branch in enumerate(branches):
             inside = path if self._stands_alone(branches, index) else path.when(_OTHERWISE)
             parts.extend(self._block(branch.body, inside.when(self._condition(branches, index)), depth + 1))
         summary = self._summary(branches, path)
         if summary is not None and len(parts) > 1:
-            yield Said(summary, tuple(part.text for part in parts))
+            yield Statement(summary, tuple(part.text for part in parts))
         yield from parts
 
     def _condition(self, branches: Sequence[_Branch], index: int) -> str:
@@ -187,8 +187,8 @@ class Reader:
             f"{outcome.value} if {_with_pronoun(test, tests[0])}" if test else f"{outcome.value} otherwise"
             for [outcome], test in zip(outcomes, tests, strict=True)
         ]
-        said = path.tell(f"{before.pop()} {', '.join(cases[:-1])}, and {cases[-1]}")
-        return said if len(said) <= _MAX_SUMMARY else None
+        summary = path.tell(f"{before.pop()} {', '.join(cases[:-1])}, and {cases[-1]}")
+        return summary if len(summary) <= _MAX_SUMMARY else None
 
     def _outcomes(self, statement: ast.stmt) -> Iterator[_Outcome]:
         try:

@@ -73,10 +73,10 @@ class ScriptedViewer:
 
 
 def _about_the_target(remarks: list[Remark], messages: Iterable[Message]) -> str:
-    said = "\n".join(message.content for message in messages if message.role == "user")
+    earlier = "\n".join(message.content for message in messages if message.role == "user")
     asked = next((m.content for m in reversed(list(messages)) if m.role == "assistant"), "")
     topics = {topic for topic, pattern in _TOPICS.items() if pattern.search(asked)}
-    new = [remark for remark in remarks if remark.sentence not in said]
+    new = [remark for remark in remarks if remark.sentence not in earlier]
     new.sort(key=lambda remark: remark.about not in topics)  # stable: the most striking first within each
     sentences = [remark.sentence for remark in new or remarks]
     return _together([words.NOTHING_SHOWN, *sentences])

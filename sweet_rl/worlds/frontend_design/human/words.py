@@ -78,11 +78,11 @@ def letters(text: Text) -> str:
 
 def spread(text: Text) -> str:
     """Where a text stands and how far it runs."""
-    said = f"{place(text.x, text.y)}, {round(text.width)} px wide"
+    description = f"{place(text.x, text.y)}, {round(text.width)} px wide"
     if text.lines > 1:
         centred = "centred " if text.centred else ""
-        said += f", in {text.lines} {centred}lines of {round(text.line_height)} px each"
-    return said
+        description += f", in {text.lines} {centred}lines of {round(text.line_height)} px each"
+    return description
 
 
 def element(what: Element, scene: Scene) -> str:

@@ -78,18 +78,18 @@ def _by_plain_name() -> dict[str, City]:
 
 
 @lru_cache(maxsize=65536)
-def _answer(city: City, said: str) -> str:
-    told = _told(city, said)
-    return CANNOT if names_it(city, told) else told
+def _answer(city: City, text: str) -> str:
+    reply = _reply(city, text)
+    return CANNOT if names_it(city, reply) else reply
 
 
-def _told(city: City, said: str) -> str:
-    question = read_question(said)
+def _reply(city: City, text: str) -> str:
+    question = read_question(text)
     if not question.words:
         return NOT_SURE
     if question.open:
-        told = answer("open", city, question)
-        return str(told) if told else _yes_or_no(city, question) if question.about_any else NOT_SURE
+        reply = answer("open", city, question)
+        return str(reply) if reply else _yes_or_no(city, question) if question.about_any else NOT_SURE
     return str(answer("either", city, question) or _yes_or_no(city, question))
 
 

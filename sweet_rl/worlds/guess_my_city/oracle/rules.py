@@ -65,7 +65,7 @@ class Rule:
         if self.one_of or self.each_of:
             return self._among(city, question)
         fitting = (say(text, city) for condition, text in self.say if holds(condition, city))
-        return next((told for told in fitting if told is not None), None)
+        return next((text for text in fitting if text is not None), None)
 
     def _among(self, city: City, question: Question) -> bool | None:
         """Whether the terms that the question names are among the city's; None where it names none."""

@@ -26,8 +26,8 @@ def sight_of_kind(city: City, question: Question) -> Answer:
         if question.has(kind):
             padded = f" {' '.join(words_of(kind))} "
             if found := [sight for sight in city.sights if padded in f" {' '.join(words_of(sight))} "]:
-                told = [sight for sight in found if not names_it(city, sight)][:2]
-                return f"There is {listed(told)}." if told else CANNOT
+                sights = [sight for sight in found if not names_it(city, sight)][:2]
+                return f"There is {listed(sights)}." if sights else CANNOT
     return None
 
 

@@ -82,11 +82,11 @@ class Question:
 
 
 @lru_cache(maxsize=16384)
-def read_question(said: str) -> Question:
+def read_question(text: str) -> Question:
     """The question in what the agent said: its last sentence with a question mark, or all of it."""
-    said = said.strip()[-LONGEST_QUESTION:]
-    marked = [part for part in re.split(r"(?<=[?])\s+|\n+", said) if "?" in part]
-    raw = marked[-1] if marked else said
+    text = text.strip()[-LONGEST_QUESTION:]
+    marked = [part for part in re.split(r"(?<=[?])\s+|\n+", text) if "?" in part]
+    raw = marked[-1] if marked else text
     text = plain(raw)
     text = _OPENING.sub("", text).strip(" \"'")
     text = _FIRST_CLAUSE.sub("", text)

@@ -141,8 +141,8 @@ def is_general(city: City, question: Question) -> bool | None:
 
 def _has_any(city: City, names: Sequence[str]) -> bool:
     """Whether it is known for one of the topics, the telling ones if there are some."""
-    told = _telling(names) or [topics()[name] for name in names]
-    return any(city.name in topic.cities for topic in told)
+    known = _telling(names) or [topics()[name] for name in names]
+    return any(city.name in topic.cities for topic in known)
 
 
 def _telling(names: Sequence[str]) -> list[Topic]:
@@ -248,10 +248,10 @@ def _in_part(city: City, question: Question) -> bool | None:
     places = question.names("place")
     if not found or not city.places.issuperset(places):
         return False if found else None
-    told = [city.positions[place] for place in places if place in city.positions]
-    if places and not told:
+    positions = [city.positions[place] for place in places if place in city.positions]
+    if places and not positions:
         return None
-    return _directions(found[1]) <= _directions(told[-1] if told else city.part)
+    return _directions(found[1]) <= _directions(positions[-1] if positions else city.part)
 
 
 def _directions(text: str) -> frozenset[str]:

@@ -34,5 +34,5 @@ class Asking:
 
 def question_of(context: UserContext) -> str:
     """What the agent asked last; empty before its first question."""
-    said = [message.content for message in context.messages if message.role == "assistant"]
-    return said[-1] if said else ""
+    replies = [message.content for message in context.messages if message.role == "assistant"]
+    return replies[-1] if replies else ""

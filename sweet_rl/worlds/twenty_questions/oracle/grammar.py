@@ -145,17 +145,17 @@ class _Reading:
 
     def _close_choice(self) -> bool:
         """End one side of an `or`; False when it says nothing."""
-        meaning, said = self.facts.everything, False
+        meaning, has_terms = self.facts.everything, False
         for negative, found in self.terms:
             common = self.facts.everything
             for one in found:
                 common &= one
             if found:
-                said = True
+                has_terms = True
                 meaning &= common ^ self.facts.everything if negative else common
         self.choices.append(meaning)
         self.terms = [(False, [])]
-        return said
+        return has_terms
 
     def _say(self, meaning: int) -> None:
         self.terms[-1][1].append(meaning)

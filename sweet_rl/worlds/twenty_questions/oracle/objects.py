@@ -43,8 +43,8 @@ class ObjectOracle:
             EpisodeError: the hidden object is none of the 157.
         """
         question = context.messages[-1] if context.messages else Message("assistant", "")
-        said = answer(context.hidden_information, question.content)
-        if said is None:
+        text = answer(context.hidden_information, question.content)
+        if text is None:
             raise EpisodeError(
                 StopReason.USER_FAILED,
                 Failure(
@@ -53,7 +53,7 @@ class ObjectOracle:
                     "Twenty Questions. Another oracle is needed for other words.",
                 ),
             )
-        return UserReply(said)
+        return UserReply(text)
 
     async def close(self) -> None:
         """Do nothing: the oracle is a table."""

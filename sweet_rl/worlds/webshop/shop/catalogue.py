@@ -53,9 +53,9 @@ def _draw(rng: random.Random, category: Category) -> Product:
     kind, brand = rng.choice(category.kinds), rng.choice(BRANDS)
     material, audience = rng.choice(category.materials), rng.choice(category.audiences)
     attributes = tuple(rng.sample(category.attributes, rng.randint(3, 5)))
-    told = attributes[: rng.randint(1, len(attributes) - 1)]
+    named = attributes[: rng.randint(1, len(attributes) - 1)]
     title = f"{brand} {material.title()} {kind.title()} for {audience.title()}, " + ", ".join(
-        attribute.title() for attribute in told
+        attribute.title() for attribute in named
     )
     return Product(
         asin="B" + "".join(rng.choice(_ASIN_LETTERS) for _ in range(9)),

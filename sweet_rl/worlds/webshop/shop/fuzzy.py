@@ -18,9 +18,9 @@ def token_set_ratio(one: str, other: str) -> int:
     if not words or not others:
         return 0
     common = sorted(words & others)
-    told = [" ".join([*common, *sorted(rest)]) for rest in (words - others, others - words)]
+    extended = [" ".join([*common, *sorted(rest)]) for rest in (words - others, others - words)]
     shared = " ".join(common)
-    return max(ratio(shared, told[0]), ratio(shared, told[1]), ratio(*told))
+    return max(ratio(shared, extended[0]), ratio(shared, extended[1]), ratio(*extended))
 
 
 def ratio(one: str, other: str) -> int:
