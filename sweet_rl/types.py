@@ -19,6 +19,9 @@ Json: TypeAlias = Any
 
 Role = Literal["system", "user", "assistant"]
 
+Compat = Literal["fixed", "published"]
+"""How what the published systems do questionably is done: right, or as published, to compare numbers."""
+
 NO_ANSWER = "No answer"
 """What a trajectory holds when the agent never answered."""
 

@@ -132,7 +132,7 @@ def _split(
     Raises:
         UsageError: a flag in short, or without its value.
     """
-    by_name = {name: one for one in flags if not one.many for name in (one.name, *one.aliases)}
+    by_name = {name: one for one in flags if not one.many for name in one.names}
     typed: dict[str, str] = {}
     words: list[str] = []
     left = list(arguments)
@@ -185,7 +185,7 @@ def _unknown(
         _place(flags, settings, list(words))
         options.refuse_of_others(name, _named(function, options, settings))
     listed = [each for one in flags for each in (one.name, *one.aliases) if one.shown != "never"]
-    every = [each for one in flags for each in (one.name, *one.aliases) if not one.many]
+    every = [each for one in flags for each in one.names if not one.many]
     close = suggestion(name.strip("_"), listed, "--") or suggestion(name.strip("_"), every, "--")
     raise UsageError(f"unknown flag --{wrong}{close}.")
 

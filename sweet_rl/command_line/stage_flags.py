@@ -112,14 +112,14 @@ def bound(
         UsageError: a flag that is needed is missing.
         TypeError: there is no such flag.
     """
-    names = {alias: one.name for one in getattr(function, "flags", ()) for alias in one.aliases}
+    names = {name: one.name for one in getattr(function, "flags", ()) for name in one.names}
     given = signature.bind_partial(
         *positional, **{names.get(name, name): value for name, value in named.items()}
     )
     options: Options | None = getattr(function, "options", None)
     if options is not None and (further := given.arguments.get("options")):
         by = given.arguments.get(options.by, signature.parameters[options.by].default)
-        own = {alias: one.name for one in options.flags(by) for alias in one.aliases}
+        own = {name: one.name for one in options.flags(by) for name in one.names}
         given.arguments["options"] = {own.get(name, name): value for name, value in further.items()}
     for one in stage_flags(function):
         if one.default is REQUIRED and not one.many and one.name not in given.arguments:
@@ -133,4 +133,4 @@ def needed(flag: Flag) -> UsageError:
 
 
 def _every_name(flags: Sequence[Flag]) -> set[str]:
-    return {name for one in flags for name in (one.name, *one.aliases)}
+    return {name for one in flags for name in one.names}

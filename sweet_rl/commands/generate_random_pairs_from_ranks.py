@@ -15,7 +15,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compat, InputPath, Margin, OutputPath, Overwriting, Seeded
+from sweet_rl.flags.common import Compatible, InputPath, Margin, OutputPath, Overwriting, Seeded
 from sweet_rl.flags.models import Tokenizer
 from sweet_rl.types import Json
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compat, Overwriting):
+class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible, Overwriting):
     """Pairs."""
 
     get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")

@@ -14,7 +14,7 @@ from sweet_rl.command_line.stages import Facets, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import (
-    Compat,
+    Compatible,
     ContinuingOtherwise,
     InputPath,
     ModelFanOut,
@@ -38,7 +38,7 @@ from sweet_rl.types import Json
 
 @dataclass(frozen=True, kw_only=True)
 class RankingFlags(
-    InputPath, OutputPath, Tokenizer, SaveSteps, ContinuingOtherwise, Compat, Quiet, ModelFanOut
+    InputPath, OutputPath, Tokenizer, SaveSteps, ContinuingOtherwise, Compatible, Quiet, ModelFanOut
 ):
     """Scores."""
 

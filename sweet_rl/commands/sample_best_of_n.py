@@ -16,7 +16,7 @@ from sweet_rl.flags import flag
 from sweet_rl.flags.common import (
     BatchSize,
     BestOfN,
-    Compat,
+    Compatible,
     ContinuingOtherwise,
     DataFraction,
     InputPath,
@@ -35,7 +35,7 @@ class SamplingFlags(
     DataFraction,
     BatchSize,
     ContinuingOtherwise,
-    Compat,
+    Compatible,
     Seeded,
     Quiet,
     ModelFanOut,

@@ -20,14 +20,14 @@ from sweet_rl.commands.training_flags import (
 )
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compat
+from sweet_rl.flags.common import Compatible
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import LossSettings, Reduction
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPOFlags(TrainedOn, Compat, Loss, ExpertsFlags):
+class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
     """The loss."""
 
     mean_log_prob: str = flag(

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.training_flags import Loss, PairFlags, TrainedOn, TrainingFlags, training_stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags.common import Compat
+from sweet_rl.flags.common import Compatible
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticFlags(TrainedOn, Compat, Loss):
+class CriticFlags(TrainedOn, Compatible, Loss):
     """The critic."""
 
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+from sweet_rl.types import Compat
 
 RAY: Final = Only("fan_out", ("ray",))
 
@@ -164,18 +165,15 @@ class ContinuingOtherwise(Continuing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strict(Settings):
+class Compatible(Settings):
     """Like many stages."""
 
-    strict: bool = flag(False, "as published, oddities included; for comparisons.", shown="all")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compat(Settings):
-    """Like many stages."""
-
-    compat: Literal["fixed", "published"] = flag(
-        "fixed", "fixed, or published: as the published system does it, to compare numbers.", shown="all"
+    compat: Compat = flag(
+        "fixed",
+        "fixed, or published: as the published system does it, to compare numbers.",
+        formerly=("strict",),
+        shown="all",
+        bare="published",
     )
 
     @property

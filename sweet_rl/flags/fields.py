@@ -65,7 +65,8 @@ class Flag:
         above: a bound that it must exceed.
         at_most: the largest value that it may have.
         below: a bound that it must not reach.
-        aliases: further names, published or of old.
+        aliases: further names, published or usual elsewhere.
+        formerly: names that it had here; accepted, and not listed.
         shown: in which help it stands.
         bare: the text that it has where it stands alone, for flags that are no switches.
         only: where it has a meaning; None: everywhere.
@@ -85,11 +86,17 @@ class Flag:
     at_most: float | None = None
     below: float | None = None
     aliases: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()
     shown: Shown = "help"
     bare: str | None = None
     only: Only | None = None
     positional: bool = False
     many: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that it is known by."""
+        return (self.name, *self.aliases, *self.formerly)
 
     @property
     def annotation(self) -> str:
@@ -144,6 +151,7 @@ def flag(
     below: float | None = None,
     choices: tuple[Any, ...] = (),
     aliases: tuple[str, ...] = (),
+    formerly: tuple[str, ...] = (),
     shown: Shown = "help",
     bare: str | None = None,
     only: Only | None = None,
@@ -160,6 +168,7 @@ def flag(
         "below": below,
         "choices": choices,
         "aliases": aliases,
+        "formerly": formerly,
         "shown": shown,
         "bare": bare,
         "only": only,

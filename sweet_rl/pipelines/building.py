@@ -113,7 +113,7 @@ def _step(scope: Scope, name: str) -> Step:
     run = _OURS.get(scope.run_of(name), scope.run_of(name))
     function = _function(run, stage)
     flags = stage_flags(function)
-    known = {each: one.name for one in flags for each in (one.name, *one.aliases)}
+    known = {each: one.name for one in flags for each in one.names}
     nodes = {known.get(flag, flag): node for flag, node in scope.flags_of(name).items()}
     many = next((one.name for one in flags if one.many), None)
     needs: set[str] = set()

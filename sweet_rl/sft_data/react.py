@@ -18,7 +18,7 @@ from sweet_rl.openai_client import RequestFailed
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.teachers import Asked, Teacher, of_the_model
 from sweet_rl.text_game import GameStep, TextGame
-from sweet_rl.types import Failure, Message, derive_seed
+from sweet_rl.types import Compat, Failure, Message, derive_seed
 
 ATTEMPTS: Final = 3
 """How often a state is sent again to a model that says nothing."""
@@ -80,11 +80,11 @@ class Played:
     cost: float = 0.0
     steps: int = 0
     moved: GameStep | None = None
-    strict: bool = False
+    compat: Compat = "fixed"
     failures: list[Failure] = field(default_factory=list)
 
 
-def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -> str | None:
+def extract_action(reply: str, labels: Sequence[str], *, compat: Compat = "fixed") -> str | None:
     """The label that a reply names; None where it names none.
 
     The first of `action: 3`, `action 3` and a bare number counts if it is on offer; else the first word that
@@ -93,7 +93,7 @@ def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -
     Args:
         reply: what the model wrote.
         labels: those on offer.
-        strict: as published.
+        compat: "published" is generous, see above.
     """
     text = reply.lower()
     for pattern in _CHOICES:
@@ -103,7 +103,7 @@ def extract_action(reply: str, labels: Sequence[str], *, strict: bool = False) -
             if label in labels:
                 return label
             break
-    if not strict:
+    if compat == "fixed":
         return next((word for word in _WORD.findall(reply) if word in labels), None)
     places = {label: reply.find(label) for label in labels if label in reply}
     return min(places, key=places.__getitem__) if places else None
@@ -116,7 +116,7 @@ async def play(
     *,
     seed: int,
     react: bool = True,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> Played:
     """Play a begun game to its end.
 
@@ -126,15 +126,15 @@ async def play(
         teacher: the model.
         seed: of the episode.
         react: ask for thoughts first.
-        strict: as published, `extract_action` is generous, and where it finds nothing a random action is
+        compat: "published": `extract_action` is generous, and where it finds nothing a random action is
             taken (and recorded as a failure all the same).
 
     Raises:
         ServiceError: no server answers.
-        RequestFailed: the service did not answer a question, however often it was asked (not with `strict`).
+        RequestFailed: the service did not answer a question, however often it was asked (with `compat="fixed"`).
         EpisodeError: the game broke.
     """
-    played = Played(strict=strict)
+    played = Played(compat=compat)
     head = game.head
     draws = random.Random(seed)
     while played.moved is None or not played.moved.over:
@@ -147,13 +147,13 @@ async def play(
         text = f"{before}\n{thoughts}\n{actions.strip()}\n\n{_prompt('react_act')}"
         label = await asyncio.to_thread(expert.label)
         reply = await _ask(teacher, text, lambda _, label=label: label, step_seed + 1, played)  # type: ignore[misc]
-        found = extract_action(reply, game.labels, strict=strict)
-        if found is None and not strict:  # a model may write the command itself
+        found = extract_action(reply, game.labels, compat=compat)
+        if found is None and compat == "fixed":  # a model may write the command itself
             found = resolve_label(reply, offered_commands(actions, head))
         if found is None:
             if reply:
                 played.failures.append(Failure("malformed_reply", reply, turn=played.steps))
-            found = draws.choice(list(game.labels)) if strict else reply
+            found = draws.choice(list(game.labels)) if compat == "published" else reply
         played.moved = await asyncio.to_thread(game.step, found)
         played.cost += played.moved.cost
         played.steps += 1
@@ -172,7 +172,7 @@ async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Pla
             return await teacher.say(Asked(messages, known, derive_seed(seed, attempt)))
         except RequestFailed as error:
             played.failures.append(replace(error.failure, turn=played.steps))
-            if attempt == ATTEMPTS - 1 and not (played.strict or of_the_model(error)):
+            if attempt == ATTEMPTS - 1 and not (played.compat == "published" or of_the_model(error)):
                 raise
     return ""
 

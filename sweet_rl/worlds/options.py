@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
-from sweet_rl.flags.common import Compat
+from sweet_rl.flags.common import Compatible
 from sweet_rl.flags.models import NoSandbox, Skill
 from sweet_rl.types import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Compat):
+class Options(Compatible):
     """Rules of the world."""
 
     max_turns: int | None = flag(

@@ -51,7 +51,7 @@ def unfiltered(folder, golden, tmp_path):
 
 
 def test_filter_repo(golden, unfiltered, tmp_path):
-    *_, totals = filter_repositories(unfiltered, tmp_path / "out", strict=True)
+    *_, totals = filter_repositories(unfiltered, tmp_path / "out", compat="published")
     assert listing(tmp_path / "out") == golden["filter_repo"]["output"]
     assert (totals.repositories, totals.files) == (1, len(golden["filter_repo"]["output"]))
 
@@ -75,17 +75,17 @@ def test_optimal_paths(golden):
 def test_the_block_of_a_file(golden, repositories):
     recorded = golden["random_block_stub_tokens"]
     table = (repositories / "shop/stock.csv").read_text()
-    published = block_of(table, random.Random(0), len, max_tokens=40, strict=True)
+    published = block_of(table, random.Random(0), len, max_tokens=40, compat="published")
     assert published == recorded["stock.csv max40 seed0"]
     assert block_of(table, random.Random(0), len, max_tokens=40) == published.replace("\n\n", "\n")
     for name, key in {"docs/hours.md": "hours.md (32 chars <50)", "README.md": "README"}.items():
         text = (repositories / "shop" / name).read_text()
-        assert block_of(text, random.Random(0), len, strict=True) == recorded[key] == ""
+        assert block_of(text, random.Random(0), len, compat="published") == recorded[key] == ""
 
 
 def test_filter_task(golden, repositories):
     recorded = golden["filter_task"]
-    published = clean_tasks(recorded["input"], repositories, strict=True)
+    published = clean_tasks(recorded["input"], repositories, compat="published")
     assert published.tasks == recorded["output"]
     assert published.dropped == {
         "no question": 1,
@@ -102,7 +102,7 @@ def test_filter_task(golden, repositories):
 def test_split_sizes(golden):
     recorded = golden["split"]
     tasks = [{"question": "q", "root": "r"} for _ in range(recorded["n"])]
-    published = split_tasks(tasks, seed=0, strict=True)
+    published = split_tasks(tasks, seed=0, compat="published")
     assert {name: len(part) for name, part in published.items()} == recorded["seed0_sizes"]
     exact = split_tasks(tasks, seed=0)
     assert {name: len(part) for name, part in exact.items()} == {"train": 700, "validate": 200, "test": 100}
@@ -113,7 +113,7 @@ def test_sft_texts_of_auto_explore(golden, repositories, tmp_path):
     library = Library(repositories)
     texts = explore_texts(
         recorded["input"],
-        lambda steps: ExploreGame(library, horizon=steps, tokens=CharacterCounter(), strict=True),
+        lambda steps: ExploreGame(library, horizon=steps, tokens=CharacterCounter(), compat="published"),
     )
     texts.write(tmp_path)
     for name in recorded:

@@ -69,7 +69,7 @@ def lessons_of(tasks, teacher, **flags):
 def test_the_published_talk(shared):
     golden = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["gen_data_flow"]
     library = Library(shared / "goldens/reflect_rl/fixtures/repos")
-    player = ExploreGame(library, tokens=CharacterCounter(), strict=True)
+    player = ExploreGame(library, tokens=CharacterCounter(), compat="published")
     player.reset(task_of(TASK), seed=0)
     teacher = Scripted(golden["replies"])
     talk = ExploreTalk(player, TASK["question"], teacher, seed=0)
@@ -148,11 +148,11 @@ def test_a_reply_that_cannot_be_read_is_a_failure_with_its_text_and_no_step():
     """The reflections stay with their commands; as published they slip."""
     replies = ["I go to docs.", "2", "Look at hours.", "hmm, difficult", "Really look.", "1", "Done.", "1"]
     (lesson, *_) = plan_lessons([TASK], "scripted").values()
-    for strict, reflections in {
-        False: ["I go to docs.", "Really look.", "Done."],
-        True: ["I go to docs.", "Look at hours.", "Really look."],
+    for compat, reflections in {
+        "fixed": ["I go to docs.", "Really look.", "Done."],
+        "published": ["I go to docs.", "Look at hours.", "Really look."],
     }.items():
-        done = asyncio.run(teach(Job("k", lesson), game, Scripted(replies), strict=strict))
+        done = asyncio.run(teach(Job("k", lesson), game, Scripted(replies), compat=compat))
         (failure,) = done.failures
         assert (failure.kind, failure.detail, failure.turn) == ("malformed_reply", "hmm, difficult", 1)
         assert [step["cmd"] for step in done.result["trajectory"]] == TASK["optimal_path"]
@@ -169,8 +169,8 @@ def test_a_teacher_that_never_chooses_gives_no_trajectory():
 def test_names_with_blanks_are_found_unquoted_and_as_published_quoted():
     task = {**TASK, "filename": "docs/team list.md", "optimal_path": ["cd docs", 'cat "team list.md"']}
     (lesson, *_) = plan_lessons([task], "embedded").values()
-    for strict, filename in {False: "docs/team list.md", True: 'docs/"team list.md"'}.items():
-        done = asyncio.run(teach(Job("k", lesson), game, EmbeddedTeacher(), strict=strict))
+    for compat, filename in {"fixed": "docs/team list.md", "published": 'docs/"team list.md"'}.items():
+        done = asyncio.run(teach(Job("k", lesson), game, EmbeddedTeacher(), compat=compat))
         assert done.result["filename"] == filename
 
 

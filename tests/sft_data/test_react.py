@@ -19,7 +19,7 @@ LABELS = [str(label) for label in range(6)]
 
 def test_published_replies(shared):
     golden = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())["extract_action"]
-    assert {reply: extract_action(reply, LABELS, strict=True) for reply in golden} == golden
+    assert {reply: extract_action(reply, LABELS, compat="published") for reply in golden} == golden
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_reply_without_an_action_costs_a_step_and_is_kept():
     assert played.failures == [Failure("malformed_reply", "I would rather not", turn=0)]
     assert played.steps == 2
     assert played.cost == pytest.approx(0.05 + 0.5)
-    _, published = run(Listening("thought", "I would rather not"), NoExpert(), strict=True)
+    _, published = run(Listening("thought", "I would rather not"), NoExpert(), compat="published")
     assert published.failures == played.failures
 
 
@@ -112,7 +112,7 @@ class Unserved(EmbeddedTeacher):
 def test_without_a_service_nothing_is_said_about_the_model():
     with pytest.raises(RequestFailed, match="overloaded"):
         run(Unserved(), NoExpert())
-    _, published = run(Unserved(), NoExpert(), strict=True)
+    _, published = run(Unserved(), NoExpert(), compat="published")
     assert published.moved.over
     _, silent = run(Listening(*[""] * 6), NoExpert())  # that is the model's own
     assert silent.moved.over

@@ -36,7 +36,7 @@ from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Env
 from sweet_rl.errors import ServiceError
 from sweet_rl.rollout import Episode, rollout
-from sweet_rl.types import Task, Trajectory, derive_seed
+from sweet_rl.types import Compat, Task, Trajectory, derive_seed
 
 Played = tuple[Place, list[Transition]]
 """An episode: its place in the run, and its turns."""
@@ -61,7 +61,7 @@ class LoopSettings:
     filter_quantile: float | None = None
     concurrency: int = 128
     keep_checkpoints: int = 2
-    compat: str = "fixed"
+    compat: Compat = "fixed"
     seed: int = 0
 
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sweet_rl.errors import UsageError
+from sweet_rl.types import Compat
 
 AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc"]
 """Which learner: `archer` and `archer_llm` are the same one under the two published names."""
-
-Compat = Literal["fixed", "published"]
-"""Which arithmetic: right, or that of the published code (`published` module)."""
 
 ShardWith = Literal["fsdp2"]
 """What divides a policy over processes."""

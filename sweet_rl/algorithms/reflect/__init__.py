@@ -2,5 +2,5 @@
 
 Import what you need from its module: `settings`, `experiments`, `schedule`, `replay`, `play`
 and `series` load no torch, the others do. Where the published arithmetic is questionable the right one is
-computed; `strict` in the settings asks for the published one.
+computed; `compat="published"` in the settings asks for the published one.
 """

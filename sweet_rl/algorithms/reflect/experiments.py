@@ -102,7 +102,15 @@ def read_settings(folder: Path) -> dict[str, Json]:
         raise UsageError(f"{str(path)!r} cannot be read: {line}.") from error
     if not isinstance(found, dict):
         raise UsageError(f"{str(path)!r} must hold a map of flags, got {type(found).__name__}.")
-    return {str(key): value for key, value in found.items()}
+    return _as_named_today(found)
+
+
+def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
+    """Settings of a run that was begun with other names of flags."""
+    named = {str(name): value for name, value in saved.items()}
+    if "strict" in named:
+        named["compat"] = "published" if named.pop("strict") else "fixed"
+    return named
 
 
 def check(settings: ReflectSettings) -> list[str]:
@@ -116,12 +124,12 @@ def check(settings: ReflectSettings) -> list[str]:
     """
     if settings.mode != "test" and settings.trainer == "ppo" and not settings.use_critic:
         raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
-    if settings.reflect_load_dir is not None and not settings.reflect and not settings.strict:
+    if settings.reflect_load_dir is not None and not settings.reflect and not settings.published:
         raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
     surprises = []
     if settings.load_dir is not None:
         made = _settings_of(checkpoint_folder(settings.load_dir))
-        if not settings.strict and made.get("mode") == "train_SPT" and made.get("reflect"):
+        if not settings.published and made.get("mode") == "train_SPT" and made.get("reflect"):
             raise UsageError(
                 f"{settings.load_dir!r} is a reflection model's checkpoint (its run had --reflect), and a "
                 "policy's is needed. Name the run that was trained on sft.jsonl or sft_policy.jsonl."
@@ -135,7 +143,7 @@ def check(settings: ReflectSettings) -> list[str]:
         trained = made.get("mode") == "train_RLFT" or (
             made.get("mode") == "train_SPT" and not made.get("reflect")
         )
-        if trained and not settings.strict:
+        if trained and not settings.published:
             raise UsageError(
                 f"{settings.reflect_load_dir!r} is a policy's checkpoint, and a reflection model's is "
                 "needed. Name a run of supervised_pretrain --reflect, trained on sft_reflection.jsonl."
@@ -188,7 +196,7 @@ def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:
 
     Published: the model is always that of `--reflect_model_name`.
     """
-    if settings.reflect_load_dir is None or settings.strict:
+    if settings.reflect_load_dir is None or settings.published:
         return settings
     saved = _settings_of(Path(settings.reflect_load_dir).expanduser())
     return replace(settings, reflect_model_name=saved.get("model_name", settings.reflect_model_name))

@@ -70,7 +70,7 @@ class Loop:
             ground.starts,
             batch=settings.per_device_eval_batch_size,
             seed=settings.seed,
-            strict=settings.strict,
+            compat=settings.compat,
         )
         self._logs: list[Entry] = []
 
@@ -159,7 +159,7 @@ class Loop:
 
 def rules_of(settings: ReflectSettings) -> Rules:
     """How the flags let episodes be played."""
-    return Rules(settings.reflect_prob, settings.first_step, one_draw=settings.strict)
+    return Rules(settings.reflect_prob, settings.first_step, one_draw=settings.published)
 
 
 def play_shared(

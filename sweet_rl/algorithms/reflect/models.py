@@ -53,8 +53,8 @@ def load_policy(
         Sampling.of(settings),
         labels=labels if settings.shrink_head else None,
         max_tokens_per_batch=settings.max_tokens_per_batch,
-        dropout=trains and settings.strict and not settings.disable_dropout,
-        keeps_writing=settings.strict,
+        dropout=trains and settings.published and not settings.disable_dropout,
+        keeps_writing=settings.published,
     )
 
 
@@ -74,7 +74,7 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
     model, tokenizer = load_trained(
         settings, settings.reflect_model_name, settings.reflect_load_dir, say, fresh=False, trains=False
     )
-    if not settings.strict:
+    if not settings.published:
         model = merged(model)
     with tracking.role("reflection"):
         return Agent(
@@ -82,8 +82,8 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
             tokenizer,
             Sampling.of(settings, reflection=True),
             max_tokens_per_batch=settings.max_tokens_per_batch,
-            dropout=training and settings.strict and not settings.disable_dropout,
-            keeps_writing=settings.strict,
+            dropout=training and settings.published and not settings.disable_dropout,
+            keeps_writing=settings.published,
         )
 
 
@@ -201,7 +201,7 @@ def target_modules(model: Any, name: str) -> str:
 def _with_trained_adapter(model: Any, folder: Path, settings: ReflectSettings, *, trains: bool) -> Any:
     """The adapter of a checkpoint, in its own rank and scale; published: in those of the flags."""
     changes: dict[str, Any] = {"lora_dropout": 0.0 if settings.disable_dropout else settings.lora_dropout}
-    if settings.strict:
+    if settings.published:
         changes |= {"lora_alpha": settings.lora_alpha, "r": settings.lora_r}
     flag = "--model_name (or --reflect_model_name)"
     return load_adapter(model, folder, flag=flag, trains=trains, **changes)

@@ -50,7 +50,9 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
     """
     world = settings.world
     # A published level has as many entries as a micro-batch has rows, so an iteration plays no more.
-    batch = settings.per_device_train_batch_size if settings.strict else settings.per_device_eval_batch_size
+    batch = (
+        settings.per_device_train_batch_size if settings.published else settings.per_device_eval_batch_size
+    )
     request = LevelRequest(tasks=settings.task_file or None, measures=measures, entries=batch)
     levels = _chosen(world.levels(settings.rules, request), settings)
     if not levels or not all(level.tasks for level in levels):
@@ -62,7 +64,7 @@ def open_playground(settings: ReflectSettings, *, measures: bool = False) -> Ite
     starts = (
         equal_starts(len(sizes), settings.max_steps)
         if world.equal_levels
-        else starts_of(sizes, settings.max_steps, strict=settings.strict)
+        else starts_of(sizes, settings.max_steps, compat=settings.compat)
     )
     with world.games(world.prepared(settings.rules, request)) as make_game:
         yield Playground(

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweet_rl.types import derive_seed
+from sweet_rl.types import Compat, derive_seed
 
 
-def starts_of(sizes: Sequence[int], max_steps: int, *, strict: bool = False) -> list[int]:
+def starts_of(sizes: Sequence[int], max_steps: int, *, compat: Compat = "fixed") -> list[int]:
     """The iteration with which each level begins: levels get iterations by their number of items.
 
     With less iterations than items the published rule lets every level begin at 0, and then only the first is
@@ -23,12 +23,12 @@ def starts_of(sizes: Sequence[int], max_steps: int, *, strict: bool = False) -> 
     Args:
         sizes: items of each level.
         max_steps: iterations of the run.
-        strict: the published rule.
+        compat: "published": the published rule.
     """
     total = sum(sizes)
     before = [sum(sizes[:level]) for level in range(len(sizes))]
     per_item = max_steps // total if total else 0
-    if per_item or strict:
+    if per_item or compat == "published":
         return [per_item * items for items in before]
     return [max_steps * items // max(1, total) for items in before]
 
@@ -59,14 +59,14 @@ class Schedule:
         starts: iterations with which levels begin, rising.
         batch: items of an iteration; the last ones of a pass may be fewer.
         seed: of the orders.
-        strict: levels that begin together are one turn, as published.
+        compat: "published": levels that begin together are one turn.
     """
 
     def __init__(
-        self, sizes: Sequence[int], starts: Sequence[int], *, batch: int, seed: int, strict: bool = False
+        self, sizes: Sequence[int], starts: Sequence[int], *, batch: int, seed: int, compat: Compat = "fixed"
     ) -> None:
         self._sizes, self._batch, self._seed = sizes, batch, seed
-        self._starts = sorted(set(starts)) if strict else list(starts)
+        self._starts = sorted(set(starts)) if compat == "published" else list(starts)
         self.place = Place()
 
     def level_at(self, iteration: int) -> int:

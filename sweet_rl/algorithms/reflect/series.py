@@ -16,6 +16,7 @@ from typing import Any
 from sweet_rl.algorithms.reflect.experiments import beside, read_settings
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.checkpoints import step_of
+from sweet_rl.types import Compat
 
 STAGE = "rl_finetune"
 WINDOW = 99
@@ -24,12 +25,12 @@ WINDOW = 99
 Log = dict[str, Any]
 
 
-def ensemble_logs(folder: Path, *, strict: bool = False) -> list[Log]:
+def ensemble_logs(folder: Path, *, compat: Compat = "fixed") -> list[Log]:
     """All iterations up to a run's last checkpoint, those before `load_dir` included; without `log`.
 
     Args:
         folder: of the run.
-        strict: offsets are divided by the later run's accumulation, so that runs overlap, as published.
+        compat: "published": offsets are divided by the later run's accumulation: runs overlap.
 
     Raises:
         UsageError: the folder is no run, or holds no logs.
@@ -40,13 +41,13 @@ def ensemble_logs(folder: Path, *, strict: bool = False) -> list[Log]:
     for run, settings, until in _chain(folder):
         accumulation = int(settings.get("gradient_accumulation_steps") or 1)
         own = [entry for entry in read_logs(run) if until is None or entry["iter"] < until]
-        if strict:
+        if compat == "published":
             begin /= accumulation
         own = [{**entry, "iter": begin + entry["iter"] / accumulation} for entry in own]
-        found = [*own, *found] if strict else [*found, *own]
+        found = [*own, *found] if compat == "published" else [*found, *own]
         if until is not None:
             begin += until / accumulation
-    if strict:
+    if compat == "published":
         found.sort(key=lambda entry: float(entry["iter"]))  # its runs overlap
     if not found:
         raise UsageError(
@@ -95,7 +96,7 @@ def moving_average(
     values: Sequence[float | Sequence[float | None] | None],
     *,
     window: int = WINDOW,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> tuple[list[float], list[float | None]]:
     """Means over the values at most half a window away, in iterations; pairs of values count as two points.
 
@@ -106,7 +107,7 @@ def moving_average(
         iters: of the values, rising.
         values: numbers, or pairs as in `loss`.
         window: iterations over which a point is a mean.
-        strict: the published means.
+        compat: "published": the published means.
     """
     points: list[tuple[float, float | None]] = []
     for at, value in zip(iters, values, strict=True):
@@ -118,19 +119,19 @@ def moving_average(
     total = 0.0
     # Published: the window around a point is that of the point before it, and begins around 0.
     centres = [at for at, _ in points]
-    for centre in [0.0, *centres[:-1]] if strict else centres:
+    for centre in [0.0, *centres[:-1]] if compat == "published" else centres:
         while last < len(points) and points[last][0] <= centre + half:
-            total, count = _with(points[last][1], total, count, 1, strict=strict)
+            total, count = _with(points[last][1], total, count, 1, compat=compat)
             last += 1
         while first < last and points[first][0] < centre - half:
-            total, count = _with(points[first][1], total, count, -1, strict=strict)
+            total, count = _with(points[first][1], total, count, -1, compat=compat)
             first += 1
         means.append(total / count if count else None)
     return centres, means
 
 
-def _with(value: float | None, total: float, count: int, sign: int, *, strict: bool) -> tuple[float, int]:
+def _with(value: float | None, total: float, count: int, sign: int, *, compat: Compat) -> tuple[float, int]:
     """The sum and the number of its terms with a term more or less."""
-    if value is None and not strict:
+    if value is None and compat == "fixed":
         return total, count
     return total + sign * (value or 0.0), count + sign

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Json
+from sweet_rl.flags import flag
+from sweet_rl.types import Compat, Json
 from sweet_rl.worlds import Options, World, first_for, flags_of, options_of, world_of
 
 
@@ -84,7 +85,7 @@ class ReflectFlags:
         reflect: let the reflection model think first; fine-tuning: train it, instead of the policy.
         reflect_prob: how often it is asked, by step.
         seed: of all draws.
-        strict: published arithmetic throughout, questionable as some of it is; for comparisons.
+        compat: fixed, or published: the published arithmetic throughout, questionable as some of it is.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         max_tokens_per_batch: tokens computed together at most, padding included. Changes speed and memory only.
         reflect_max_new_tokens: tokens of a reflection at most.
@@ -159,7 +160,12 @@ class ReflectFlags:
     reflect: bool = False
     reflect_prob: float = 1.0
     seed: int = 0
-    strict: bool = False
+    compat: Compat = flag(
+        "fixed",
+        "fixed, or published: the published arithmetic throughout, questionable as some of it is.",
+        formerly=("strict",),
+        bare="published",
+    )
     device: str = "auto"
     max_tokens_per_batch: int = 4096
     reflect_max_new_tokens: int = 100
@@ -175,6 +181,11 @@ class ReflectFlags:
             for name in names.split():
                 if not fits(float(getattr(self, name))):
                     raise UsageError(f"--{name} must be {what}, got {getattr(self, name)!r}.")
+
+    @property
+    def published(self) -> bool:
+        """Whether it is computed as published."""
+        return self.compat == "published"
 
 
 PLAIN: Final = tuple(field.name for field in fields(ReflectFlags))
@@ -216,7 +227,7 @@ class ReflectSettings(ReflectFlags):
             option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)
         }
         values |= {name: getattr(self, name) for name in _OF_GAMES if name in names}
-        values |= {"max_turns": self.horizon, "compat": "published" if self.strict else "fixed"}
+        values |= {"max_turns": self.horizon, "compat": self.compat}
         return self.world.learns_with(**values)
 
 

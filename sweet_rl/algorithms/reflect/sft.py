@@ -122,7 +122,7 @@ class FineTuning:
     def _scales(self, rows: Sequence[int]) -> list[float]:
         """What each row's summed log-likelihood counts for."""
         tokens = [len(self._examples[row].target_ids) for row in rows]
-        if not self._settings.strict:
+        if not self._settings.published:
             return [1 / sum(tokens)] * len(rows)
         size = self._settings.per_device_train_batch_size
         micro = [sum(tokens[at : at + size]) for at in range(0, len(rows), size)]
@@ -200,7 +200,7 @@ def _rates(settings: ReflectSettings) -> Callable[[int], float]:
         names.get(name, name),
         steps=settings.max_steps,
         warmup_ratio=0.0 if name == "constant" else settings.warmup_ratio,
-        published=settings.strict,
+        published=settings.published,
     )
 
 

@@ -87,7 +87,7 @@ class Trainer:
         pooled, self._pooled = self._pooled, []
         rows = [row for call in pooled for episode in call for row in self.rows(episode)]
         newest = [row for episode in pooled[-1] for row in self.rows(episode)]
-        self._critic_data += newest if self._settings.strict else rows  # published: the newest only
+        self._critic_data += newest if self._settings.published else rows  # published: the newest only
         self._updates += 1
         loss = self._update_policy(rows)
         critic_loss = None
@@ -128,7 +128,7 @@ class Trainer:
         q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
         if self.critic is None or not rows:
             return advantages(q_S)
-        if self._settings.strict:  # values depend on what they are read beside: as many as published
+        if self._settings.published:  # values depend on what they are read beside: as many as published
             size = self._settings.per_device_train_batch_size
             prompts = [row.step.prompt for row in rows]
             parts = [self.critic.values(prompts[at : at + size]) for at in range(0, len(prompts), size)]
@@ -180,9 +180,9 @@ class Trainer:
         critic, settings = self.critic, self._settings
         if critic is None or self.critic_optimizer is None:
             raise RuntimeError("there is no critic")
-        size, strict = settings.per_device_train_batch_size, settings.strict
+        size, compat = settings.per_device_train_batch_size, settings.compat
         parameters = list(critic.head.parameters())
-        features_SH = None if strict else critic.features([row.step.prompt for row in rows])
+        features_SH = None if compat == "published" else critic.features([row.step.prompt for row in rows])
         q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
         losses: list[float] = []
         for number in range(settings.critic_update_iter):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sweet_rl.algorithms.reflect.agent import Agent, bare_model
 from sweet_rl.errors import no_such
+from sweet_rl.types import Compat
 
 LAYER_TYPES = ("linear", "mlp")
 
@@ -56,12 +57,14 @@ class Critic:
         agent: whose transformer reads.
         head: what is trained.
         shared: read with the policy's adapter, which changes; else with the model as it was before any.
-        strict: read the last 20 tokens in a batch without positions, as published.
+        compat: "published": read the last 20 tokens in a batch without positions.
     """
 
-    def __init__(self, agent: Agent, head: ValueHead, *, shared: bool = True, strict: bool = False) -> None:
+    def __init__(
+        self, agent: Agent, head: ValueHead, *, shared: bool = True, compat: Compat = "fixed"
+    ) -> None:
         self.agent, self.head = agent, head.to(agent.device)
-        self._shared, self._strict = shared, strict
+        self._shared, self._compat = shared, compat
 
     def features(self, prompts: Sequence[str]) -> Tensor:
         """What the head reads [S, H]; without gradients."""
@@ -72,7 +75,7 @@ class Critic:
             else model.disable_adapter()
         )
         with apart:
-            return self._published(prompts) if self._strict else self.agent.hidden(prompts)
+            return self._published(prompts) if self._compat == "published" else self.agent.hidden(prompts)
 
     def values(self, prompts: Sequence[str]) -> Tensor:
         """V of each prompt [S], without gradients."""

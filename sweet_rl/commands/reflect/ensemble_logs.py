@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import OutputDir, Overwriting, Strict
+from sweet_rl.flags.common import Compatible, OutputDir, Overwriting
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleLogsFlags(OutputDir, Overwriting, Strict):
+class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
     """What this stage is told."""
 
 
@@ -20,7 +20,7 @@ class EnsembleLogsFlags(OutputDir, Overwriting, Strict):
     defaults={"output_dir": "."},
     helps={
         "output_dir": "where the files go.",
-        "strict": "offsets as published, where runs may overlap.",
+        "compat": "fixed, or published: its offsets, by which runs may overlap.",
     },
 )
 def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
@@ -50,7 +50,7 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
         new_file(target, "output_dir", overwrite=flags.overwrite)
     for folder, target in zip(folders, targets, strict=True):
         tracking.reads("runs", str(folder))
-        logs = merged(folder, strict=flags.strict)
+        logs = merged(folder, compat=flags.compat)
         tracking.writes(target)
         replace_file(target, [json.dumps(logs).encode()])
         print(f"{len(logs)} iterations are in {target}")

@@ -11,14 +11,14 @@ from typing import Any
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import MaxFailed, Overwriting, Quiet, Strict, Tasks
+from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Tasks
 from sweet_rl.sft_data.flags import Horizon, Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds import first_for, names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateGptFlags(Tasks, Horizon, Output, MaxFailed, Overwriting, Strict, Quiet):
+class EvaluateGptFlags(Tasks, Horizon, Output, MaxFailed, Overwriting, Compatible, Quiet):
     """What this stage is told."""
 
     scenario: str = flag(first_for("as_it_is"), "the world, by its name; also its published one.")
@@ -34,7 +34,7 @@ class EvaluateGptFlags(Tasks, Horizon, Output, MaxFailed, Overwriting, Strict, Q
         "output": "folder of result.txt and result_episode.txt.",
         "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
         "overwrite": "begin again.",
-        "strict": "as published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
+        "compat": "fixed, or published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
         "teacher": "embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
@@ -61,7 +61,7 @@ def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> No
         told.react,
         told.runs,
         told.tasks,
-        told.strict,
+        told.compat,
         told.max_failed,
     )
     run(games, flags, Path(told.output), overwrite=told.overwrite, quiet=told.quiet)

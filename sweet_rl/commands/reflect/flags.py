@@ -119,7 +119,7 @@ def own_flags(env: str) -> type:
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
     """What a run learns by; published command lines and runs that go on say more than they use."""
-    if flags["strict"] or flags.get("resume") or flags["mode"] in {"train_SPT", "test"}:
+    if flags["compat"] == "published" or flags.get("resume") or flags["mode"] in {"train_SPT", "test"}:
         return {}
     return {
         "trainer": {flags["trainer"]},
@@ -132,7 +132,7 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     """The command line with whole names, and a value behind every switch.
 
     Options of other worlds are left out where published command lines have them without effect: in
-    fine-tuning, with --strict, and where a run goes on. Such a run's world is that of its folder.
+    fine-tuning, with --compat published, and where a run goes on. Such a run's world is that of its folder.
 
     Args:
         function: the stage.
@@ -153,7 +153,7 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
         rewritten.append(f"--env={env}")
         typed["env"] = env
     usual = {one.name: one.default for one in stage_flags(function)}
-    if "resume" not in typed and typed.get("strict") != "True" and usual["mode"] != "train_SPT":
+    if "resume" not in typed and typed.get("compat") != "published" and usual["mode"] != "train_SPT":
         return rewritten
     here = {one.name for one in _own(typed.get("env", usual["env"]))}
     others = {flag for own in worlds.values() for flag in own} - here
@@ -182,8 +182,8 @@ def _env_of(folder: str) -> str | None:
 
 
 def _rewritten(kinds: Mapping[str, str], arguments: Sequence[str]) -> Iterator[str]:
-    words = list(arguments)
-    strict = "--strict" in words or "--strict=True" in words
+    words = ["--compat=published" if word in {"--strict", "--strict=True"} else word for word in arguments]
+    published = "--compat=published" in words or ("--compat", "published") in pairwise(words)
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
@@ -207,7 +207,7 @@ def _rewritten(kinds: Mapping[str, str], arguments: Sequence[str]) -> Iterator[s
             if not words or (words[0].startswith("--") and words[0][2:3].isalpha()):
                 raise UsageError(f"--{name} needs a value.")
             value = words.pop(0)
-        if strict and name == "weight_decay" and not value.isdigit():
+        if published and name == "weight_decay" and not value.isdigit():
             raise UsageError(f"--weight_decay is a whole number in the published code, got {value!r}.")
         yield f"--{name}={value}"
 

@@ -17,7 +17,7 @@ from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_a
 from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import EmbeddedTeacher, Teacher
 from sweet_rl.text_game import TextGame
-from sweet_rl.types import Task, derive_seed
+from sweet_rl.types import Compat, Task, derive_seed
 from sweet_rl.worlds.options import Measured
 from sweet_rl.worlds.registry import world_of
 
@@ -33,7 +33,7 @@ class GptFlags:
     react: bool
     runs: int
     tasks: str | None
-    strict: bool
+    compat: Compat
     max_failed: float
 
 
@@ -90,13 +90,17 @@ async def _episode(
     try:
         game.reset(task, seed=job.item)
         seed = derive_seed(job.item, job.attempt)
-        played = await play(game, expert, teacher, seed=seed, react=games.react, strict=games.strict)
+        played = await play(game, expert, teacher, seed=seed, react=games.react, compat=games.compat)
     except (EpisodeError, RequestFailed) as error:
         return Done(None, (error.failure,))
     finally:
         game.close()
     reward = round(-played.cost, 6)
-    won = reward > measured.published_return if games.strict else played.cost < game.success_threshold
+    won = (
+        reward > measured.published_return
+        if games.compat == "published"
+        else played.cost < game.success_threshold
+    )
     result = {"task_id": task.task_id, "won": won, "reward": reward, "steps": played.steps}
     return Done(result, tuple(played.failures))
 

@@ -10,14 +10,15 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.flags.common import Compatible, Overwriting
 from sweet_rl.sft_data.flags import Output
+from sweet_rl.types import Compat
 
 PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlotFlags(Output, Overwriting, Strict):
+class PlotFlags(Output, Overwriting, Compatible):
     """What this stage is told."""
 
     window: int = flag(99, "iterations over which a point is a mean.", at_least=1)
@@ -28,7 +29,7 @@ class PlotFlags(Output, Overwriting, Strict):
     defaults={"output": "visualization"},
     helps={
         "output": "the files' name; .pdf and .png are put behind it.",
-        "strict": "offsets and means as published, where a loss that there is not counts as 0.",
+        "compat": "fixed, or published: its offsets and means, by which a loss that there is not counts as 0.",
     },
 )
 def plot(flags: PlotFlags, /, *runs: str) -> None:
@@ -55,11 +56,11 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
     for target in targets:
         new_file(target, "output", overwrite=flags.overwrite)
     logs = {
-        Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), strict=flags.strict)
+        Path(name).expanduser().resolve().name: ensemble_logs(Path(name).expanduser(), compat=flags.compat)
         for name in runs
     }
     try:
-        figure = _figure(logs, flags.window, strict=flags.strict)
+        figure = _figure(logs, flags.window, compat=flags.compat)
     except ImportError as error:
         raise missing_package("matplotlib", "plots", needed_for="reflect plot") from error
     for target in targets:
@@ -69,7 +70,7 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
         print(f"The picture is in {target}")
 
 
-def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, strict: bool) -> Any:
+def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, compat: Compat) -> Any:
     """Three panels side by side; a line for each run."""
     from matplotlib.figure import Figure
 
@@ -82,7 +83,7 @@ def _figure(logs: Mapping[str, Sequence[Mapping[str, Any]]], window: int, *, str
                 [entry["iter"] for entry in entries],
                 [entry[key] for entry in entries],
                 window=window,
-                strict=strict,
+                compat=compat,
             )
             axes.plot(
                 iters, [float("nan") if mean is None else mean for mean in means], label=name, linewidth=1.4

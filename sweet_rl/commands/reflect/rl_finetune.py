@@ -110,7 +110,7 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(settings.seed, "critic"))
             head = ValueHead(agent.config.hidden_size, settings.critic_layer_type)
-        critic = Critic(agent, head, shared=settings.shared_critic, strict=settings.strict)
+        critic = Critic(agent, head, shared=settings.shared_critic, compat=settings.compat)
         broadcast_parameters([critic.head])
     broadcast_parameters([agent.model])
     return Trainer(agent, settings, critic), reflector

@@ -43,7 +43,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     if settings.task_file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")
     texts = read_texts(settings.task_file)
-    if not settings.strict:
+    if not settings.published:
         check_kind(texts, settings.task_file, reflect=settings.reflect)
 
     from sweet_rl.command_line.running import on_interrupt, progress, silence_libraries
@@ -95,7 +95,7 @@ def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: 
 
     positions = getattr(agent.config, "max_position_embeddings", None)
     room = min(settings.max_seq_length, positions or settings.max_seq_length)
-    if not settings.strict:
+    if not settings.published:
         try:
             return [encode(agent.tokenizer, text, reflect=settings.reflect, room=room) for text in texts]
         except ValueError as error:

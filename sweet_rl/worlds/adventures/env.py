@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Message, Observation, StepResult, StopReason, Task
+from sweet_rl.types import Compat, Message, Observation, StepResult, StopReason, Task
 from sweet_rl.worlds.adventures.commands import REFUSAL, first_line, is_refused, typed
 from sweet_rl.worlds.adventures.scenes import Scene
-
-COMPATS = ("fixed", "published")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +55,11 @@ class AdventureEnv:
         UsageError: `max_steps` or `compat` has a value that it cannot have.
     """
 
-    def __init__(self, game: Game, *, max_steps: int = 50, compat: str = "fixed") -> None:
+    def __init__(self, game: Game, *, max_steps: int = 50, compat: Compat = "fixed") -> None:
         if max_steps < 1:
             raise UsageError(f"max_steps must be at least 1, got {max_steps}.")
-        if compat not in COMPATS:
-            raise UsageError(f"compat must be {' or '.join(COMPATS)}, got {compat!r}.")
+        if compat not in {"fixed", "published"}:
+            raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
         self._game = game
         self._max_steps = max_steps
         self._published = compat == "published"

@@ -95,7 +95,7 @@ class Alfworld(TextGameWorld):
                 household,
                 horizon=self.turns(options),
                 shuffle_action=shuffle,
-                strict=options.published,
+                compat=options.compat,
                 blacklist=BLACKLIST,
             )
 

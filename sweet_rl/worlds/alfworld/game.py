@@ -1,7 +1,7 @@
 """The household game as Reflect-RL shows it: the whole history and the commands as labels.
 
-Two things are right by default and as published with `strict`: `expert_label` is the label of the planner's
-command also where labels are shuffled, and an episode that the engine fails at is recorded as
+Two things are right by default, but not with `compat="published"`: `expert_label` is the label of the
+planner's command also where labels are shuffled, and an episode that the engine fails at is recorded as
 failed, not as one that was cut short without reward.
 
 Published behaviour: docs/published/reflect_rl.md#alfworld, #deviations.
@@ -18,7 +18,7 @@ from typing import Any, Final
 from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, StorageError, UsageError
 from sweet_rl.text_game import GameStep, bad_task
-from sweet_rl.types import Failure, StopReason, Task
+from sweet_rl.types import Compat, Failure, StopReason, Task
 from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.engine import Engine
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
@@ -36,7 +36,7 @@ class HouseholdGame:
         engine: shared by many games, which it outlives.
         horizon: steps at most.
         shuffle_action: labels mean other commands at each step.
-        strict: as published: see above.
+        compat: "published": see above.
         blacklist: a file to which a problem of a user's folder is added when the engine fails at it.
 
     Raises:
@@ -54,7 +54,7 @@ class HouseholdGame:
         *,
         horizon: int = HORIZON,
         shuffle_action: bool = False,
-        strict: bool = False,
+        compat: Compat = "fixed",
         blacklist: str | Path | None = None,
     ) -> None:
         if horizon < 1:
@@ -62,7 +62,7 @@ class HouseholdGame:
         self.horizon = horizon
         self._engine = engine
         self._shuffles = shuffle_action
-        self._strict = strict
+        self._compat = compat
         self._blacklist = None if blacklist is None else Path(blacklist)
         self._source = ""
         self._over = True
@@ -123,7 +123,7 @@ class HouseholdGame:
         After the end nothing changes and nothing is rewarded.
 
         Raises:
-            EpisodeError: the engine broke or hangs; with `strict` the episode is truncated instead.
+            EpisodeError: the engine broke or hangs; with `compat="published"` the episode is cut short.
         """
         if self._over:
             return self._moved(0.0, "over", None)
@@ -139,13 +139,13 @@ class HouseholdGame:
                 self._moment = self._engine.play(self._source, self.commands, command)
         except EpisodeError:
             self._terminated, self._truncated = False, True
-            if not self._strict:
+            if self._compat == "fixed":
                 raise
             return self._moved(0.0, "engine_failed", command)
         self._path.append((command, self._moment.feedback))
         self._terminated = self._moment.done
         self._truncated = self.steps >= self.horizon
-        if not self._moment.done or self._strict:
+        if not self._moment.done or self._compat == "published":
             self._label()
         return self._moved(float(self._moment.score), "acted", command)
 
@@ -160,14 +160,14 @@ class HouseholdGame:
     def expert_label(self) -> str | None:
         """The label of the planner's next command; None where there is no plan or it is not on offer.
 
-        With `strict` the command's place among the engine's, which is another one's label where labels are
-        shuffled.
+        With `compat="published"` the command's place among the engine's, which is another one's label where
+        labels are shuffled.
 
         Raises:
             EpisodeError: the planner took too long, or broke.
         """
         command = next(iter(self.expert_plan()), None)
-        if self._strict:
+        if self._compat == "published":
             commands = self._moment.commands
             return CHOICES[commands.index(command)] if command in commands else None
         return next((label for label in self.labels if self._offered[label] == command), None)
@@ -200,7 +200,9 @@ class HouseholdGame:
         try:
             yield
         except EpisodeError:
-            if self._blacklist is not None and (self._strict or Path(self._source).is_absolute()):
+            if self._blacklist is not None and (
+                self._compat == "published" or Path(self._source).is_absolute()
+            ):
                 try:
                     with self._blacklist.open("a", encoding="utf-8") as file:
                         file.write(f"{blacklist_name(self._source)}\n")

@@ -100,18 +100,18 @@ class AutoExplore(TextGameWorld):
         from sweet_rl.worlds.auto_explore.tasks import explore_tasks, load_dataset, task_rows
 
         learning = options if isinstance(options, ExploreLearning) else ExploreLearning()
-        source, strict = request.tasks or LEARNED_TASKS, options.published
+        source, compat = request.tasks or LEARNED_TASKS, options.compat
         if _is_list(request):
             rows = explore_tasks(source.partition(":")[2])
         else:
-            rows = task_rows(load_dataset(source, strict=strict), easy=learning.easy, strict=strict)
+            rows = task_rows(load_dataset(source, compat=compat), easy=learning.easy, compat=compat)
             _need_one(learning.place, {str(row["root"]) for row in rows})
         flags = LevelFlags(
             depth_curriculum=learning.depth_curriculum,
             merge_first_two=learning.merge_first_two,
             merge_after_first_k=learning.merge_after_first_k,
             easy=learning.easy,
-            strict=strict,
+            compat=compat,
         )
         found = levels_of(
             rows,
@@ -137,7 +137,7 @@ class AutoExplore(TextGameWorld):
             shuffle_action=explore.shuffle_action,
             easy=learning.easy,
             first_step=learning.first_step,
-            strict=options.published,
+            compat=options.compat,
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:

@@ -1,6 +1,6 @@
 """The little command language of AutoExplore: names with quotes, commands in fenced blocks, files they name.
 
-Nothing here runs anything. `strict` gives the published results where those are defects:
+Nothing here runs anything. `compat="published"` gives the published results where those are defects:
 `None` for every line break between commands, and quotes that only blanks ask for.
 
 Published behaviour: docs/published/reflect_rl.md#deviations, #autoexplore.
@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from sweet_rl.types import Compat
 from sweet_rl.worlds.auto_explore.repositories.quoting import split_command, unwrap, wrap
 
 __all__ = [
@@ -54,7 +55,7 @@ def extract_blocks(text: str) -> list[Block]:
     return [Block(found[1].strip(), found.start(), found.end()) for found in _BLOCK.finditer(text)]
 
 
-def extract_commands(text: str, *, strict: bool = False) -> list[list[str | None]]:
+def extract_commands(text: str, *, compat: Compat = "fixed") -> list[list[str | None]]:
     """The commands of all blocks in a text, one a line, as words.
 
     What `echo` says becomes one word, and `python` prints no warnings, as published.
@@ -64,7 +65,7 @@ def extract_commands(text: str, *, strict: bool = False) -> list[list[str | None
         lines = [line for line in block.text.split("\n") if line.strip()]
         for number, line in enumerate(lines, start=1):
             words = _prepared([word for word in split_command(line) if word is not None])
-            commands.append([*words, *([None] if strict and number < len(lines) else [])])
+            commands.append([*words, *([None] if compat == "published" and number < len(lines) else [])])
     return commands
 
 

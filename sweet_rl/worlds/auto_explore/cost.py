@@ -12,20 +12,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from sweet_rl.types import Compat
+
 KEYWORD_COSTS: Final[Mapping[str, float]] = {"Error": 2, "Warning": 1}
 """What a trouble costs beside the step."""
 
 STEP_COST: Final = 1.0
 
 
-def step_cost(result: str, *, strict: bool = False) -> float:
+def step_cost(result: str, *, compat: Compat = "fixed") -> float:
     """What a step with this execution result costs.
 
     Args:
         result: of the last command, from its first word on.
-        strict: the published cost, which is the step alone.
+        compat: "published": the published cost, which is the step alone.
     """
-    if strict:
+    if compat == "published":
         return STEP_COST
     return STEP_COST + sum(cost for word, cost in KEYWORD_COSTS.items() if result.startswith(f"{word}:"))
 

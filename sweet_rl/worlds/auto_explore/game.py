@@ -17,7 +17,7 @@ from sweet_rl.chat.reflect_format import CHOICES, resolve_label
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.prompts import fill, packaged_text
 from sweet_rl.text_game import GameStep, bad_task
-from sweet_rl.types import Failure, Json, StopReason, Task, derive_seed
+from sweet_rl.types import Compat, Failure, Json, StopReason, Task, derive_seed
 from sweet_rl.worlds.auto_explore import ACTION_HEAD
 from sweet_rl.worlds.auto_explore.commands import NAMED_COMMANDS, split_command, unwrap, wrap
 from sweet_rl.worlds.auto_explore.cost import step_cost
@@ -49,7 +49,7 @@ class ExploreGame:
         easy: the question is replaced by the name of one target, drawn, and no other file is right.
         first_step: only one step is played, and judged by the first command of the task's `optimal_path`.
         tokens: counts what is shown of a file.
-        strict: as published: no charge for errors and warnings, running out of steps counts as an end of the
+        compat: "published": no charge for errors and warnings, running out of steps counts as an end of the
             world's own, quotes for blanks only, one random stream, a folder that offers too much raises.
 
     Raises:
@@ -71,7 +71,7 @@ class ExploreGame:
         easy: bool = False,
         first_step: bool = False,
         tokens: TokenCounter = PIECES,
-        strict: bool = False,
+        compat: Compat = "fixed",
     ) -> None:
         if horizon < 1:
             raise UsageError(f"horizon must be at least 1, got {horizon}.")
@@ -79,7 +79,7 @@ class ExploreGame:
             raise UsageError(f"leaveout_prob must be from 0 to 1, got {leaveout_prob}.")
         self._library, self._horizon, self._leaveout = library, horizon, leaveout_prob
         self._shuffle, self._easy, self._first_step = shuffle_action, easy, first_step
-        self._tokens, self._strict = tokens, strict
+        self._tokens, self._compat = tokens, compat
         self._over = True
 
     @property
@@ -101,20 +101,20 @@ class ExploreGame:
         """
         self._over = True
         rng = Random(seed)
-        self._labels_rng = rng if self._strict else Random(derive_seed(seed, "labels"))
+        self._labels_rng = rng if self._compat == "published" else Random(derive_seed(seed, "labels"))
         index, self.targets = self._find(task)
         self._question, self._first = task.problem_description, _first_command(task)
         if self._easy:  # before anything is left out: only the file that is asked for is sure to stay
             target = rng.choice(self.targets)
             self._question, self.targets = f"Find {target}", [target]
-            self._first = self._first if self._strict else _first_of(optimal_path(target))
+            self._first = self._first if self._compat == "published" else _first_of(optimal_path(target))
         self.sandbox = Sandbox(
             index,
-            seed=rng if self._strict else seed,
+            seed=rng if self._compat == "published" else seed,
             leaveout_prob=self._leaveout,
             keep=self.targets,
             tokens=self._tokens,
-            strict=self._strict,
+            compat=self._compat,
         )
         self.history: list[str] = []
         self.steps, self._shown = 0, set[str]()
@@ -139,14 +139,14 @@ class ExploreGame:
             self._result = f"Executing: {command}\n{result}"
         won = identified in self.targets
         out_of_steps = self.steps >= self._horizon
-        cost = step_cost(result, strict=self._strict)
+        cost = step_cost(result, compat=self._compat)
         if self._first_step:
             won = command is not None and command == self._first
             cost = float(-FIRST_STEP_BONUS - self._horizon) if won else cost
-            out_of_steps = out_of_steps or not self._strict
+            out_of_steps = out_of_steps or self._compat == "fixed"
         elif identified is not None or out_of_steps:
             cost += -self._horizon if won else self._horizon
-        terminated = identified is not None or (self._strict and out_of_steps)
+        terminated = identified is not None or (self._compat == "published" and out_of_steps)
         self._over = terminated or out_of_steps
         if not self._over:
             self._show()
@@ -155,7 +155,7 @@ class ExploreGame:
             info["identified"] = identified
         elif self._over and not won:
             info["out_of_steps"] = True
-        text = self._result if self._over and not self._strict else self._text
+        text = self._result if self._over and self._compat == "fixed" else self._text
         return GameStep(text, -cost, terminated, self._over and not terminated, info)
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class ExploreGame:
     def name_of(self, command: str) -> str:
         """The file or folder, in the folder where one is, that a command on offer is about."""
         words = [word for word in split_command(command) if word is not None]
-        return unwrap(words[-1], strict=self._strict)
+        return unwrap(words[-1], compat=self._compat)
 
     def _find(self, task: Task) -> tuple[RepositoryIndex, list[str]]:
         """The task's repository, and the right files; in `easy` those that are there, as one is asked for."""
@@ -189,7 +189,7 @@ class ExploreGame:
         self.history.append(command)
         if verb == "cat":
             self._shown.add(posixpath.join(before, name))
-        elif verb == "cd" and not self._strict and len(self._commands()) > len(CHOICES):
+        elif verb == "cd" and self._compat == "fixed" and len(self._commands()) > len(CHOICES):
             self.sandbox.cwd = before
             return f"Error: {name} offers more than the {len(CHOICES)} labels there are", None
         return result.text, result.identified
@@ -198,7 +198,7 @@ class ExploreGame:
         """What can be done now, in order: never `exit`, and no file is opened twice."""
         return [
             command
-            for command, name in all_commands(self.sandbox, strict=self._strict)
+            for command, name in all_commands(self.sandbox, compat=self._compat)
             if command != "exit"
             and not (command.startswith("cat ") and posixpath.join(self.sandbox.cwd, name) in self._shown)
         ]
@@ -217,7 +217,7 @@ class ExploreGame:
         labels = self._labels_rng.sample(CHOICES, count) if self._shuffle else CHOICES[:count]
         self.offered = dict(zip(labels, commands, strict=True))
         self._text = render(
-            self._question, self.sandbox, self.history, self._result, self.offered, strict=self._strict
+            self._question, self.sandbox, self.history, self._result, self.offered, compat=self._compat
         )
 
 
@@ -227,12 +227,12 @@ def targets_of(task: Task) -> list[str]:
     return [str(target) for target in targets]
 
 
-def all_commands(sandbox: Sandbox, *, strict: bool = False) -> list[tuple[str, str]]:
+def all_commands(sandbox: Sandbox, *, compat: Compat = "fixed") -> list[tuple[str, str]]:
     """What can be done where one is, in the order of labels, each with the name it is about."""
     commands = [("cd ..", "..")] if sandbox.cwd else []
     commands.append(("exit", ""))
     for entry in sandbox.entries():
-        word = wrap(entry.name, strict=strict)
+        word = wrap(entry.name, compat=compat)
         if entry.is_folder:
             commands.append((f"cd {word}", entry.name))
         elif is_allowed(entry.name):
@@ -247,7 +247,7 @@ def render(
     result: str,
     offered: dict[str, str],
     *,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> str:
     """The prompt of a state.
 
@@ -257,10 +257,10 @@ def render(
         history: commands so far.
         result: of the last command.
         offered: commands by label.
-        strict: quotes as published.
+        compat: "published": the published quotes.
     """
     entries = sandbox.entries()
-    names = [wrap(entry.name, strict=strict) for entry in entries[:MAX_LISTED]]
+    names = [wrap(entry.name, compat=compat) for entry in entries[:MAX_LISTED]]
     if len(entries) > MAX_LISTED:
         names.append(f"... and {len(entries) - MAX_LISTED} more")
     sections = (

@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Collection, Sequence
 from random import Random
 
-from sweet_rl.types import derive_seed
+from sweet_rl.types import Compat, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import Entry, RepositoryIndex
 
 
@@ -24,7 +24,7 @@ class LeaveOut:
         seed: of the draws; a `Random` is drawn from at once, entry by entry, as published.
         probability: of each entry to be missing.
         keep: paths that stay with what leads to them.
-        strict: whatever a path in `keep` begins with stays, letter by letter, as published: `src` keeps `s`.
+        compat: "published": whatever a path in `keep` begins with stays, letter by letter: `src` keeps `s`.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class LeaveOut:
         seed: int | Random = 0,
         probability: float = 0.0,
         keep: Collection[str] = (),
-        strict: bool = False,
+        compat: Compat = "fixed",
     ) -> None:
-        self._index, self._probability, self._strict = index, probability, strict
+        self._index, self._probability, self._compat = index, probability, compat
         self._keep = tuple(keep)
         self._seed = 0
         self._drawn: dict[str, Sequence[Entry]] = {}
@@ -88,6 +88,6 @@ class LeaveOut:
                 self._draw_all(posixpath.join(folder, entry.name), rng)
 
     def _stays(self, path: str) -> bool:
-        if self._strict:
+        if self._compat == "published":
             return any(kept.startswith(path) for kept in self._keep)
         return any(kept == path or kept.startswith(f"{path}/") for kept in self._keep)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TypeVar
 
 from sweet_rl.errors import UsageError
+from sweet_rl.types import Compat
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ class LevelFlags:
         few_data: of the first level only so many tasks, and no other level; 0 for all.
         easy: tasks without a question stay.
         curriculum_index: only this level, from 0; negative for all.
-        strict: a task is filed under the depth of each of its files, as published, not once.
+        compat: "published": a task is filed under the depth of each of its files, not once.
     """
 
     depth_curriculum: bool = False
@@ -35,7 +36,7 @@ class LevelFlags:
     few_data: int = 0
     easy: bool = False
     curriculum_index: int = -1
-    strict: bool = False
+    compat: Compat = "fixed"
 
 
 def levels_of(
@@ -68,11 +69,11 @@ def levels_of(
 
 
 def by_depth(items: Sequence[T], flags: LevelFlags, paths: Callable[[T], Sequence[str]]) -> list[list[T]]:
-    """Levels by the depth of the files: the number of `/`, of the shallowest unless `strict`."""
+    """Levels by the depth of the files: the number of `/`, of the shallowest unless `compat="published"`."""
     filed: dict[int, list[T]] = {}
     for item in items:
         depths = [path.count("/") for path in paths(item)]
-        for depth in depths if flags.strict else [min(depths, default=0)]:
+        for depth in depths if flags.compat == "published" else [min(depths, default=0)]:
             filed.setdefault(depth, []).append(item)
     levels = [filed[depth] for depth in sorted(filed)]
     if flags.merge_first_two and len(levels) > 1:

@@ -19,6 +19,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from sweet_rl.prompts import fill, packaged_text
+from sweet_rl.types import Compat
 from sweet_rl.worlds.auto_explore.commands import COMMANDS, PUBLISHED_COMMANDS, unwrap
 from sweet_rl.worlds.auto_explore.leave_out import LeaveOut
 from sweet_rl.worlds.auto_explore.repositories import Entry, RepositoryIndex, is_allowed
@@ -63,7 +64,7 @@ class Sandbox:
         leaveout_prob: with which each file or folder that leads to none of `keep` is left out.
         keep: paths that stay.
         tokens: counts what is shown of a file.
-        strict: the published messages (they also name `python` and `pip`, which are not run here), and what
+        compat: "published": the published messages (they also name `python` and `pip`, which are not run here), and what
             is kept as published.
     """
 
@@ -75,14 +76,14 @@ class Sandbox:
         leaveout_prob: float = 0.0,
         keep: Collection[str] = (),
         tokens: TokenCounter = PIECES,
-        strict: bool = False,
+        compat: Compat = "fixed",
     ) -> None:
         self.index = index
         self.cwd = ""
         self.written: dict[str, str] = {}
-        self._strict = strict
+        self._compat = compat
         self._tokens = tokens
-        self._view = LeaveOut(index, seed=seed, probability=leaveout_prob, keep=keep, strict=strict)
+        self._view = LeaveOut(index, seed=seed, probability=leaveout_prob, keep=keep, compat=compat)
 
     def entries(self, folder: str | None = None) -> Sequence[Entry]:
         """What is in a folder (default: where one is), sorted by name."""
@@ -118,13 +119,13 @@ class Sandbox:
             words: as `split_command` gives them.
 
         Raises:
-            NotImplementedError: with `strict`, for `exit`: whoever plays ends the episode.
+            NotImplementedError: with `compat="published"`, for `exit`: whoever plays ends the episode.
         """
         command, *rest = [word for word in words if word is not None] or [""]
-        if self._strict and command == "exit":
+        if self._compat == "published" and command == "exit":
             raise NotImplementedError("exit ends an interaction and is no command of the sandbox")
         if command not in COMMANDS:
-            known = PUBLISHED_COMMANDS if self._strict else COMMANDS
+            known = PUBLISHED_COMMANDS if self._compat == "published" else COMMANDS
             if command in known:
                 return Result(f"Error: {command} is not run here: it would run code of the repository")
             return Result(fill(packaged_text("explore_unsupported"), commands=", ".join(known)))
@@ -152,7 +153,7 @@ class Sandbox:
         if len(rest) != 1:
             raise CommandError("cd needs one folder")
         path = self._path(rest[0])
-        name = unwrap(rest[0], strict=self._strict)
+        name = unwrap(rest[0], compat=self._compat)
         if self.is_file(path):
             raise CommandError(_os_error(errno.ENOTDIR, name))
         if not self.is_folder(path):
@@ -178,7 +179,7 @@ class Sandbox:
         if len(rest) != 1:
             raise CommandError("id needs one file")
         path = self._path(rest[0])
-        name = _shown(unwrap(rest[0], strict=self._strict))
+        name = _shown(unwrap(rest[0], compat=self._compat))
         if not self.is_file(path):
             raise CommandError(f"{name} does not exist!")
         return Result(f"Success: Identified file {name}", identified=path)
@@ -194,7 +195,7 @@ class Sandbox:
                 before = (
                     self._decoded(path, name, MAX_WRITTEN) if operator == ">>" and self.is_file(path) else ""
                 )
-                text = before + " ".join(unwrap(word, strict=self._strict) for word in parts) + "\n"
+                text = before + " ".join(unwrap(word, compat=self._compat) for word in parts) + "\n"
                 if sum(map(len, self.written.values())) + len(text) > MAX_WRITTEN:
                     raise CommandError("echo: nothing more can be written")
                 self.written[path] = text
@@ -208,7 +209,7 @@ class Sandbox:
         if not names or _operators(names) or any(name.startswith("-") for name in names):
             raise CommandError(f"{command} needs files, and knows no pipes")
         text = "".join(self._lines(command, name, count) for name in names)
-        text = truncate(text, unwrap(names[0], strict=self._strict), tokens=self._tokens)
+        text = truncate(text, unwrap(names[0], compat=self._compat), tokens=self._tokens)
         return Result(f"Success: The content of {_shown(' '.join(names))} is:\n{text}")
 
     def _lines(self, command: str, name: str, count: int | None) -> str:
@@ -250,7 +251,7 @@ class Sandbox:
         Raises:
             OutsideError: it leaves the repository.
         """
-        name = unwrap(word, strict=self._strict)
+        name = unwrap(word, compat=self._compat)
         path = posixpath.normpath(posixpath.join(self.cwd, name))
         if path.startswith(("/", "../")) or path == "..":
             message = fill(packaged_text("explore_outside"), file=_shown(path), folder=self.cwd or ".")

@@ -17,7 +17,7 @@ from typing import Final
 from sweet_rl.command_line.listing import written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.tracking import is_record
-from sweet_rl.types import Json
+from sweet_rl.types import Compat, Json
 from sweet_rl.worlds.auto_explore.repositories import is_allowed
 from sweet_rl.worlds.auto_explore.repositories.made import make_repository, repository_names
 from sweet_rl.worlds.auto_explore.repositories.quoting import unwrap
@@ -56,12 +56,12 @@ def explore_tasks(where: str = "") -> list[Record]:
     return rows
 
 
-def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
+def load_dataset(path: str | Path, *, compat: Compat = "fixed") -> list[Record]:
     """Records that can be played: files of the allowed kinds, and nothing hidden on the way.
 
     Args:
         path: a JSON file with a list of records, or a folder of such files, read in the order of names.
-        strict: names are looked at as they are written, as published: quoted files and `cd ..`
+        compat: "published": names are looked at as they are written: quoted files and `cd ..`
             rule a record out.
 
     Raises:
@@ -78,27 +78,31 @@ def load_dataset(path: str | Path, *, strict: bool = False) -> list[Record]:
             "list of records, a folder of such files, or 'auto-explore:train' for embedded tasks."
         )
     records = [record for file in files for record in _read(file)]
-    return [record for record in records if not why_unplayable(record["optimal_path"], strict=strict)]
+    return [record for record in records if not why_unplayable(record["optimal_path"], compat=compat)]
 
 
-def why_unplayable(optimal_path: Sequence[str], *, strict: bool = False) -> str:
+def why_unplayable(optimal_path: Sequence[str], *, compat: Compat = "fixed") -> str:
     """Why the game would not offer a command of a path, in a word or two; "" where it would."""
     for command in optimal_path:
         verb, _, written = command.strip().partition(" ")
-        name = written if strict else unwrap(written.strip())
-        if verb in {"cd", "cat"} and name.startswith(".") and (strict or verb != "cd" or name != ".."):
+        name = written if compat == "published" else unwrap(written.strip())
+        if (
+            verb in {"cd", "cat"}
+            and name.startswith(".")
+            and (compat == "published" or verb != "cd" or name != "..")
+        ):
             return "hidden target"
         if verb == "cat" and not is_allowed(name):
             return "target cannot be opened"
     return ""
 
 
-def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]:
+def targets_of(record: Mapping[str, Json], *, compat: Compat = "fixed") -> list[str]:
     """The files that count as right: the one asked for, and what successful players handed in.
 
     Args:
         record: one task.
-        strict: what players of negative trajectories handed in counts, too, as published; a task no player
+        compat: "published": what players of negative trajectories handed in counts, too; a task no player
             handed anything in for has no target, and is dropped there.
 
     Returns:
@@ -108,25 +112,26 @@ def targets_of(record: Mapping[str, Json], *, strict: bool = False) -> list[str]
     found = [
         trajectory["filename"]
         for trajectory in record.get("trajectories") or ()
-        if trajectory.get("filename") and (strict or str(trajectory.get("info", "")).startswith("positive"))
+        if trajectory.get("filename")
+        and (compat == "published" or str(trajectory.get("info", "")).startswith("positive"))
     ]
-    if strict and not found:
+    if compat == "published" and not found:
         return []
-    also = [] if strict else record.get("targets") or []
+    also = [] if compat == "published" else record.get("targets") or []
     return list(dict.fromkeys([record["filename"], *also, *found]))
 
 
-def task_rows(records: Sequence[Record], *, easy: bool = False, strict: bool = False) -> list[Record]:
+def task_rows(records: Sequence[Record], *, easy: bool = False, compat: Compat = "fixed") -> list[Record]:
     """Records as tasks: `task_id` is "auto_explore/0" and so on, the place in the list.
 
     Args:
         records: of `load_dataset`.
         easy: those without a question stay.
-        strict: see `targets_of`; those without a target go.
+        compat: "published": see `targets_of`; those without a target go.
     """
     rows = []
     for number, record in enumerate(records):
-        targets = targets_of(record, strict=strict)
+        targets = targets_of(record, compat=compat)
         if targets and (easy or str(record.get("question") or "").strip()):
             rows.append(_row(f"auto_explore/{number}", record, targets))
     return rows

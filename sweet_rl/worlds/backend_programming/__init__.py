@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import no_flag
-from sweet_rl.types import Observation, Task, derive_seed
+from sweet_rl.types import Compat, Observation, Task, derive_seed
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions, published_data
 from sweet_rl.worlds.options import AgentRequest, Options
@@ -31,7 +31,7 @@ class BackendOptions(DialogueOptions):
         compat: of no meaning: there is one way to play.
     """
 
-    compat: Literal["fixed", "published"] = no_flag("fixed")
+    compat: Compat = no_flag("fixed")
 
 
 SIZES = {"train": 1000, "dev": 500, "test": 500}

@@ -103,7 +103,7 @@ class DangerousTaxi(TextGameWorld):
             horizon=self.turns(options),
             with_prompt=taxi.with_prompt,
             with_history=taxi.with_history,
-            strict=options.published,
+            compat=options.compat,
         )
 
     def measured(self, flags: Any, *, tasks: str | None, max_turns: int) -> Measured:

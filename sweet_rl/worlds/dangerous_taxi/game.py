@@ -1,6 +1,6 @@
 """DangerousTaxi: Taxi-v3 in which an action that changes nothing ends the game.
 
-Two things are right by default and as published with `strict`: the danger begins with the
+Two things are right by default, but not with `compat="published"`: the danger begins with the
 first step, and a game without curriculum has a threshold that a success can reach. Seeds count and a game
 begins without a history in both (there the published code depends on what happened before).
 
@@ -16,7 +16,7 @@ from typing import Final
 from sweet_rl.chat.reflect_format import resolve_label
 from sweet_rl.errors import UsageError
 from sweet_rl.text_game import GameStep, bad_task
-from sweet_rl.types import Json, Task, derive_seed
+from sweet_rl.types import Compat, Json, Task, derive_seed
 from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.drawing import game_instruction, prompt
 from sweet_rl.worlds.dangerous_taxi.planner import plan, plan_to_pickup
@@ -57,7 +57,7 @@ class TaxiGame:
         horizon: steps at most.
         with_prompt: the rules stand in every text.
         with_history: every state so far stands in every text.
-        strict: as published: the first step may change nothing without ending the game, and the history of
+        compat: "published": the first step may change nothing without ending the game, and the history of
             `dropoff` begins before the oracle's drive, of which it says nothing else.
 
     Raises:
@@ -73,14 +73,14 @@ class TaxiGame:
         horizon: int = HORIZON,
         with_prompt: bool = False,
         with_history: bool = False,
-        strict: bool = False,
+        compat: Compat = "fixed",
     ) -> None:
         if horizon < 1:
             raise UsageError(f"horizon must be at least 1, got {horizon}.")
         self.horizon = horizon
         self.with_prompt = with_prompt
         self.with_history = with_history
-        self.strict = strict
+        self.compat = compat
         self.begin(START_STATES[0])
 
     @property
@@ -111,8 +111,12 @@ class TaxiGame:
 
     @property
     def success_threshold(self) -> float:
-        """Costs of a success sum to less. `strict`: -1 without curriculum, which nothing reaches."""
-        return -1 if self.strict and self.curriculum is None else SUCCESS_THRESHOLDS[self.curriculum]
+        """Costs of a success sum to less. As published: -1 without curriculum, which nothing reaches."""
+        return (
+            -1
+            if self.compat == "published" and self.curriculum is None
+            else SUCCESS_THRESHOLDS[self.curriculum]
+        )
 
     def reset(self, task: Task, *, seed: int) -> str:
         """Begin a task's game.
@@ -133,7 +137,7 @@ class TaxiGame:
 
     def begin(self, start: int, curriculum: str | None = None) -> str:
         """Begin in a start state; in `dropoff` where the oracle has picked the passenger up from there."""
-        self._initial = start if self.strict else None
+        self._initial = start if self.compat == "published" else None
         if curriculum == "dropoff":
             for action in plan_to_pickup(start):
                 start = TABLE[start][action].state
@@ -178,7 +182,7 @@ class TaxiGame:
             self._truncated |= self.curriculum == "pickup"
             return self._moved(DELIVERY_REWARD, "picked_up", won=self.curriculum == "pickup")
         if state == before:  # published: the same picture twice, which no other action gives
-            if self.strict and len(self._actions) == 1:
+            if self.compat == "published" and len(self._actions) == 1:
                 return self._moved(reward, "no_effect")
             self._terminated = self._truncated = True
             return self._moved(ILLEGAL_REWARD, "no_effect")

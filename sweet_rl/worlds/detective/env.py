@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from sweet_rl.types import Task
+from sweet_rl.types import Compat, Task
 from sweet_rl.worlds.adventures.env import AdventureEnv, AdventureStep
 from sweet_rl.worlds.adventures.scenes import Scene
 from sweet_rl.worlds.detective.interpreter import Position
@@ -55,7 +55,7 @@ class DetectiveEnv(AdventureEnv):
         interpreters: Interpreters,
         *,
         max_steps: int = MAX_STEPS,
-        compat: str = "fixed",
+        compat: Compat = "fixed",
         valid_actions: Sequence[str] | None = None,
     ) -> None:
         super().__init__(_DetectiveGame(interpreters, valid_actions), max_steps=max_steps, compat=compat)

@@ -25,9 +25,9 @@ def published_data(path: Path) -> str:
 class DialogueOptions(Options):
     """Options of dialogues with a simulated human."""
 
-    parser: Literal["published", "strict"] = flag(
+    parser: Literal["published", "fixed"] = flag(
         "published",
-        "how the agent's text is read: published (compares with released data) or strict (an announced answer "
+        "how the agent's text is read: published (compares with released data) or fixed (an announced answer "
         "always counts).",
     )
     user_failure: Literal["stop", "reply"] = flag(
@@ -35,6 +35,11 @@ class DialogueOptions(Options):
         "when the human cannot be asked: stop (the episode has failed: it has no score and can be played again) "
         'or reply (the published "No response.", recorded).',
     )
+
+    def __post_init__(self) -> None:
+        if str(self.parser) == "strict":  # its name in earlier command lines
+            object.__setattr__(self, "parser", "fixed")
+        super().__post_init__()
 
 
 class Dialogue(World):

@@ -1,7 +1,7 @@
 """How an agent's raw text is split into what the human sees, what is kept, and the answer.
 
 Two parsers: `parse_published` does what the published system does, quirks included (held to recorded
-episodes), `parse_strict` repairs them.
+episodes), `parse_fixed` repairs them.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming, #in-episodes.
 """
@@ -45,7 +45,7 @@ def parse_published(text: str) -> ParsedAction:
     return ParsedAction(visible, output, answer)
 
 
-def parse_strict(text: str) -> ParsedAction:
+def parse_fixed(text: str) -> ParsedAction:
     """The repaired protocol: an announced answer always counts, and nothing in it is taken for a marker.
 
     The answer begins after the first marker that stands at the start of a line (else after the first one
@@ -65,5 +65,5 @@ def parse_strict(text: str) -> ParsedAction:
 
 PARSERS: Final[dict[str, Callable[[str], ParsedAction]]] = {
     "published": parse_published,
-    "strict": parse_strict,
+    "fixed": parse_fixed,
 }

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from sweet_rl.contracts import User
+from sweet_rl.types import Compat
 from sweet_rl.worlds.guess_my_city import guessing
-from sweet_rl.worlds.question_games.env import MAX_TURNS, QuestionGameEnv, Rules, as_it_is
+from sweet_rl.worlds.question_games.env import MAX_TURNS, QuestionGameEnv, as_it_is
 from sweet_rl.worlds.question_games.words import says_name
 
 MAX_ANSWER_CHARACTERS: Final = 500
@@ -29,7 +30,7 @@ class GuessMyCityEnv(QuestionGameEnv):
         cities: all names of every city that may be hidden (`city_names()` of the tasks): a question
             that names two cities is no guess. Without them any question that names the right one is.
         max_turns: see `QuestionGameEnv`.
-        rules: likewise.
+        compat: likewise.
         read_action: likewise.
         stop_on_user_failure: likewise.
     """
@@ -42,14 +43,14 @@ class GuessMyCityEnv(QuestionGameEnv):
         *,
         cities: Collection[Sequence[str]] = (),
         max_turns: int = MAX_TURNS,
-        rules: Rules = "fixed",
+        compat: Compat = "fixed",
         read_action: Callable[[str], str] = as_it_is,
         stop_on_user_failure: bool = True,
     ) -> None:
         super().__init__(
             oracle,
             max_turns=max_turns,
-            rules=rules,
+            compat=compat,
             read_action=read_action,
             stop_on_user_failure=stop_on_user_failure,
         )

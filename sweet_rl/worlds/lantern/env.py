@@ -7,7 +7,7 @@ The variant stands in the task's row (`"variant"`); the episode's seed changes n
 from __future__ import annotations
 
 from sweet_rl.errors import EpisodeError
-from sweet_rl.types import Failure, StopReason, Task
+from sweet_rl.types import Compat, Failure, StopReason, Task
 from sweet_rl.worlds.adventures.env import AdventureEnv, AdventureStep
 from sweet_rl.worlds.lantern.game import LanternGame
 from sweet_rl.worlds.lantern.map import MAX_SCORE
@@ -24,7 +24,7 @@ class LanternEnv(AdventureEnv):
         compat: "fixed" or "published", how observations are joined (see `AdventureEnv`).
     """
 
-    def __init__(self, *, max_steps: int = MAX_STEPS, compat: str = "fixed") -> None:
+    def __init__(self, *, max_steps: int = MAX_STEPS, compat: Compat = "fixed") -> None:
         super().__init__(_Lantern(), max_steps=max_steps, compat=compat)
 
 

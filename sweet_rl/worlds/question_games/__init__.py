@@ -65,7 +65,7 @@ class QuestionGame(World):
 
         if user is None:
             raise UsageError(f"{self.name} needs an oracle.")
-        rules: dict[str, Any] = {"max_turns": self.turns(options), "rules": options.compat}
+        rules: dict[str, Any] = {"max_turns": self.turns(options), "compat": options.compat}
         if isinstance(options, QuestionOptions) and options.reads_json:
             rules["read_action"] = decode_question
         yield self.maker(user, rules)

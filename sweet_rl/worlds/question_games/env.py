@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Final
 
 from sweet_rl.contracts import User
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.types import (
     NO_ANSWER,
+    Compat,
     Failure,
     Message,
     Observation,
@@ -31,9 +32,6 @@ MAX_QUESTION_CHARACTERS: Final = 500
 
 TURN_REWARD, SOLVED_REWARD = -1.0, 0.0
 
-Rules = Literal["fixed", "published"]
-"""Which rules a game is played by: ours, or the published ones with their oddities."""
-
 
 def as_it_is(text: str) -> str:
     """The agent's text is its question."""
@@ -46,14 +44,14 @@ class QuestionGameEnv:
     Args:
         oracle: who knows the answer; shared by many games. It is given `hidden_information` and the dialogue.
         max_turns: questions at most. The last one is still answered.
-        rules: "fixed" or "published".
+        compat: "fixed" or "published": the rules with their oddities.
         read_action: the agent's raw text to its question, for agents that write more than the question
             (`asking.decode_question`). The dialogue shows the question; the record keeps both.
         stop_on_user_failure: end a game whose oracle cannot be asked with an error. False goes on with the
             game's words for what cannot be answered, and records the failure.
 
     Raises:
-        UsageError: there are no such rules, or not even one turn.
+        UsageError: there is no such `compat`, or not even one turn.
     """
 
     _no_answer: str
@@ -63,17 +61,17 @@ class QuestionGameEnv:
         oracle: User,
         *,
         max_turns: int = MAX_TURNS,
-        rules: Rules = "fixed",
+        compat: Compat = "fixed",
         read_action: Callable[[str], str] = as_it_is,
         stop_on_user_failure: bool = True,
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
-        if rules not in {"fixed", "published"}:
-            raise UsageError(f"rules must be 'fixed' or 'published', got {rules!r}.")
+        if compat not in {"fixed", "published"}:
+            raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
         self._oracle = oracle
         self._max_turns = max_turns
-        self._published = rules == "published"
+        self._published = compat == "published"
         self._read_action = read_action
         self._stop_on_user_failure = stop_on_user_failure
         self._done = True

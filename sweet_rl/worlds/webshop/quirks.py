@@ -8,11 +8,10 @@ Published behaviour: docs/published/archer.md#webshop, #deviations.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from sweet_rl.errors import UsageError
-
-Compat = Literal["fixed", "published"]
+from sweet_rl.types import Compat
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ PUBLISHED: Final = Quirks(
 )
 
 
-def quirks_of(compat: str) -> Quirks:
+def quirks_of(compat: Compat) -> Quirks:
     """The set of a `compat` setting.
 
     Raises:

@@ -52,7 +52,7 @@ def opened(flags, folder=None, watchers=()):
         if flags.use_critic:
             torch.manual_seed(0)
             head = ValueHead(agent.config.hidden_size, flags.critic_layer_type)
-            critic = Critic(agent, head, shared=flags.shared_critic, strict=flags.strict)
+            critic = Critic(agent, head, shared=flags.shared_critic, compat=flags.compat)
         trainer = Trainer(agent, flags, critic)
         reflector = load_reflector(flags, training=True)
         yield Loop(

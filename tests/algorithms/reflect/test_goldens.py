@@ -164,9 +164,9 @@ def test_accumulation_pools_calls_and_empty_ones_do_not_count(agent, found):
     assert close(trainer.train([second]).loss, found["pg_trainer_accumulate2"]["second"]["loss"])
 
 
-@pytest.mark.parametrize(("strict", "count"), [(True, 1), (False, 2)])
-def test_the_critic_gets_every_call_of_an_update(agent, found, strict, count):
-    settings = ReflectSettings(gradient_accumulation_steps=2, strict=strict, **SETTINGS)
+@pytest.mark.parametrize(("compat", "count"), [("published", 1), ("fixed", 2)])
+def test_the_critic_gets_every_call_of_an_update(agent, found, compat, count):
+    settings = ReflectSettings(gradient_accumulation_steps=2, compat=compat, **SETTINGS)
     trainer = Trainer(agent, settings, published_critic(agent))
     for episode in episodes(found):
         trainer.train([episode])
@@ -188,17 +188,17 @@ class Shown(Critic):
 
 def shown_critic(agent, found):
     critic = published_critic(agent)
-    shown = Shown(agent, critic.head, strict=True)
+    shown = Shown(agent, critic.head, compat="published")
     shown.prompts = tensors(found)[0]
     return shown
 
 
-def published_critic(agent, *, strict=True):
+def published_critic(agent, *, compat="published"):
     head = ValueHead(16)
     with torch.no_grad():
         head.score[0].weight.copy_(0.3 * torch.cos(0.5 * torch.arange(16.0)))
         head.score[0].bias.fill_(0.05)
-    return Critic(agent, head, strict=strict)
+    return Critic(agent, head, compat=compat)
 
 
 def test_published_values_read_twenty_tokens_and_depend_on_padding(agent, found):
@@ -210,7 +210,7 @@ def test_published_values_read_twenty_tokens_and_depend_on_padding(agent, found)
 
 
 def test_values_depend_on_the_text_alone(agent, found):
-    critic = published_critic(agent, strict=False)
+    critic = published_critic(agent, compat="fixed")
     texts = ["aa", "bbb", "this prompt is longer than twenty characters"]
     alone = [critic.values([text]).item() for text in texts]
     assert critic.values(texts).tolist() == pytest.approx(alone, abs=1e-5)
@@ -219,7 +219,7 @@ def test_values_depend_on_the_text_alone(agent, found):
 
 
 def test_published_advantages(agent, found):
-    settings = ReflectSettings(strict=True, **{**SETTINGS, "per_device_train_batch_size": 2})
+    settings = ReflectSettings(compat="published", **{**SETTINGS, "per_device_train_batch_size": 2})
     trainer = Trainer(agent, settings, shown_critic(agent, found))
     rows = [row for episode in episodes(found) for row in trainer.rows(episode)]
     assert close(trainer._advantages(rows).tolist(), found["critic"]["advantages"])
@@ -232,7 +232,7 @@ def test_ppo_with_the_critic_one_pass(agent, found):
         ppo_update_iter=1,
         critic_update_freq=1,
         critic_update_iter=1,
-        strict=True,
+        compat="published",
         **{**SETTINGS, "learning_rate": 1e-5},
     )
     update = Trainer(agent, settings, shown_critic(agent, found)).train(episodes(found))
@@ -242,7 +242,7 @@ def test_ppo_with_the_critic_one_pass(agent, found):
 
 def test_the_critics_update(agent, found):
     case = found["critic"]
-    settings = ReflectSettings(critic_update_iter=1, strict=True, **SETTINGS)
+    settings = ReflectSettings(critic_update_iter=1, compat="published", **SETTINGS)
     critic = shown_critic(agent, found)
     trainer = Trainer(agent, settings, critic)
     rows = [row for episode in episodes(found) for row in trainer.rows(episode)]
@@ -250,15 +250,15 @@ def test_the_critics_update(agent, found):
     assert close(critic.head.score[0].bias.item(), case["score_bias_after"])
 
 
-@pytest.mark.parametrize(("strict", "moved"), [(True, 1), (False, 2)])
-def test_accumulated_critic_gradients_are_all_of_them(agent, found, strict, moved, monkeypatch):
+@pytest.mark.parametrize(("compat", "moved"), [("published", 1), ("fixed", 2)])
+def test_accumulated_critic_gradients_are_all_of_them(agent, found, compat, moved, monkeypatch):
     settings = ReflectSettings(
         gradient_accumulation_steps=2,
         critic_update_iter=1,
-        strict=strict,
+        compat=compat,
         **{**SETTINGS, "per_device_train_batch_size": 1},
     )
-    trainer = Trainer(agent, settings, published_critic(agent, strict=strict))
+    trainer = Trainer(agent, settings, published_critic(agent, compat=compat))
     seen = []
     monkeypatch.setattr(
         trainer, "_step", lambda *_: seen.append(trainer.critic.head.score[0].bias.grad.item())
@@ -303,11 +303,11 @@ def test_dropout_of_the_adapter_only(shared, found):
     assert not any(module.training for _, module in modules)
 
 
-@pytest.mark.parametrize(("strict", "scaling"), [(True, 99 / 4), (False, 16 / 4)])
-def test_scale_of_a_loaded_adapter(shared, found, tmp_path, strict, scaling):
+@pytest.mark.parametrize(("compat", "scaling"), [("published", 99 / 4), ("fixed", 16 / 4)])
+def test_scale_of_a_loaded_adapter(shared, found, tmp_path, compat, scaling):
     save_agent(tiny_model(shared), CharTokenizer(), tmp_path)
-    settings = ReflectSettings(lora_r=4, lora_alpha=99, strict=strict)
+    settings = ReflectSettings(lora_r=4, lora_alpha=99, compat=compat)
     loaded = _with_trained_adapter(tiny_model(shared, lora=False), tmp_path, settings, trains=True)
     used = [module.scaling["default"] for module in loaded.modules() if hasattr(module, "lora_A")]
     assert set(used) == {scaling}
-    assert (found["adapter_load"]["scaling_used"] == [scaling]) == strict
+    assert (found["adapter_load"]["scaling_used"] == [scaling]) == (compat == "published")

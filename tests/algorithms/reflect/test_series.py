@@ -52,7 +52,7 @@ def test_runs_follow_each_other(runs):
 
 def test_published_runs_overlap(runs, shared):
     recorded = golden(shared, "rl_loop_and_plots")["ensemble"]
-    found = ensemble_logs(runs, strict=True)
+    found = ensemble_logs(runs, compat="published")
     assert [entry["iter"] for entry in found] == recorded["iters"]
     assert [entry["cost"] for entry in found] == recorded["cost"]
 
@@ -60,9 +60,9 @@ def test_published_runs_overlap(runs, shared):
 def test_published_averages(shared):
     recorded = golden(shared, "rl_loop_and_plots")["moving_average"]
     numbers = list(range(8))
-    assert list(moving_average(numbers, numbers, window=5, strict=True)) == recorded["scalar_window5"]
+    assert list(moving_average(numbers, numbers, window=5, compat="published")) == recorded["scalar_window5"]
     pairs = [[i, None] for i in range(6)]
-    found = moving_average(list(range(6)), pairs, window=5, strict=True)
+    found = moving_average(list(range(6)), pairs, window=5, compat="published")
     assert list(found) == recorded["pairs_with_none_window5"]
 
 

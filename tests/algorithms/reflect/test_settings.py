@@ -12,7 +12,7 @@ from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.algorithms.reflect.tiny import golden
 
 ENVS = ("taxi", "alfworld", "auto_explore")
-OURS = {"seed", "strict", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"}
+OURS = {"seed", "compat", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"}
 """Flags that the published code does not have."""
 
 
@@ -108,6 +108,12 @@ def test_what_cannot_be_read_is_refused(words, message):
         rewrite(*words)
 
 
+@pytest.mark.parametrize(("strict", "compat"), [("true", "published"), ("false", "fixed")])
+def test_a_run_that_was_begun_with_the_old_name_goes_on_as_it_was(tmp_path, strict, compat):
+    (tmp_path / "setting.yml").write_text(f"env: taxi\nstrict: {strict}\n")
+    assert continued(tmp_path, ReflectSettings(env="taxi"), {}).compat == compat
+
+
 def test_an_unknown_flag_is_refused_with_a_suggestion():
     from sweet_rl.command_line import read
 
@@ -142,7 +148,7 @@ def test_starts_of_levels(shared):
     for case in data["curriculum"]["schedules"]:
         sizes = [len(level) for level in case["levels"]]
         steps = case["args"]["max_steps"]
-        assert starts_of(sizes, steps, strict=True) == case["trigger_set"]
+        assert starts_of(sizes, steps, compat="published") == case["trigger_set"]
         if steps >= sum(sizes):
             assert starts_of(sizes, steps) == case["trigger_set"]
         else:
@@ -153,7 +159,8 @@ def test_starts_of_levels(shared):
 
 def test_published_levels_that_begin_together_are_one():
     ours, published = [
-        Schedule([4, 2], [0, 0], batch=2, seed=0, strict=strict).level_at(7) for strict in (False, True)
+        Schedule([4, 2], [0, 0], batch=2, seed=0, compat=compat).level_at(7)
+        for compat in ("fixed", "published")
     ]
     assert (ours, published) == (1, 0)
 
@@ -180,7 +187,8 @@ def test_a_schedule_goes_on_where_it_was():
 
 def test_options_of_other_worlds_are_left_out_where_published_lines_have_them(tmp_path):
     line = ["--env", "taxi", "--repo_dir", "x", "--with_prompt"]
-    assert rewrite(*line, "--strict") == ["--env=taxi", "--with_prompt=True", "--strict=True"]
+    assert rewrite(*line, "--strict") == ["--env=taxi", "--with_prompt=True", "--compat=published"]
+    assert rewrite(*line, "--compat", "published") == rewrite(*line, "--strict")
     assert rewrite(*line) == ["--env=taxi", "--repo_dir=x", "--with_prompt=True"]  # and is refused later
 
 

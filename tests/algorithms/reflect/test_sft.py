@@ -129,7 +129,7 @@ def test_recomputing_activations_changes_nothing(tmp_path, model):
 
 
 def test_the_loss_is_a_mean_over_tokens_and_published_a_mean_of_means(model):
-    ours, published = (fine_tuning(model, None, strict=strict) for strict in (False, True))
+    ours, published = (fine_tuning(model, None, compat=compat) for compat in ("fixed", "published"))
     for run in (ours, published):
         run._examples = [Example((1,), (2,) * n) for n in (1, 3, 2, 2)]
     assert ours._scales([0, 1, 2, 3]) == pytest.approx([1 / 8] * 4)

@@ -99,7 +99,7 @@ def test_the_taxis_data(here, capsys):
     assert len(load("data/taxi/data_reflection.json")) == 30
     assert len(texts("data/taxi/sft.jsonl")) == len(texts("data/taxi/sft_policy.jsonl")) == 30
     published = "data/taxi/published"
-    taxi_gen_sft(strict=True, output=published)
+    taxi_gen_sft(compat="published", output=published)
     assert all(text.startswith("--- Current State ---") for text in texts(f"{published}/sft.jsonl"))
     taxi_reflection(num_records=3, random_share=0.0, quiet=True)
     taxi_reflection(num_records=3, reflections=False, quiet=True)

@@ -38,7 +38,7 @@ def golden(shared):
 
 
 def test_an_episode(golden):
-    game = HouseholdGame(FakeEngine(), horizon=3, strict=True)
+    game = HouseholdGame(FakeEngine(), horizon=3, compat="published")
     assert game.begin("x") == golden["first_prompt"]
     assert game.expert_label() == golden["oracle"]
     for step in golden["steps"]:
@@ -52,7 +52,7 @@ def test_an_episode(golden):
 
 
 def test_shuffled_labels(golden):
-    game = HouseholdGame(FakeEngine(), shuffle_action=True, strict=True)
+    game = HouseholdGame(FakeEngine(), shuffle_action=True, compat="published")
     assert game.begin("x", seed=2) == golden["shuffled_seed2"]["prompt"]
     label = {command: label for label, command in game._offered.items()}
     assert [label[command] for command in FIRST] == golden["shuffled_seed2"]["choices"]
@@ -84,9 +84,9 @@ def test_an_engine_that_fails(golden, tmp_path):
     engine = FakeEngine()
     engine.fails = True
     source = "/data/json_2.1.1/train/x"
-    strict = HouseholdGame(engine, strict=True, blacklist=listed)
-    strict.begin(source)
-    moved = strict.step("0")
+    published = HouseholdGame(engine, compat="published", blacklist=listed)
+    published.begin(source)
+    moved = published.step("0")
     assert (moved.reward, moved.terminated, moved.truncated) == (
         want["reward"],
         want["done"],

@@ -96,7 +96,7 @@ def test_texts_are_what_games_show():
         "sft_policy.jsonl": [made.policy],
     }
     assert made.plain.endswith("Action 1: go to fridge 1 # Action:\n1")
-    published = household_texts([record], containing="Tomato", strict=True)
+    published = household_texts([record], containing="Tomato", compat="published")
     assert published.files["sft_reflectioner.jsonl"] == [made.reflection]
 
 

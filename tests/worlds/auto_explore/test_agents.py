@@ -42,7 +42,8 @@ def planner(tasks=TASKS):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"shuffle_action": True}, {"leaveout_prob": 0.5}, {"strict": True}, {"easy": True}]
+    "settings",
+    [{}, {"shuffle_action": True}, {"leaveout_prob": 0.5}, {"compat": "published"}, {"easy": True}],
 )
 def test_the_planner_goes_the_shortest_way(settings):
     for trajectory in played(planner(), **settings):

@@ -1,4 +1,4 @@
-"""Everything recorded in auto_explore.json, in `strict` mode."""
+"""Everything recorded in auto_explore.json, in `compat="published"` mode."""
 
 import random
 
@@ -41,14 +41,14 @@ def shop(shared):
 
 
 def sandbox(index, **more):
-    return Sandbox(index, tokens=CharacterCounter(), strict=True, **more)
+    return Sandbox(index, tokens=CharacterCounter(), compat="published", **more)
 
 
 def test_parsing_helpers(golden):
     for line, words in golden["split_command"].items():
-        assert split_command(line, strict=True) == words
+        assert split_command(line, compat="published") == words
     for text, commands in golden["extract_commands"].items():
-        assert extract_commands(text, strict=True) == commands
+        assert extract_commands(text, compat="published") == commands
     case = golden["extract_command_blocks"]
     texts, spans = case["out"]
     blocks = extract_blocks(case["in"])
@@ -57,7 +57,7 @@ def test_parsing_helpers(golden):
     for line, names in golden["get_file_names"].items():
         assert file_names(split_command(line)) == names
     for name, (wrapped, unwrapped) in golden["wrap_unwrap"].items():
-        assert (wrap(name, strict=True), unwrap(wrapped, strict=True)) == (wrapped, unwrapped)
+        assert (wrap(name, compat="published"), unwrap(wrapped, compat="published")) == (wrapped, unwrapped)
     assert hide_root("cat: /tmp/r/sub/x: no; at /tmp/r end", "/tmp/r") == golden["hide_root"]
     for text, fraction in golden["ascii_fraction"].items():
         assert ascii_fraction(text) == fraction
@@ -100,10 +100,10 @@ def test_sandbox(golden, shop):
     assert box.written == golden["sandbox_main"]["changed"]
 
 
-@pytest.mark.parametrize("strict", [True, False])
-def test_everything_left_out_but_the_target(golden, shop, strict):
-    rng = random.Random(0) if strict else 0
-    box = Sandbox(shop, seed=rng, leaveout_prob=1, keep=["src/core/tax.py"], strict=strict)
+@pytest.mark.parametrize("compat", ["published", "fixed"])
+def test_everything_left_out_but_the_target(golden, shop, compat):
+    rng = random.Random(0) if compat == "published" else 0
+    box = Sandbox(shop, seed=rng, leaveout_prob=1, keep=["src/core/tax.py"], compat=compat)
     recorded = golden["leaveout_p1"]
     (step,) = recorded["steps"]
     assert box.run(step["cmd"]).text == step["result"]
@@ -115,7 +115,7 @@ def test_everything_left_out_but_the_target(golden, shop, strict):
 def test_what_is_offered(golden, shop, where, name):
     box = sandbox(shop)
     box.cwd = where
-    commands = [command for command, _ in all_commands(box, strict=True)]
+    commands = [command for command, _ in all_commands(box, compat="published")]
     assert commands == golden[f"list_all_actions_{name}"]
 
 
@@ -123,7 +123,7 @@ def test_costs(golden):
     recorded = golden["cost"]
     messages = [tuple(message) for message in recorded["messages"]]
     assert published_keyword_cost(messages) == recorded["keyword_on_tuples"]
-    assert step_cost("", strict=True) + published_keyword_cost(messages) == recorded["synthesized"]
+    assert step_cost("", compat="published") + published_keyword_cost(messages) == recorded["synthesized"]
     texts = [text for _, text in messages]
     assert (
         sum(2 * text.count("Error") + text.count("Warning") for text in texts)
@@ -138,7 +138,7 @@ def test_episode(golden, shared, name):
         Library(shop_folder(shared)),
         horizon=episode["horizon"],
         tokens=CharacterCounter(),
-        strict=True,
+        compat="published",
         easy=name == "easy_question",
         first_step=name.startswith("first_step"),
         shuffle_action=name.startswith("shuffled"),

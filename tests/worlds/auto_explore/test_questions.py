@@ -40,7 +40,7 @@ def test_which_files_are_asked_about():
 def test_with_replacement_some_files_come_twice():
     files = [f"{number}.md" for number in range(50)]
     assert sorted(draw_files(files, random.Random(0))) == sorted(files)
-    published = draw_files(files, random.Random(0), strict=True)
+    published = draw_files(files, random.Random(0), compat="published")
     assert len(published) == 50
     assert len(set(published)) < 50
 
@@ -49,7 +49,7 @@ def test_a_folder_above_rules_everything_out_as_published_only(tmp_path):
     (tmp_path / "latest/r").mkdir(parents=True)
     (tmp_path / "latest/r/a.md").write_text("word " * 80)
     assert list(plan_questions(tmp_path / "latest")) == ["r/a.md"]
-    assert list(plan_questions(tmp_path / "latest", strict=True)) == []
+    assert list(plan_questions(tmp_path / "latest", compat="published")) == []
 
 
 def test_a_long_file_never_begins_too_late():
@@ -63,7 +63,7 @@ def test_a_long_file_never_begins_too_late():
 def test_an_answer_keeps_its_number():
     reply = "- QUERY1: How many?\n- ANSWER1: 24 chairs\nANSWER2: 7"
     assert extract_questions(reply) == [("How many?", "24 chairs"), ("How many?", "7")]
-    assert extract_questions(reply, strict=True) == [("How many?", "chairs"), ("How many?", "")]
+    assert extract_questions(reply, compat="published") == [("How many?", "chairs"), ("How many?", "")]
     assert extract_questions("ANSWER1: without a question") == []
 
 
@@ -208,7 +208,7 @@ def test_odd_entries_are_left_out_and_never_followed(tmp_path):
 )
 def test_ci_is_a_word_unless_strict(name, kept):
     assert (why_left_out(Path(__file__).parent / name) != "name") == kept
-    assert why_left_out(Path(__file__).parent / name, strict=True) == "name"
+    assert why_left_out(Path(__file__).parent / name, compat="published") == "name"
 
 
 def test_repositories_are_not_split_when_asked_so():
@@ -246,7 +246,7 @@ def test_a_path_may_go_back_unless_strict(tmp_path):
     path = ["ls", "cd docs", "ls", "cd ..", "cat a.md"]
     task = {"question": "q", "root": "r", "filename": "a.md", "optimal_path": path}
     assert clean_tasks([task], tmp_path).tasks[0]["optimal_path"] == [*path[1:2], *path[3:], "id a.md"]
-    assert clean_tasks([task], tmp_path, strict=True).dropped == {"hidden target": 1}
+    assert clean_tasks([task], tmp_path, compat="published").dropped == {"hidden target": 1}
     outside = {**task, "filename": "../r/a.md"}
     assert clean_tasks([outside], tmp_path).dropped == {"no such file": 1}
 
@@ -267,7 +267,7 @@ def test_one_question_about_two_files_takes_both(tmp_path):
         ["b.md", "a.md"],
         ["c.md"],
     ]
-    assert all("targets" not in task for task in clean_tasks(tasks, tmp_path, strict=True).tasks)
+    assert all("targets" not in task for task in clean_tasks(tasks, tmp_path, compat="published").tasks)
     write_list(tmp_path / "data.json", cleaned)
     assert load_dataset(tmp_path / "data.json") == cleaned
     write_list(tmp_path / "data.json", [{**cleaned[0], "targets": "a.md"}])

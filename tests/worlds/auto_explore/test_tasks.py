@@ -38,7 +38,7 @@ PATHS = [
 
 def test_what_is_loaded(tmp_path, golden):
     file = write(tmp_path, [record(path, id=number) for number, path in enumerate(PATHS)])
-    assert [row["id"] for row in load_dataset(file, strict=True)] == golden["load_dataset_kept"]
+    assert [row["id"] for row in load_dataset(file, compat="published")] == golden["load_dataset_kept"]
     assert [row["id"] for row in load_dataset(file)] == [0, 1, 2, 4]
 
 
@@ -89,10 +89,10 @@ def test_files_that_are_right():
         ],
     )
     assert targets_of(tried) == ["docs/a.md", "docs/b.md"]
-    assert targets_of(tried, strict=True) == ["docs/a.md", "docs/b.md", "docs/wrong.md"]
+    assert targets_of(tried, compat="published") == ["docs/a.md", "docs/b.md", "docs/wrong.md"]
     for untried in (record(PATHS[0]), record(PATHS[0], trajectories=[shown("positive0", None)])):
         assert targets_of(untried) == ["docs/a.md"]
-        assert targets_of(untried, strict=True) == []
+        assert targets_of(untried, compat="published") == []
 
 
 def test_rows():
@@ -103,7 +103,7 @@ def test_rows():
     assert row["hidden_information"] == "The file is docs/a.md. It says: nine"
     assert (row["root"], row["targets"], row["optimal_path"]) == ("shop", ["docs/a.md"], PATHS[0])
     assert len(task_rows(records, easy=True)) == 2
-    assert task_rows(records, strict=True) == []
+    assert task_rows(records, compat="published") == []
 
 
 def test_embedded_tasks():
@@ -136,14 +136,14 @@ def test_recorded_levels(golden):
     golden = golden["curriculum"]
     for case in golden["cases"]:
         flags = LevelFlags(
-            merge_first_two=case["merge_first_two"], merge_after_first_k=case["first_k"], strict=True
+            merge_first_two=case["merge_first_two"], merge_after_first_k=case["first_k"], compat="published"
         )
         found = by_depth(golden["dataset"], flags, lambda item: item["filename"])
         assert [[item["id"] for item in level] for level in found] == case["levels"]
     for case in golden["schedules"]:
-        found = levels(golden["dataset"], strict=True, **flags_of(case["args"]))
+        found = levels(golden["dataset"], compat="published", **flags_of(case["args"]))
         assert found == case["levels"]
-        starts = starts_of([len(level) for level in found], case["args"]["max_steps"], strict=True)
+        starts = starts_of([len(level) for level in found], case["args"]["max_steps"], compat="published")
         assert starts == case["trigger_set"]
 
 

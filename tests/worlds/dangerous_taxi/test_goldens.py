@@ -72,7 +72,7 @@ def test_all_recorded_episodes_are_played(taxi):
 @pytest.mark.parametrize("name", EPISODES)
 def test_episode(taxi, name):
     recorded = taxi["episodes"][name]
-    game = TaxiGame(horizon=recorded["horizon"], strict=True, **recorded["kwargs"])
+    game = TaxiGame(horizon=recorded["horizon"], compat="published", **recorded["kwargs"])
 
     def shown():
         return game.text.replace(rules_text(), "<TAXI_RULES_TEXT>")
@@ -111,6 +111,6 @@ def test_success_thresholds(shared):
     data = json.loads((shared / "goldens/reflect_rl/data_and_cli.json").read_text())
     for case in data["taxi_configer"]:
         for level, threshold in zip(case["dataset"], case["succ_thresholds"], strict=True):
-            game = TaxiGame(strict=True)
+            game = TaxiGame(compat="published")
             game.begin(1, level[0])
             assert game.success_threshold == threshold

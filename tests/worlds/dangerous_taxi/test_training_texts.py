@@ -17,7 +17,7 @@ def recorded(shared):
 def test_taxi_training_texts_as_published(recorded):
     golden = recorded["gen_sft_taxi"]
     made = [
-        taxi_sft_texts(one["state"], one["reflection"], str(one["action"]), strict=True)
+        taxi_sft_texts(one["state"], one["reflection"], str(one["action"]), compat="published")
         for one in golden["input"]
     ]
     texts = [one for one in made if one is not None]

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweet_rl.types import ANSWER_MARKER
-from sweet_rl.worlds.dialogue.parsing import OUTPUT_MARKER, parse_published, parse_strict
+from sweet_rl.worlds.dialogue.parsing import OUTPUT_MARKER, parse_fixed, parse_published
 
 A, O = ANSWER_MARKER, OUTPUT_MARKER
 
 
 @pytest.mark.parametrize(
-    ("text", "published", "strict"),
+    ("text", "published", "fixed"),
     [
         ("Why?", ("Why?", "Why?", None), ("Why?", "Why?", None)),
         (f"hm {O} Why?", (" Why?", f"hm {O} Why?", None), (" Why?", f"hm {O} Why?", None)),
         (f"{A}\nx", (f"{A}\nx", f"{A}\nx", "\nx"), (f"{A}\nx", f"{A}\nx", "\nx")),
-        # code that holds a marker: cut by the published parser (item 3), whole in the strict one
+        # code that holds a marker: cut by the published parser (item 3), whole in the fixed one
         (
             f"{A}\nprint('{O} 1')",
             (" 1')", f"{A}\nprint('{O} 1')", None),
@@ -30,8 +30,8 @@ A, O = ANSWER_MARKER, OUTPUT_MARKER
         ),
     ],
 )
-def test_by_hand(text, published, strict):
-    for parse, (visible, output, answer) in ((parse_published, published), (parse_strict, strict)):
+def test_by_hand(text, published, fixed):
+    for parse, (visible, output, answer) in ((parse_published, published), (parse_fixed, fixed)):
         parsed = parse(text)
         assert (parsed.visible, parsed.output, parsed.answer) == (visible, output, answer)
 
@@ -41,7 +41,7 @@ pieces = st.lists(st.sampled_from([A, O, "x", "\n", " ", "def f(): pass"]), max_
 
 @given(pieces)
 def test_an_announced_answer_is_never_lost_by_the_strict_parser(text):
-    parsed = parse_strict(text)
+    parsed = parse_fixed(text)
     assert (parsed.answer is not None) == (A in text)
     assert parsed.output == text
     if parsed.answer is not None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sweet_rl.errors import UsageError
 from sweet_rl.pages.html import extract_html
 from sweet_rl.types import Message, Observation
-from sweet_rl.worlds.dialogue.parsing import parse_published, parse_strict
+from sweet_rl.worlds.dialogue.parsing import parse_fixed, parse_published
 from sweet_rl.worlds.frontend_design.agents import (
     BlankDesigner,
     GenericDesigner,
@@ -36,7 +36,7 @@ def act(policy, *turns, task_id="t"):
     return asyncio.run(policy.act(Observation(task_id, tuple(messages), 0))).completion.text
 
 
-@pytest.mark.parametrize("parse", [parse_published, parse_strict])
+@pytest.mark.parametrize("parse", [parse_published, parse_fixed])
 @pytest.mark.parametrize(
     "policy",
     [

@@ -87,7 +87,7 @@ def test_published_transcripts_of_twenty_questions(expected):
         task = OBJECTS[transcript[0]["reset_idx"]]
         assert task.row["aliases"] == transcript[0]["curr_word"]
         oracle = Teller(*(turn["oracle_answer"] for turn in transcript[1:]))
-        replay(transcript, TwentyQuestionsEnv(oracle, max_turns=horizon, rules="published"), task)
+        replay(transcript, TwentyQuestionsEnv(oracle, max_turns=horizon, compat="published"), task)
 
 
 def test_published_transcripts_of_guess_my_city(expected):
@@ -95,7 +95,7 @@ def test_published_transcripts_of_guess_my_city(expected):
         task = TOWNS[transcript[0]["reset_idx"]]
         assert task.hidden_information == transcript[0]["curr_word"]
         oracle = Teller(*(turn["oracle_answer"] for turn in transcript[1:]))
-        replay(transcript, GuessMyCityEnv(oracle, max_turns=horizon, rules="published"), task)
+        replay(transcript, GuessMyCityEnv(oracle, max_turns=horizon, compat="published"), task)
 
 
 def test_published_table_of_right_guesses(expected):
@@ -117,7 +117,7 @@ def test_published_games_of_the_ten_words(expected):
     assert task.row["aliases"] == first["curr_word"]
     oracle = Teller(*(turn["oracle_answer"] for turn in turns))
     questions = [turn["question"] for turn in turns]
-    steps = play(TwentyQuestionsEnv(oracle, rules="published"), task, questions)
+    steps = play(TwentyQuestionsEnv(oracle, compat="published"), task, questions)
     text = TemplatedTranscript(ask_for_object_template(), QuestionTranscript())
     frame = first["obs"]["len"] - len(text.render([Message("user", "Questions:\n")]))
     for turn, step in zip(turns, steps, strict=True):
@@ -146,7 +146,7 @@ def test_published_batch_of_two_games_in_our_loop(expected):
     batch = expected["batch_interact"]
     for slot, published in enumerate(batch["trajectories"]):
         oracle = Teller(*(answers[slot] for answers in batch["answers"]))
-        world = TwentyQuestionsEnv(oracle, max_turns=batch["max_turns"], rules="published")
+        world = TwentyQuestionsEnv(oracle, max_turns=batch["max_turns"], compat="published")
         policy = Script(questions[slot] for questions in batch["plan"])
         episode = Episode(OBJECTS[batch["env_idx"]], sample_index=slot, seed=0)
         game = asyncio.run(rollout.play(episode, world, policy, {}, RolloutStats()))
@@ -165,7 +165,7 @@ def test_every_object_can_be_won_and_by_the_published_rule_all_but_seven():
             (step,) = play(TwentyQuestionsEnv(Teller("Yes.")), task, [f"Is it a {name}?"])
             assert (step.terminated, step.reward, step.stop_reason) == (True, 0, StopReason.ENDED), name
         question = f"Is it a {task.ground_truth}?"
-        (step,) = play(TwentyQuestionsEnv(Teller("Yes."), rules="published"), task, [question])
+        (step,) = play(TwentyQuestionsEnv(Teller("Yes."), compat="published"), task, [question])
         if not step.terminated:
             lost.append(task.ground_truth)
     assert lost == [
@@ -286,7 +286,7 @@ def test_odd_actions_cost_a_turn_and_nothing_else(world, refusal, action, shown,
 def test_by_the_published_rules_every_action_is_asked_as_it_is():
     oracle = Teller("yes", "yes")
     first, second = play(
-        TwentyQuestionsEnv(oracle, rules="published"), BY_NAME["dog"], ["Is it red?\n", "x" * 10_000]
+        TwentyQuestionsEnv(oracle, compat="published"), BY_NAME["dog"], ["Is it red?\n", "x" * 10_000]
     )
     assert QuestionTranscript().render(first.observation.messages) == "Questions:\nIs it red?\n Yes.\n"
     assert second.content == "x" * 10_000

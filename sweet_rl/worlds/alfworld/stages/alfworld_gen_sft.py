@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.flags.common import Compatible, Overwriting
 from sweet_rl.sft_data.flags import Label, Output, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlfworldGenSftFlags(TaskFile, Output, Label, Overwriting, Strict):
+class AlfworldGenSftFlags(TaskFile, Output, Label, Overwriting, Compatible):
     """What this stage is told."""
 
     containing: str = flag(
@@ -32,7 +32,7 @@ class AlfworldGenSftFlags(TaskFile, Output, Label, Overwriting, Strict):
         "task_file": "records, as alfworld_reflection writes them.",
         "label": "what a policy is trained to do: taken, the action that the mostly random player took (published), or best, the planner's.",
         "overwrite": "replace what is there.",
-        "strict": "the published name of the second file, sft_reflectioner.jsonl.",
+        "compat": "fixed, or published: the second file is sft_reflectioner.jsonl.",
     },
 )
 def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
@@ -45,7 +45,7 @@ def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
 
     source = Path(flags.task_file)
     texts = household_texts(
-        read_list(source, STAGES), containing=flags.containing, label=flags.label, strict=flags.strict
+        read_list(source, STAGES), containing=flags.containing, label=flags.label, compat=flags.compat
     )
     folder = Path(flags.output) if flags.output else source.parent
     texts.write(folder, overwrite=flags.overwrite)

@@ -15,7 +15,7 @@ from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.texts import Texts, label_of
-from sweet_rl.types import Task, derive_seed
+from sweet_rl.types import Compat, Task, derive_seed
 from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 
@@ -116,7 +116,7 @@ def household_request() -> Request:
 
 
 def household_texts(
-    records: Iterable[Mapping[str, Any]], *, containing: str, label: str = "taken", strict: bool = False
+    records: Iterable[Mapping[str, Any]], *, containing: str, label: str = "taken", compat: Compat = "fixed"
 ) -> Texts:
     """Training texts of records; those of other problems and those without a reflection are passed over.
 
@@ -124,10 +124,10 @@ def household_texts(
         records: as recorded, ours or published ones.
         containing: what a record's problem must contain, where it names one.
         label: "taken", the published target, or "best", the planner's action where the record has it.
-        strict: the published name of the reflection model's file, sft_reflectioner.jsonl, and
+        compat: "published": the published name of the reflection model's file, sft_reflectioner.jsonl, and
             states stripped.
     """
-    reflection_file = PUBLISHED_REFLECTION_FILE if strict else REFLECTION_FILE
+    reflection_file = PUBLISHED_REFLECTION_FILE if compat == "published" else REFLECTION_FILE
     texts = Texts({name: [] for name in ("sft.jsonl", reflection_file, "sft_policy.jsonl")})
     for record in records:
         reflection = str(record.get("reflection") or "")
@@ -139,7 +139,7 @@ def household_texts(
         elif label == "best" and record.get("best_action", "") is None:
             texts.skipped["record without a best action"] += 1
         else:
-            state = state.strip() if strict else state
+            state = state.strip() if compat == "published" else state
             made = sft_texts(state, ACTION_HEAD, reflection, label_of(record, label))
             texts.add(made, reflection_file=reflection_file)
     return texts

@@ -1,6 +1,6 @@
 """Names in commands: with quotes where they need them, and taken out of them again.
 
-`strict` gives the published results where those are defects.
+`compat="published"` gives the published results where those are defects.
 
 Published behaviour: docs/published/reflect_rl.md#deviations.
 """
@@ -10,20 +10,22 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sweet_rl.types import Compat
+
 _WORD: Final = re.compile(r"""\n|(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s"'\\]|["'\\])+""", re.DOTALL)
 _NEEDS_QUOTES: Final = frozenset(" \"'\\")
 _BEGINS_QUOTED: Final = frozenset("-<>|&;")
 """What would be taken for an option or an operator."""
 
 
-def wrap(name: str, *, strict: bool = False) -> str:
+def wrap(name: str, *, compat: Compat = "fixed") -> str:
     r"""A name as it stands in a command: in double quotes if it needs them, `"` and `\` behind a `\`.
 
     Args:
         name: of a file or folder.
-        strict: quotes for names with a blank only, and nothing escaped, as published.
+        compat: "published": quotes for names with a blank only, and nothing escaped.
     """
-    if strict:
+    if compat == "published":
         return f'"{name}"' if " " in name else name
     if _NEEDS_QUOTES.isdisjoint(name) and name[:1] not in _BEGINS_QUOTED:
         return name
@@ -31,18 +33,18 @@ def wrap(name: str, *, strict: bool = False) -> str:
     return f'"{escaped}"'
 
 
-def unwrap(word: str, *, strict: bool = False) -> str:
+def unwrap(word: str, *, compat: Compat = "fixed") -> str:
     """The name that a word of a command stands for: the reverse of `wrap`; single quotes go as well."""
     quote = word[:1]
     if len(word) < 2 or quote not in {'"', "'"} or not word.endswith(quote):
-        return word if strict else re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL)
+        return word if compat == "published" else re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL)
     inside = word[1:-1]
-    if strict or quote == "'":
+    if compat == "published" or quote == "'":
         return inside
     return re.sub(r"\\([\"\\])", r"\1", inside)
 
 
-def split_command(line: str, *, strict: bool = False) -> list[str | None]:
-    """A command's words, quotes kept. With `strict` a line break is the word None."""
+def split_command(line: str, *, compat: Compat = "fixed") -> list[str | None]:
+    """A command's words, quotes kept. With `compat="published"` a line break is the word None."""
     words: list[str | None] = [None if word == "\n" else word for word in _WORD.findall(line)]
-    return words if strict else [word for word in words if word is not None]
+    return words if compat == "published" else [word for word in words if word is not None]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from sweet_rl.types import Compat
 from sweet_rl.worlds.auto_explore.repositories.quoting import wrap
 
 
-def optimal_path(path: str, *, strict: bool = False) -> list[str]:
+def optimal_path(path: str, *, compat: Compat = "fixed") -> list[str]:
     """The commands that lead from the root to a file and show it, each folder listed on the way.
 
     Args:
         path: of the file.
-        strict: quotes as published.
+        compat: "published": the published quotes.
     """
     *folders, name = path.split("/")
-    commands = [command for folder in folders for command in ("ls", f"cd {wrap(folder, strict=strict)}")]
-    return [*commands, "ls", f"cat {wrap(name, strict=strict)}"]
+    commands = [command for folder in folders for command in ("ls", f"cd {wrap(folder, compat=compat)}")]
+    return [*commands, "ls", f"cat {wrap(name, compat=compat)}"]
 
 
 def next_command(folder: str, path: str, *, opened: bool = False) -> str:

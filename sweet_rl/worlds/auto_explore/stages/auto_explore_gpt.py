@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import MaxFailed, Overwriting, Quiet, Seeded, Strict
+from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Seeded
 from sweet_rl.sft_data.flags import Markov, Output, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds.auto_explore.stages.flags import Levels, Repositories
@@ -17,7 +17,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Levels, Repositories
 
 @dataclass(frozen=True, kw_only=True)
 class AutoExploreGptFlags(
-    TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Strict, Quiet
+    TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Compatible, Quiet
 ):
     """What this stage is told."""
 
@@ -35,7 +35,7 @@ class AutoExploreGptFlags(
         "output": "the file of results; beside it is a journal of the episodes.",
         "seed": "of the model's draws.",
         "overwrite": "begin again.",
-        "strict": "targets, levels and costs as published, and an episode that fails is one that is not won.",
+        "compat": "fixed, or published: its targets, levels and costs, and an episode that fails is one that is not won.",
         "teacher": "embedded (no model: a player of our own that sees what a model sees, and knows of a file that it opened whether it is right), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
@@ -58,7 +58,7 @@ def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
         depth_curriculum=told.depth_curriculum,
         merge_first_two=told.merge_first_two,
         merge_after_first_k=told.merge_after_first_k,
-        strict=told.strict,
+        compat=told.compat,
     )
     games = ExploreFlags(
         told.task_file,
@@ -68,7 +68,7 @@ def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
         told.markov,
         levels,
         told.seed,
-        told.strict,
+        told.compat,
         told.max_failed,
     )
     run(games, flags, Path(told.output), overwrite=told.overwrite, quiet=told.quiet)

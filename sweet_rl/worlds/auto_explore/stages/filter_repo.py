@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import REQUIRED
-from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.flags.common import Compatible, Overwriting
 from sweet_rl.sft_data.flags import Output
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterRepoFlags(Repositories, Output, Overwriting, Strict):
+class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
     """What this stage is told."""
 
 
@@ -28,7 +28,7 @@ class FilterRepoFlags(Repositories, Output, Overwriting, Strict):
         "repo_dir": "a folder whose sub-folders are repositories.",
         "output": "where the copies go.",
         "overwrite": "replace copies of these repositories that are there.",
-        "strict": 'the published rules, by which "ci" anywhere in a name drops it (pricing.py, social/).',
+        "compat": 'fixed, or published: the rules by which "ci" anywhere in a name drops it (pricing.py, social/).',
     },
 )
 def filter_repo(flags: FilterRepoFlags, /) -> None:
@@ -51,7 +51,7 @@ def filter_repo(flags: FilterRepoFlags, /) -> None:
         for copy in copies:  # what is left out now would stay from then
             shutil.rmtree(copy)
     totals = Filtered()
-    for totals in filter_repositories(Path(flags.repo_dir), Path(flags.output), strict=flags.strict):  # noqa: B007
+    for totals in filter_repositories(Path(flags.repo_dir), Path(flags.output), compat=flags.compat):  # noqa: B007
         pass
     print(f"{totals.repositories} repositories with {totals.files} files are in {flags.output}")
     if totals.left_out:

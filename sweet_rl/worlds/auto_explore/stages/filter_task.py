@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.flags.common import Compatible, Overwriting
 from sweet_rl.sft_data.flags import Output, TaskFile
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Strict):
+class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
     """What this stage is told."""
 
 
@@ -25,7 +25,7 @@ class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Strict):
     defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
     helps={
         "task_file": "a file of tasks, or a folder of them (where there are others, data.json is left aside).",
-        "strict": "as published, a task with a blank in its file's name goes.",
+        "compat": "fixed, or published: a task with a blank in its file's name goes.",
     },
 )
 def filter_task(flags: FilterTaskFlags, /) -> None:
@@ -52,7 +52,7 @@ def filter_task(flags: FilterTaskFlags, /) -> None:
         raise UsageError(
             f"There is no folder {flags.repo_dir!r}. --repo_dir names the filtered repositories."
         )
-    cleaned = clean_tasks(tasks, Path(flags.repo_dir), strict=flags.strict)
+    cleaned = clean_tasks(tasks, Path(flags.repo_dir), compat=flags.compat)
     write_list(Path(flags.output), cleaned.tasks)
     print(f"{len(cleaned.tasks)} of {len(tasks)} tasks are in {flags.output}")
     if cleaned.dropped:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Overwriting, Quiet, Strict
+from sweet_rl.flags.common import Compatible, Overwriting, Quiet
 from sweet_rl.sft_data.flags import Output, TaskFile
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenSftFlags(TaskFile, Repositories, Output, Overwriting, Strict, Quiet):
+class GenSftFlags(TaskFile, Repositories, Output, Overwriting, Compatible, Quiet):
     """What this stage is told."""
 
 
@@ -26,7 +26,7 @@ class GenSftFlags(TaskFile, Repositories, Output, Overwriting, Strict, Quiet):
     helps={
         "output": "folder of the texts; default that of task_file.",
         "task_file": "tasks with trajectories, usually train.json.",
-        "strict": "texts of the published game, which has other quotes around odd names.",
+        "compat": "fixed, or published: texts of its game, which has other quotes around odd names.",
     },
 )
 def gen_sft(flags: GenSftFlags, /) -> None:
@@ -50,7 +50,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
     texts = explore_texts(
         tasks,
-        lambda steps: ExploreGame(library, horizon=steps, strict=flags.strict),
+        lambda steps: ExploreGame(library, horizon=steps, compat=flags.compat),
         on_done=bar.update,
     )
     bar.close()

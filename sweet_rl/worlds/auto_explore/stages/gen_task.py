@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
+from sweet_rl.flags.common import Compatible, Overwriting, Quiet, Seeded
 from sweet_rl.sft_data.flags import Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Strict, Quiet):
+class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet):
     """What this stage is told."""
 
 
@@ -28,7 +28,7 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Strict, Quiet):
         "output": "folder of the task files, one for each repository and data.json with all.",
         "seed": "decides which files, which part of each, and the wording.",
         "overwrite": "begin again.",
-        "strict": "the published draws and texts: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
+        "compat": "fixed, or published: files with replacement, patterns that see the whole path, every second line of a file's text empty.",
         "teacher": "embedded (plain patterns in the files; needs no model), or openai: a model behind any OpenAI-compatible server.",
         "concurrency": "files in work at once.",
     },
@@ -50,11 +50,11 @@ def gen_task(told: GenTaskFlags, flags: TeacherFlags, /) -> None:
     from sweet_rl.worlds.auto_explore.truncation import PIECES
 
     source, data = Path(told.repo_dir), Path(told.output) / "data.json"
-    planned = plan_questions(source, seed=told.seed, strict=told.strict)
-    settings = flags.settings() | {"seed": told.seed, "strict": told.strict}
+    planned = plan_questions(source, seed=told.seed, compat=told.compat)
+    settings = flags.settings() | {"seed": told.seed, "compat": told.compat}
 
     async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
-        return await ask_about(job, source, teacher, PIECES.count, seed=told.seed, strict=told.strict)
+        return await ask_about(job, source, teacher, PIECES.count, seed=told.seed, compat=told.compat)
 
     with JobFile(
         beside(data, flags.name, "journal"), settings, overwrite=told.overwrite, output=data

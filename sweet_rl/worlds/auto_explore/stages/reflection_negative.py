@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
+from sweet_rl.flags.common import Compatible, Overwriting, Quiet, Seeded
 from sweet_rl.sft_data.flags import Markov, Output, TaskFile
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Strict, Quiet):
+class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Compatible, Quiet):
     """What this stage is told."""
 
     negatives: bool = flag(True, "make the wrong ways as well.")
@@ -33,7 +33,7 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
         "horizon": "steps of the right way at most.",
         "seed": "decides about the wrong files and the wording.",
         "overwrite": "begin again, without what the output has.",
-        "strict": "the published records: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
+        "compat": "fixed, or published: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
         "concurrency": "trajectories in work at once.",
     },
 )
@@ -63,14 +63,14 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
     planned = plan_lessons(tasks, flags.name, negatives=told.negatives)
     settings = flags.settings() | {
         "seed": told.seed,
-        "strict": told.strict,
+        "compat": told.compat,
         "horizon": told.horizon,
         "markov": told.markov,
     }
-    new_game = partial(ExploreGame, Library(told.repo_dir), horizon=told.horizon, strict=told.strict)
+    new_game = partial(ExploreGame, Library(told.repo_dir), horizon=told.horizon, compat=told.compat)
 
     async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
-        return await teach(job, new_game, teacher, seed=told.seed, markov=told.markov, strict=told.strict)
+        return await teach(job, new_game, teacher, seed=told.seed, markov=told.markov, compat=told.compat)
 
     with JobFile(beside(target, flags.name, "journal"), settings, overwrite=told.overwrite) as jobs:
         for path in (jobs.path, target):

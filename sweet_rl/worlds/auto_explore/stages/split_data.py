@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Seeded, Strict
+from sweet_rl.flags.common import Compatible, Overwriting, Seeded
 from sweet_rl.sft_data.flags import TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitDataFlags(TaskFile, Seeded, Overwriting, Strict):
+class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
     """What this stage is told."""
 
     by_repo: bool = flag(
@@ -29,7 +29,7 @@ class SplitDataFlags(TaskFile, Seeded, Overwriting, Strict):
     helps={
         "task_file": "tasks, as reflection_negative writes them. Those without a question are left out.",
         "seed": "the same seed gives the same parts.",
-        "strict": "as published, each task by a draw of its own, so that the shares hold only about.",
+        "compat": "fixed, or published: each task by a draw of its own, so that the shares hold only about.",
     },
 )
 def split_data(flags: SplitDataFlags, /) -> None:
@@ -45,7 +45,7 @@ def split_data(flags: SplitDataFlags, /) -> None:
     for name in SHARES:
         new_file(source.with_name(f"{name}.json"), "task_file in another folder", overwrite=flags.overwrite)
     tasks = read_list(source, STAGES)
-    parts = split_tasks(tasks, seed=flags.seed, by_repo=flags.by_repo, strict=flags.strict)
+    parts = split_tasks(tasks, seed=flags.seed, by_repo=flags.by_repo, compat=flags.compat)
     for name, part in parts.items():
         write_list(source.with_name(f"{name}.json"), part)
         print(f"{len(part)} of {len(tasks)} tasks are in {source.with_name(f'{name}.json')}")

@@ -9,18 +9,24 @@ from sweet_rl.errors import EpisodeError
 from sweet_rl.openai_client import RequestFailed
 from sweet_rl.sft_data.jobs import Done
 from sweet_rl.sft_data.teachers import Teacher, of_the_model
-from sweet_rl.types import Failure, Task
+from sweet_rl.types import Compat, Failure, Task
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk
 
 
 async def play_explore(
-    task: Task, game: ExploreGame, player: Teacher, *, seed: int, markov: bool = False, strict: bool = False
+    task: Task,
+    game: ExploreGame,
+    player: Teacher,
+    *,
+    seed: int,
+    markov: bool = False,
+    compat: Compat = "fixed",
 ) -> Done:
     """Play a task to its end; the result has `won`, `cost`, and the commands.
 
     An episode that the model cannot go on with is not won. One that the service or the world broke off has no
-    result; `strict`: it is not won either, as published.
+    result; `compat="published"`: it is not won either.
 
     Raises:
         ServiceError: no server answers.
@@ -40,7 +46,7 @@ async def play_explore(
     except (RequestFailed, EpisodeError) as error:
         failures.append(error.failure)
         won = False
-        broken = not strict and not (isinstance(error, RequestFailed) and of_the_model(error))
+        broken = compat == "fixed" and not (isinstance(error, RequestFailed) and of_the_model(error))
     finally:
         game.close()
     if broken:

@@ -19,7 +19,7 @@ from sweet_rl.openai_client import RequestFailed
 from sweet_rl.records import task_from_row
 from sweet_rl.sft_data.jobs import Done, Job
 from sweet_rl.sft_data.teachers import Teacher
-from sweet_rl.types import Failure, Json, Task, derive_seed, digest
+from sweet_rl.types import Compat, Failure, Json, Task, derive_seed, digest
 from sweet_rl.worlds.auto_explore.commands import unwrap, wrap
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.teacher.talk import ExploreTalk, Turn
@@ -93,7 +93,7 @@ async def teach(
     *,
     seed: int = 0,
     markov: bool = False,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> Done:
     """Make one trajectory, as the published files have it.
 
@@ -106,7 +106,7 @@ async def teach(
         teacher: who is asked.
         seed: of the whole run.
         markov: the teacher sees nothing of earlier steps.
-        strict: as published, reflections and commands are paired by their place, which a malformed reply
+        compat: "published": reflections and commands are paired by their place, which a malformed reply
             shifts, and a quoted name stays quoted in `filename`.
     """
     lesson = job.item
@@ -121,7 +121,7 @@ async def teach(
             while not turns or not turns[-1].moved.over:
                 turns.append(await talk.turn())
         else:
-            wrong = _lead_astray(lesson, talk, led, derive_seed(seed, task_id_of(lesson.task)), strict=strict)
+            wrong = _lead_astray(lesson, talk, led, derive_seed(seed, task_id_of(lesson.task)), compat=compat)
             if not wrong:
                 return Done({})
             turns.append(await talk.turn(wrong=True))
@@ -132,14 +132,14 @@ async def teach(
     finally:
         game.close()
     kept = turns if lesson.wrong_at is None else [turn for turn in turns if turn.command]
-    steps = [{"reflection": "", "cmd": command} for command in led] + _steps(kept, strict=strict)
+    steps = [{"reflection": "", "cmd": command} for command in led] + _steps(kept, compat=compat)
     if len(steps) == len(led):
         return Done(None, _failures(turns))
     info = "positive" if lesson.wrong_at is None else f"negative{lesson.number}"
     found = {
         "model_name": teacher.name,
         "info": info,
-        "filename": _handed_in(turns, strict=strict),
+        "filename": _handed_in(turns, compat=compat),
         "trajectory": steps,
     }
     return Done(found, _failures(turns))
@@ -163,10 +163,10 @@ def _wrong_places(task: Mapping[str, Any]) -> Iterator[int]:
             yield from [at] * NEGATIVES_PER_FILE
 
 
-def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *, strict: bool) -> bool:
+def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *, compat: Compat) -> bool:
     """Follow the right way up to a file, and open another one; False where there is no other.
 
-    The wrong files of a task differ as long as there are enough of them; `strict` draws each anew.
+    The wrong files of a task differ as long as there are enough of them; as published each is drawn anew.
 
     Raises:
         LookupError: a command of the path is not on offer.
@@ -187,7 +187,7 @@ def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *
     if not others:
         return False
     repeat = lesson.number % NEGATIVES_PER_FILE
-    if strict:
+    if compat == "published":
         wrong = random.Random(derive_seed(seed, at, repeat)).choice(others)
     else:
         wrong = random.Random(derive_seed(seed, at)).sample(others, len(others))[repeat % len(others)]
@@ -196,8 +196,8 @@ def _lead_astray(lesson: Lesson, talk: ExploreTalk, led: list[str], seed: int, *
     return True
 
 
-def _steps(turns: Sequence[Turn], *, strict: bool) -> list[dict[str, Json]]:
-    if strict:
+def _steps(turns: Sequence[Turn], *, compat: Compat) -> list[dict[str, Json]]:
+    if compat == "published":
         commands = [turn.command for turn in turns if turn.command]
         return [
             {"reflection": turn.reflection, "cmd": command}
@@ -214,15 +214,15 @@ def _failures(turns: Sequence[Turn]) -> tuple[Failure, ...]:
     )
 
 
-def _handed_in(turns: Sequence[Turn], *, strict: bool) -> str | None:
+def _handed_in(turns: Sequence[Turn], *, compat: Compat) -> str | None:
     """The file that was identified; None where none was."""
     found = [turn for turn in turns if "identified" in turn.moved.info]
     if not found:
         return None
     path = str(found[-1].moved.info["identified"])
-    if strict:
+    if compat == "published":
         folder, _, name = path.rpartition("/")
-        path = f"{folder}/{wrap(unwrap(name), strict=True)}".lstrip("/")
+        path = f"{folder}/{wrap(unwrap(name), compat='published')}".lstrip("/")
     return path
 
 

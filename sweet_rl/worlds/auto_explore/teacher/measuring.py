@@ -15,7 +15,7 @@ from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_a
 from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import Teacher
 from sweet_rl.sft_data.texts import write_list
-from sweet_rl.types import Json, Task, derive_seed
+from sweet_rl.types import Compat, Json, Task, derive_seed
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, levels_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library
@@ -34,7 +34,7 @@ class ExploreFlags:
     markov: bool
     levels: LevelFlags
     seed: int
-    strict: bool
+    compat: Compat
     max_failed: float
 
 
@@ -49,18 +49,18 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
     planned = {key: task for level in levels for key, task in level.items()}
     if not planned:
         raise UsageError(f"{games.task_file!r} holds no task that can be played.")
-    new_game = partial(ExploreGame, Library(games.repo_dir), horizon=games.horizon, strict=games.strict)
+    new_game = partial(ExploreGame, Library(games.repo_dir), horizon=games.horizon, compat=games.compat)
     settings = player.settings() | {
         "seed": games.seed,
         "horizon": games.horizon,
         "markov": games.markov,
-        "strict": games.strict,
+        "compat": games.compat,
     }
 
     async def episode(job: Job[Task], teacher: Teacher) -> Done:
         own_seed = derive_seed(games.seed, job.key, job.attempt)
         return await play_explore(
-            job.item, new_game(), teacher, seed=own_seed, markov=games.markov, strict=games.strict
+            job.item, new_game(), teacher, seed=own_seed, markov=games.markov, compat=games.compat
         )
 
     with JobFile(
@@ -88,9 +88,9 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
 
 def _plan(games: ExploreFlags) -> list[dict[str, Task]]:
     """The episodes of every level, by key."""
-    records = load_dataset(games.task_file, strict=games.strict)
+    records = load_dataset(games.task_file, compat=games.compat)
     levels = levels_of(
-        [task_from_row(row) for row in task_rows(records, strict=games.strict)],
+        [task_from_row(row) for row in task_rows(records, compat=games.compat)],
         games.levels,
         paths=lambda task: [str(path) for path in task.extra["targets"]],
         question=lambda task: task.problem_description,

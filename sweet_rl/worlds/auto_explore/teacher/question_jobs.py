@@ -19,7 +19,7 @@ from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.sft_data.jobs import Done, Job
 from sweet_rl.sft_data.teachers import Asked, Teacher
 from sweet_rl.sft_data.texts import write_list
-from sweet_rl.types import Failure, Json, Message, derive_seed
+from sweet_rl.types import Compat, Failure, Json, Message, derive_seed
 from sweet_rl.worlds.auto_explore.repositories import is_allowed, scan
 from sweet_rl.worlds.auto_explore.repositories.reading import read_head
 from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
@@ -38,13 +38,13 @@ MAX_BYTES: Final = 1 << 22
 """What is read of a file; questions are about a part of it anyway."""
 
 
-def plan_questions(source: Path, *, seed: int = 1, strict: bool = False) -> dict[str, SourceFile]:
+def plan_questions(source: Path, *, seed: int = 1, compat: Compat = "fixed") -> dict[str, SourceFile]:
     """The files of all repositories that are asked about, by a name for each; repositories are shuffled.
 
     Args:
         source: the folder of filtered repositories.
         seed: decides about the order and about the files, for each repository on its own.
-        strict: the published draws (`files_to_ask_about`, `draw_files`).
+        compat: "published": the published draws (`files_to_ask_about`, `draw_files`).
 
     Raises:
         UsageError: a folder is missing.
@@ -56,9 +56,13 @@ def plan_questions(source: Path, *, seed: int = 1, strict: bool = False) -> dict
     planned: dict[str, SourceFile] = {}
     for name in names:
         draws = random.Random(derive_seed(seed, name))
-        found = files_to_ask_about(scan(source / name), strict=strict)
-        for path in draw_files(found, draws, strict=strict):
-            repeat = sum(file == SourceFile(name, path) for file in planned.values()) if strict else 0
+        found = files_to_ask_about(scan(source / name), compat=compat)
+        for path in draw_files(found, draws, compat=compat):
+            repeat = (
+                sum(file == SourceFile(name, path) for file in planned.values())
+                if compat == "published"
+                else 0
+            )
             planned[f"{name}/{path}" + (f"#{repeat}" if repeat else "")] = SourceFile(name, path)
     return planned
 
@@ -70,7 +74,7 @@ async def ask_about(
     count_tokens: Callable[[str], int],
     *,
     seed: int = 1,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> Done:
     """Let the teacher ask about one file; the result is a list of task records, empty for a short file.
 
@@ -83,7 +87,7 @@ async def ask_about(
         text = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
     except (OSError, UnicodeDecodeError) as error:
         return Done(None, (Failure("unreadable_file", str(error)),))
-    block = block_of(text, random.Random(derive_seed(seed, job.key)), count_tokens, strict=strict)
+    block = block_of(text, random.Random(derive_seed(seed, job.key)), count_tokens, compat=compat)
     if not block:
         return Done([])
     if file.kind == "data":
@@ -94,7 +98,7 @@ async def ask_about(
         reply = await teacher.say(Asked(messages, lambda draws: _known(source, file, text, draws), own_seed))
     except RequestFailed as error:
         return Done(None, (error.failure,))
-    pairs = extract_questions(reply, strict=strict)
+    pairs = extract_questions(reply, compat=compat)
     if not pairs and teacher.name != "embedded":
         return Done(None, (Failure("malformed_reply", reply),))
     return Done(
@@ -102,7 +106,7 @@ async def ask_about(
             {
                 "question": pair.question,
                 "answer": pair.answer,
-                "optimal_path": optimal_path(file.path, strict=strict),
+                "optimal_path": optimal_path(file.path, compat=compat),
                 "filename": file.path,
                 "root": file.repository,
                 "n_level": file.levels,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from sweet_rl.types import Compat
 from sweet_rl.worlds.auto_explore.repositories import RepositoryIndex, is_allowed, kind_of
 
 FILES_PER_REPOSITORY: Final = 100
@@ -56,15 +57,15 @@ class SourceFile:
         return kind if kind in {"text", "data"} else "code"
 
 
-def files_to_ask_about(repository: RepositoryIndex, *, strict: bool = False) -> list[str]:
+def files_to_ask_about(repository: RepositoryIndex, *, compat: Compat = "fixed") -> list[str]:
     """Relative paths of the files that may get questions, sorted.
 
     Args:
         repository: as it lies on the disk or in memory.
-        strict: as published the patterns see the whole path, so that a folder above the repository may rule
+        compat: "published": the patterns see the whole path, so that a folder above the repository may rule
             out everything in it.
     """
-    above = f"{repository.root}/" if strict and repository.root else ""
+    above = f"{repository.root}/" if compat == "published" and repository.root else ""
     return [
         path
         for path in repository.files()
@@ -72,16 +73,16 @@ def files_to_ask_about(repository: RepositoryIndex, *, strict: bool = False) -> 
     ]
 
 
-def draw_files(files: Sequence[str], draws: random.Random, *, strict: bool = False) -> list[str]:
+def draw_files(files: Sequence[str], draws: random.Random, *, compat: Compat = "fixed") -> list[str]:
     """At most 100 files to ask about, none deeper than two folders.
 
     Args:
         files: what there is.
         draws: where the choice comes from.
-        strict: with replacement, as published: some files come twice and get the same questions.
+        compat: "published": with replacement: some files come twice and get the same questions.
     """
     count = min(FILES_PER_REPOSITORY, len(files))
-    drawn = draws.choices(files, k=count) if strict else draws.sample(list(files), count)
+    drawn = draws.choices(files, k=count) if compat == "published" else draws.sample(list(files), count)
     return [path for path in drawn if path.count("/") <= MAX_LEVEL]
 
 
@@ -91,7 +92,7 @@ def block_of(
     count_tokens: Callable[[str], int],
     *,
     max_tokens: int = MAX_TOKENS,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> str:
     """The part of a file that a teacher is shown; "" of one that is too short for a question.
 
@@ -103,14 +104,14 @@ def block_of(
         draws: where the beginning comes from.
         count_tokens: the length of a text.
         max_tokens: of the part.
-        strict: lines are joined by a further line break, as published, so that every second one is empty.
+        compat: "published": lines are joined by a further line break so that every second one is empty.
     """
     if count_tokens(text) < MIN_TOKENS:
         return ""
     lines = text.splitlines(keepends=True)
     if count_tokens(text) > max_tokens:
         lines = _run_of_lines(lines, draws, count_tokens, max_tokens)
-    return ("\n" if strict else "").join(lines)
+    return ("\n" if compat == "published" else "").join(lines)
 
 
 def _run_of_lines(
@@ -129,7 +130,7 @@ def _run_of_lines(
     return list(lines[start:end])
 
 
-def extract_questions(text: str, *, strict: bool = False) -> list[QuestionAnswer]:
+def extract_questions(text: str, *, compat: Compat = "fixed") -> list[QuestionAnswer]:
     """The questions and answers of a reply, in its order; a question may have several answers.
 
     A line counts whose first 10 characters hold QUERY or ANSWER; the number and the colon behind the word
@@ -137,19 +138,19 @@ def extract_questions(text: str, *, strict: bool = False) -> list[QuestionAnswer
 
     Args:
         text: what a teacher wrote.
-        strict: as published all digits, blanks and colons are skipped, also those that an answer begins with.
+        compat: "published": all digits, blanks and colons are skipped, also those that an answer begins with.
     """
     found = []
     query = ""
     for line in text.splitlines():
         if "QUERY" in line[:_LABEL_WITHIN]:
-            query = _behind(line, "QUERY", strict=strict)
+            query = _behind(line, "QUERY", compat=compat)
         elif "ANSWER" in line[:_LABEL_WITHIN] and query:
-            found.append(QuestionAnswer(query, _behind(line, "ANSWER", strict=strict)))
+            found.append(QuestionAnswer(query, _behind(line, "ANSWER", compat=compat)))
     return found
 
 
-def _behind(line: str, word: str, *, strict: bool) -> str:
+def _behind(line: str, word: str, *, compat: Compat) -> str:
     rest = line.partition(word)[2]
-    number = None if strict else _NUMBER_AND_COLON.match(rest)
+    number = None if compat == "published" else _NUMBER_AND_COLON.match(rest)
     return (rest[number.end() :] if number else rest.lstrip(_AFTER_LABEL)).strip()

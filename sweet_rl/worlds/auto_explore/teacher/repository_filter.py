@@ -20,6 +20,7 @@ from typing import Final
 
 from sweet_rl import tracking
 from sweet_rl.errors import StorageError, UsageError
+from sweet_rl.types import Compat
 from sweet_rl.worlds.auto_explore.repositories import is_allowed
 
 _WORDS: Final = ("LICENSE", "Makefile", "conf.py", "artwork", "requirements", "tests", "examples")
@@ -39,7 +40,7 @@ class Filtered:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def filter_repositories(source: Path, target: Path, *, strict: bool = False) -> Iterator[Filtered]:
+def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed") -> Iterator[Filtered]:
     """Copy what is fit to be shown of every sub-folder of `source` to `target`; loose files stay behind.
 
     Files of an earlier run are overwritten or kept. Yields the running totals after each repository.
@@ -47,7 +48,7 @@ def filter_repositories(source: Path, target: Path, *, strict: bool = False) -> 
     Args:
         source: a folder of repositories.
         target: where the copies go.
-        strict: the published rules: "ci" anywhere in a name drops it (pricing.py, social/), and names with
+        compat: "published": the published rules: "ci" anywhere in a name drops it (pricing.py, social/), and names with
             control characters stay.
 
     Raises:
@@ -64,12 +65,12 @@ def filter_repositories(source: Path, target: Path, *, strict: bool = False) -> 
             continue
         if inside == entry.resolve() or inside.is_relative_to(entry.resolve()):
             raise UsageError(f"The copies would go into {str(entry)!r}, which is being copied.")
-        _copy(entry, target / entry.name, totals, strict=strict)
+        _copy(entry, target / entry.name, totals, compat=compat)
         totals.repositories += 1
         yield totals
 
 
-def _copy(source: Path, target: Path, totals: Filtered, *, strict: bool) -> None:
+def _copy(source: Path, target: Path, totals: Filtered, *, compat: Compat) -> None:
     """One folder, without recursion: a tree may be deeper than Python's stack."""
     waiting = [(source, target)]
     while waiting:
@@ -80,7 +81,7 @@ def _copy(source: Path, target: Path, totals: Filtered, *, strict: bool) -> None
         except OSError as error:
             raise StorageError(f"Cannot copy {str(folder)!r} to {str(copy)!r}: {error.strerror}.") from error
         for entry in entries:
-            reason = why_left_out(Path(entry.path), strict=strict)
+            reason = why_left_out(Path(entry.path), compat=compat)
             if reason:
                 totals.left_out[reason] += 1
             elif entry.is_dir(follow_symlinks=False):
@@ -100,7 +101,7 @@ def _copy_file(source: Path, target: Path) -> None:
         raise StorageError(f"Cannot write {str(target)!r}: {error.strerror}.") from error
 
 
-def why_left_out(path: Path, *, strict: bool = False) -> str:
+def why_left_out(path: Path, *, compat: Compat = "fixed") -> str:
     """The reason why an entry is not copied, in a word or two; "" when it is.
 
     The checks stand in the published order. A folder with a dot in its name is always left out, because it
@@ -109,11 +110,11 @@ def why_left_out(path: Path, *, strict: bool = False) -> str:
     name = path.name
     if name.startswith((".", "_")):
         return "hidden"
-    if any(word in name for word in _WORDS) or ("ci" in name if strict else _CI.search(name)):
+    if any(word in name for word in _WORDS) or ("ci" in name if compat == "published" else _CI.search(name)):
         return "name"
     if not name.isascii():
         return "name not ASCII"
-    if not strict and not name.isprintable():
+    if compat == "fixed" and not name.isprintable():
         return "control character in name"
     if path.is_symlink() or not (path.is_dir() or path.is_file()):
         return "link or special file"

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sweet_rl.types import Json
+from sweet_rl.types import Compat, Json
 
 SHARES: Final[dict[str, int]] = {"train": 7, "validate": 2, "test": 1}
 """File name to share, in tenths."""
@@ -18,7 +18,7 @@ Rows = list[Mapping[str, Json]]
 
 
 def split_tasks(
-    tasks: Sequence[Mapping[str, Json]], *, seed: int = 0, by_repo: bool = False, strict: bool = False
+    tasks: Sequence[Mapping[str, Json]], *, seed: int = 0, by_repo: bool = False, compat: Compat = "fixed"
 ) -> dict[str, Rows]:
     """Give every task with a question to one of the three parts; within a part the order stays.
 
@@ -28,12 +28,12 @@ def split_tasks(
         by_repo: all tasks of a repository go to one part, so that none is tested on a repository it has seen.
             Repositories are then dealt out, largest first, to the part that is furthest from its share; no
             part stays empty while there are repositories left for it.
-        strict: as published, each task by a draw of its own, so that sizes are only expected values.
+        compat: "published": each task by a draw of its own, so that sizes are only expected values.
             `by_repo` has no meaning there.
     """
     asked = [task for task in tasks if str(task.get("question") or "").strip()]
     draws = random.Random(seed)
-    if strict:
+    if compat == "published":
         parts = [draws.choices(list(SHARES), list(SHARES.values()))[0] for _ in asked]
     elif by_repo:
         parts = _by_repository(asked, draws)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from sweet_rl.types import Json
+from sweet_rl.types import Compat, Json
 from sweet_rl.worlds.auto_explore.commands import split_command, unwrap, wrap
 from sweet_rl.worlds.auto_explore.tasks import why_unplayable
 
@@ -34,7 +34,9 @@ class Cleaned:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def clean_tasks(tasks: Iterable[Mapping[str, Json]], repositories: Path, *, strict: bool = False) -> Cleaned:
+def clean_tasks(
+    tasks: Iterable[Mapping[str, Json]], repositories: Path, *, compat: Compat = "fixed"
+) -> Cleaned:
     """Drop what cannot be asked, bring the paths into the form that is played, and join duplicates.
 
     A later task with the repository, file and question of an earlier one only adds its trajectories to it.
@@ -44,18 +46,18 @@ def clean_tasks(tasks: Iterable[Mapping[str, Json]], repositories: Path, *, stri
     Args:
         tasks: task records in order.
         repositories: the folder in which each record's `root` lies.
-        strict: as published, a task with a blank in its file's name goes, and of
+        compat: "published": a task with a blank in its file's name goes, and of
             several files only a task's own is right.
     """
     cleaned = Cleaned()
     first: dict[tuple[str, str, str], dict[str, Json]] = {}
     for given in tasks:
-        reason = why_dropped(given, repositories, strict=strict)
+        reason = why_dropped(given, repositories, compat=compat)
         if reason:
             cleaned.dropped[reason] += 1
             continue
         task = {name: value for name, value in given.items() if name not in _LEFTOVERS}
-        task["optimal_path"] = played_path(task["optimal_path"], strict=strict)
+        task["optimal_path"] = played_path(task["optimal_path"], compat=compat)
         key = (str(task["root"]), str(task["filename"]), str(task["question"]))
         if key in first:
             cleaned.dropped["twice"] += 1
@@ -63,7 +65,7 @@ def clean_tasks(tasks: Iterable[Mapping[str, Json]], repositories: Path, *, stri
             continue
         first[key] = task
         cleaned.tasks.append(task)
-    if not strict:
+    if compat == "fixed":
         _list_targets(cleaned.tasks)
     return cleaned
 
@@ -82,7 +84,7 @@ def _asked(task: Mapping[str, Json]) -> tuple[str, str]:
     return str(task["root"]), " ".join(str(task["question"]).casefold().split())
 
 
-def why_dropped(task: Mapping[str, Json], repositories: Path, *, strict: bool = False) -> str:
+def why_dropped(task: Mapping[str, Json], repositories: Path, *, compat: Compat = "fixed") -> str:
     """The reason why a task cannot stay, in a word or two; "" when it can."""
     if not str(task.get("question") or "").strip():
         return "no question"
@@ -93,16 +95,16 @@ def why_dropped(task: Mapping[str, Json], repositories: Path, *, strict: bool = 
         return "no such repository"
     if not _inside(name) or not (repositories / root / name).is_file():
         return "no such file"
-    return why_unplayable([str(command) for command in path], strict=strict)
+    return why_unplayable([str(command) for command in path], compat=compat)
 
 
-def played_path(commands: Iterable[str], *, strict: bool = False) -> list[str]:
+def played_path(commands: Iterable[str], *, compat: Compat = "fixed") -> list[str]:
     """Commands as they are offered: no `ls`, names quoted where that is needed, `id` behind a last `cat`."""
     path = []
     for command in commands:
         word, target = _command(command)
         if word != "ls":
-            path.append(f"{word} {wrap(target, strict=strict)}" if target else word)
+            path.append(f"{word} {wrap(target, compat=compat)}" if target else word)
     if path and path[-1].startswith("cat "):
         path.append(f"id {path[-1].removeprefix('cat ')}")
     return path

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Overwriting, Strict
+from sweet_rl.flags.common import Compatible, Overwriting
 from sweet_rl.sft_data.flags import Label, Output, Rules, TaskFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaxiGenSftFlags(TaskFile, Output, Label, Rules, Overwriting, Strict):
+class TaxiGenSftFlags(TaskFile, Output, Label, Rules, Overwriting, Compatible):
     """What this stage is told."""
 
 
@@ -28,13 +28,13 @@ class TaxiGenSftFlags(TaskFile, Output, Label, Rules, Overwriting, Strict):
         "label": "what a policy is trained to do: taken, the action that the mostly random driver took (published), or best, the oracle's.",
         "with_prompt": "leave the rules in states that have them, for games that are played with --with_prompt.",
         "overwrite": "replace what is there.",
-        "strict": "the published texts.",
+        "compat": "fixed, or published (the texts, byte for byte).",
     },
 )
 def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
     """Write sft.jsonl, sft_reflection.jsonl and sft_policy.jsonl from records.
 
-    The texts are exactly what games and evaluation show. The published ones are not (--strict): they lack the
+    The texts are exactly what games and evaluation show. The published ones are not (--compat published): they lack the
     game instruction and the actions done before, and have other line breaks.
     """
     from pathlib import Path
@@ -45,7 +45,7 @@ def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
 
     source = Path(flags.task_file)
     texts = taxi_texts(
-        read_list(source, STAGES), label=flags.label, keep_rules=flags.with_prompt, strict=flags.strict
+        read_list(source, STAGES), label=flags.label, keep_rules=flags.with_prompt, compat=flags.compat
     )
     folder = Path(flags.output) if flags.output else source.parent
     texts.write(folder, overwrite=flags.overwrite)

@@ -10,18 +10,18 @@ from typing import Literal
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Strict
+from sweet_rl.flags.common import Compatible, Overwriting, Quiet, Seeded
 from sweet_rl.sft_data.flags import Output, Played, Rules
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaxiReflectionFlags(Played, Rules, Output, Seeded, Overwriting, Strict, Quiet):
+class TaxiReflectionFlags(Played, Rules, Output, Seeded, Overwriting, Compatible, Quiet):
     """What this stage is told."""
 
     head_start: bool | None = flag(
         None,
-        "let the oracle drive a random part of the way first, unrecorded: the games of a random driver end too soon to show the rest of it. Default true, with --strict false.",
+        "let the oracle drive a random part of the way first, unrecorded: the games of a random driver end too soon to show the rest of it. Default true, with --compat published false.",
     )
     split: Literal["train", "test", "any"] = flag("train", "begin in start states of train, test, or any.")
 
@@ -36,7 +36,7 @@ class TaxiReflectionFlags(Played, Rules, Output, Seeded, Overwriting, Strict, Qu
         "with_prompt": "put the rules into every recorded state, as the published stage does. A model gets the rules anyway.",
         "seed": "decides about the games and the wording.",
         "overwrite": "begin again.",
-        "strict": "as published, an action without effect does not end a game here, and a model reads that the game is over where the best action is to move south.",
+        "compat": "fixed, or published: an action without effect does not end a game here, and a model reads that the game is over where the best action is to move south.",
     },
 )
 def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
@@ -55,7 +55,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
 
     oracle = "_oracle" if told.random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if told.reflections else "data.json"
-    head_start = not told.strict if told.head_start is None else told.head_start
+    head_start = not told.published if told.head_start is None else told.head_start
     settings = {
         "seed": told.seed,
         "random_share": told.random_share,
@@ -64,7 +64,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
         "head_start": head_start,
         "split": told.split,
         "reflections": told.reflections,
-        "strict": told.strict,
+        "compat": told.compat,
     }
     play = partial(
         play_taxi,
@@ -73,7 +73,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
         horizon=told.horizon,
         with_prompt=told.with_prompt,
         head_start=head_start,
-        strict=told.strict,
+        compat=told.compat,
     )
     plan = RecordPlan(play, taxi_request(), told.seed, told.reflections)
     target = Path(told.output or f"data/taxi/{name}")

@@ -14,6 +14,7 @@ from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER, SftTexts
 from sweet_rl.prompts import load_prompt
 from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.texts import Texts, label_of
+from sweet_rl.types import Compat
 from sweet_rl.worlds.dangerous_taxi import ACTION_HEAD
 from sweet_rl.worlds.dangerous_taxi.drawing import game_instruction, prompt, rules_text
 from sweet_rl.worlds.dangerous_taxi.planner import plan
@@ -36,7 +37,7 @@ def play_taxi(
     horizon: int = HORIZON,
     with_prompt: bool = False,
     head_start: bool = True,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> list[Moment]:
     """One game, step by step, until it ends.
 
@@ -49,7 +50,7 @@ def play_taxi(
         head_start: the oracle drives a random part of the way first, which is not recorded, and of which the
             game remembers some last actions or none, as a game of a curriculum begins without a history.
             Games of a random driver end soon, and without it hardly any would get as far as the passenger.
-        strict: as published, an action without effect does not end the game here, and "move south" as best
+        compat: "published": an action without effect does not end the game here, and "move south" as best
             action is announced as the end.
     """
     draws = random.Random(seed)
@@ -73,14 +74,14 @@ def play_taxi(
                 LABELS[action],
                 None if best is None else LABELS[best],
                 _words(states, actions),
-                hint_of(best, strict=strict),
+                hint_of(best, compat=compat),
                 {},
             )
         )
         next_state, _, delivered = TABLE[state][action]
         states.append(next_state)
         actions.append(action)
-        if delivered or (next_state == state and not strict):
+        if delivered or (next_state == state and compat == "fixed"):
             break
     return moments
 
@@ -97,7 +98,7 @@ def taxi_texts(
     *,
     label: str = "taken",
     keep_rules: bool = False,
-    strict: bool = False,
+    compat: Compat = "fixed",
 ) -> Texts:
     """Training texts of records: `sft`, `sft_reflection`, `sft_policy`.
 
@@ -105,20 +106,20 @@ def taxi_texts(
         records: as recorded, ours or published ones.
         label: "taken", the published target, or "best", the oracle's action where the record has it.
         keep_rules: leave the rules in texts that have them, for games that show them.
-        strict: the published texts, which differ from what games show.
+        compat: "published": the published texts, which differ from what games show.
     """
-    instruction = "" if strict else game_instruction()
+    instruction = "" if compat == "published" else game_instruction()
     texts = Texts({f"{name}.jsonl": [] for name in ("sft", "sft_reflection", "sft_policy")})
     for record in records:
         state = str(record.get("state") or "")
-        if not strict and not keep_rules:
+        if compat == "fixed" and not keep_rules:
             state = state.removeprefix(f"{rules_text()}\n")
         made = taxi_sft_texts(
             state,
             str(record.get("reflection") or ""),
             label_of(record, label),
             instruction=instruction,
-            strict=strict,
+            compat=compat,
         )
         if made is None:
             texts.skipped["record without a state"] += 1
@@ -128,7 +129,7 @@ def taxi_texts(
 
 
 def taxi_sft_texts(
-    state: str, reflection: str, label: str, *, instruction: str = "", strict: bool = False
+    state: str, reflection: str, label: str, *, instruction: str = "", compat: Compat = "fixed"
 ) -> SftTexts | None:
     r"""The training texts of one recorded step of DangerousTaxi; None for a record without a state.
 
@@ -136,14 +137,14 @@ def taxi_sft_texts(
         state: the recorded prompt; lines that give the best move away are taken out.
         reflection: what was written about it.
         label: the action that was taken.
-        instruction: the game instruction; of no effect with `strict`.
-        strict: the published texts, which differ from what the models are shown later: they begin
+        instruction: the game instruction; of no effect with `compat="published"`.
+        compat: "published": the published texts, which differ from what the models are shown later: they begin
             with the state, are stripped, and have a line break before the analyse marker.
     """
     starts = [at for at in map(state.find, _STATE_BEGINS) if at >= 0]
     if not starts:
         return None
-    if not strict:
+    if compat == "fixed":
         return sft_texts(
             _SPOILER_LINE.sub("", state), ACTION_HEAD, reflection, label, instruction=instruction
         )

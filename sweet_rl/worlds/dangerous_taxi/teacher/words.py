@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from sweet_rl.types import Compat
 from sweet_rl.worlds.dangerous_taxi.planner import plan
 from sweet_rl.worlds.dangerous_taxi.rules import ACTION_NAMES, DEPOTS, DROPOFF, IN_TAXI, PICKUP, decode
 
@@ -30,14 +31,14 @@ def thought(before: int | None, action: int | None, state: int, draws: random.Ra
     return " ".join([*parts, _where(state, draws), _next(state, draws)])
 
 
-def hint_of(best: int | None, *, strict: bool = False) -> str:
+def hint_of(best: int | None, *, compat: Compat = "fixed") -> str:
     """A hint for the teacher that its text must not repeat.
 
     Args:
         best: the best next action; None when the game is over.
-        strict: as published, "move south", whose number is 0, is taken for the end.
+        compat: "published": "move south", whose number is 0, is taken for the end.
     """
-    if best is None or (strict and best == 0):
+    if best is None or (compat == "published" and best == 0):
         return "The game is over."
     return f"The best next action is: {ACTION_NAMES[best]}."
 

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from sweet_rl.errors import UsageError
-from sweet_rl.types import derive_seed
+from sweet_rl.types import Compat, derive_seed
 from sweet_rl.worlds.webshop.shop import pages
 from sweet_rl.worlds.webshop.shop.catalogue import Product, draw_catalogue
 from sweet_rl.worlds.webshop.shop.goals import Goal, draw_goal, exact_matches, published_matches, score
@@ -40,7 +40,7 @@ class EmbeddedShop:
         UsageError: no products, or no such `compat`.
     """
 
-    def __init__(self, seed: int = 0, products: int = 1000, *, compat: str = "fixed") -> None:
+    def __init__(self, seed: int = 0, products: int = 1000, *, compat: Compat = "fixed") -> None:
         if products < 1:
             raise UsageError(f"A shop needs at least 1 product, got {products}.")
         if compat not in {"fixed", "published"}:

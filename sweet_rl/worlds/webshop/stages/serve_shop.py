@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compat, Listening, Quiet, Seeded
+from sweet_rl.flags.common import Compatible, Listening, Quiet, Seeded
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShopFlags(Listening, Seeded, Compat, Quiet):
+class ShopFlags(Listening, Seeded, Compatible, Quiet):
     """The shop."""
 
     products: int = flag(1000, "how many things there are to buy.", at_least=1)
