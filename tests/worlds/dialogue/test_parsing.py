@@ -40,7 +40,7 @@ pieces = st.lists(st.sampled_from([A, O, "x", "\n", " ", "def f(): pass"]), max_
 
 
 @given(pieces)
-def test_an_announced_answer_is_never_lost_by_the_strict_parser(text):
+def test_an_announced_answer_is_never_lost_by_the_fixed_parser(text):
     parsed = parse_fixed(text)
     assert (parsed.answer is not None) == (A in text)
     assert parsed.output == text

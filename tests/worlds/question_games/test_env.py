@@ -366,7 +366,7 @@ def test_rows_made_elsewhere():
         play(TwentyQuestionsEnv(Teller()), task_from_row(row | {"aliases": "oslo"}), [])
 
 
-@pytest.mark.parametrize("settings", [{"max_turns": 0}, {"rules": "fair"}])
+@pytest.mark.parametrize("settings", [{"max_turns": 0}, {"compat": "fair"}])
 def test_settings_that_make_no_game(settings):
     with pytest.raises(UsageError):
         TwentyQuestionsEnv(Teller(), **settings)
