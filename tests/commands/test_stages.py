@@ -33,7 +33,7 @@ class Day(FaultProfile):
     """A day in a place."""
 
     place: str = flag(REQUIRED, "where.")
-    length: str = flag("24", "hours, or all of them where it stands alone.", bare="all")
+    length: str = flag("24", "hours, or all of them where it stands alone.", bare="all", formerly=("hours",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,7 @@ def test_fields_are_flags_in_signature_and_call():
         Day(place="hill", wind=7, length="all", moon=True),
         False,
     )
+    assert run(day, "hill --hours") == run(day, "hill --length all")
     day("hill", breeze=1)
     assert told[-1][0].wind == 1
     with pytest.raises(TypeError, match="rain"):
@@ -136,6 +137,7 @@ def test_help_is_grouped_short_or_whole_and_silent_about_what_does_nothing():
     assert "wind" not in short
     assert "--wind INT   (default 3; at least 0; also --breeze)" in whole
     assert "--moon" not in short + whole
+    assert "--hours" not in whole
     with pytest.raises(UsageError, match="did you mean --warmth"):
         read(day, ["hill", "--warmt", "3"])
 
