@@ -50,11 +50,6 @@ class Layout(NamedTuple):
     places: list[Ints]
     shares: bool
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of all rows of the tree, padding not counted."""
-        return int((self.ends_RT > 0).sum())
-
 
 def common_prefix(one: Ids, other: Ids) -> int:
     """How many tokens two sequences begin with alike."""

@@ -305,15 +305,6 @@ class TokenPolicy:
             values_BT = self.value_head(hidden_KH)[:, 0][where_BT]
         return TokenScores(logps_K[where_BT].where(mask_BT > 0, 0.0), mask_BT, values_BT)
 
-    def logprobs(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Tensor:
-        """Log-probability of each utterance, its end included, as [B]; on the CPU, without gradients."""
-        found_B = torch.zeros(len(observations), dtype=self.dtype)
-        with torch.no_grad():
-            for batch in self.batches(observations, utterances):
-                part = self.scores([observations[n] for n in batch], [utterances[n] for n in batch])
-                found_B[batch] = part.logps_B.to(found_B)
-        return found_B
-
     def _logprobs_of(self, logits_KV: Tensor, tokens_K: Tensor) -> Tensor:
         """Under temperature and top-k; a token that was sampled is among the k whatever rounding says."""
         if self.top_k > 0:

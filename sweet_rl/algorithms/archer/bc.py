@@ -22,9 +22,6 @@ from sweet_rl.algorithms.archer.replay import Transition
 from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.types import Json
 
-BEGINNING = "Questions:\n"
-"""How the worlds of questions begin."""
-
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
@@ -42,22 +39,6 @@ class Demonstration:
 def demonstrations_of(steps: Iterable[Transition]) -> list[Demonstration]:
     """Transitions as something to imitate, whatever tokens they were written in."""
     return [Demonstration(one.observation, one.action) for one in steps]
-
-
-def question_demonstrations(lines: Sequence[str], beginning: str = BEGINNING) -> list[Demonstration]:
-    """One for each line of a dialogue of questions and answers.
-
-    Args:
-        lines: each "question? answer". The action is the line up to its first question mark.
-        beginning: the first observation, before any line.
-    """
-    found = []
-    observation = beginning
-    for line in lines:
-        question, mark, _ = line.partition("?")
-        found.append(Demonstration(observation, question + mark))
-        observation += f"{line}\n"
-    return found
 
 
 def train_bc(

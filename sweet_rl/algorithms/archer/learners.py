@@ -17,7 +17,7 @@ from sweet_rl.algorithms.archer import losses, players
 from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.learning import CriticLearner, Draw, Learner, PolicyLearner, Say
-from sweet_rl.algorithms.archer.loading import device_of, load_actor, load_models
+from sweet_rl.algorithms.archer.loading import load_actor, load_archer_critic
 from sweet_rl.algorithms.archer.policy_updates import actor_step, imitation_step, judge
 from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
 from sweet_rl.algorithms.distributed.fsdp import check_sharding
@@ -25,6 +25,7 @@ from sweet_rl.algorithms.distributed.processes import world_size
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.training.models import device_of
 
 
 class ArcherLearner(CriticLearner):
@@ -166,15 +167,12 @@ class FilteredBCLearner(PolicyLearner):
         self._load_policy_state(state, self.lm_optimizer)
 
 
-def make_learner(
-    settings: ArcherSettings, *, chat_format: ChatFormat, accelerator: Any = None, say: Say | None = None
-) -> Learner:
+def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None) -> Learner:
     """The learner that the settings name, with its models loaded.
 
     Args:
         settings: of the algorithm.
         chat_format: how dialogues become observations (`sweet_rl.chat.transcripts`).
-        accelerator: of accelerate, where several processes learn; says on which device.
         say: called with the progress.
 
     Raises:
@@ -191,11 +189,12 @@ def make_learner(
             )
         from sweet_rl.algorithms.archer.published import published_learner  # noqa: PLC0415 - a rare choice
 
-        return published_learner(settings, chat_format=chat_format, accelerator=accelerator, say=say)
+        return published_learner(settings, chat_format=chat_format, say=say)
+    device = device_of(settings.device, "device")
+    policy = load_actor(settings, device)
     if settings.agent_type == "online_filteredbc":
-        policy = load_actor(settings, device_of(settings, accelerator))
         return FilteredBCLearner(settings, policy, chat_format, say)
-    policy, critic = load_models(settings, accelerator)
+    critic = load_archer_critic(settings, device)
     if settings.agent_type == "chai":
         return ChaiLearner(settings, policy, critic, chat_format, say)
     if settings.agent_type not in {"archer", "archer_llm"}:

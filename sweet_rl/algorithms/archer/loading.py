@@ -27,13 +27,6 @@ from sweet_rl.types import derive_seed
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
-def device_of(settings: ArcherSettings, accelerator: Any = None) -> torch.device:
-    """The accelerator's device, or the one of the settings."""
-    if accelerator is not None:
-        return torch.device(accelerator.device)
-    return models.device_of(settings.device, "device")
-
-
 def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
     """The precision of computing: bfloat16 for "auto" on a GPU that has it, else float32."""
     if settings.dtype == "auto":
@@ -41,16 +34,6 @@ def dtype_of(settings: ArcherSettings, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if half else torch.float32
     dtype: torch.dtype = getattr(torch, settings.dtype)
     return dtype
-
-
-def load_models(settings: ArcherSettings, accelerator: Any = None) -> tuple[TokenPolicy, DoubleCritic]:
-    """The policy and a fresh critic, as the settings say.
-
-    Raises:
-        UsageError: something cannot be loaded, or does not fit together.
-    """
-    device = device_of(settings, accelerator)
-    return load_actor(settings, device), load_archer_critic(settings, device)
 
 
 def load_archer_critic(settings: ArcherSettings, device: torch.device) -> DoubleCritic:

@@ -37,7 +37,7 @@ from sweet_rl.algorithms.archer import losses
 from sweet_rl.algorithms.archer.actor import OBSERVATION, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic, soft_update
 from sweet_rl.algorithms.archer.learning import Draw, Learner, Say, copied
-from sweet_rl.algorithms.archer.loading import device_of, load_archer_critic, load_bare
+from sweet_rl.algorithms.archer.loading import load_archer_critic, load_bare
 from sweet_rl.algorithms.archer.losses import CriticTargets, CriticValues
 from sweet_rl.algorithms.archer.players import Ask, Player
 from sweet_rl.algorithms.archer.replay import Transition
@@ -45,6 +45,7 @@ from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
+from sweet_rl.training.models import device_of
 from sweet_rl.types import derive_seed
 
 TOP_K = 50
@@ -330,14 +331,14 @@ class PublishedLearner:
 
 
 def published_learner(
-    settings: ArcherSettings, *, chat_format: ChatFormat, accelerator: Any = None, say: Say | None = None
+    settings: ArcherSettings, *, chat_format: ChatFormat, say: Say | None = None
 ) -> Learner:
     """The learner that the settings name, in published arithmetic.
 
     Raises:
         UsageError: a model cannot be loaded.
     """
-    device = device_of(settings, accelerator)
+    device = device_of(settings.device, "device")
     model, tokenizer = load_bare(settings, device)
     policy = PublishedPolicy(model, tokenizer, settings, keep_end=settings.agent_type == "chai")
     filtered = settings.agent_type == "online_filteredbc"

@@ -70,12 +70,6 @@ class Transition:
         row["action_ids"] = list(self.action_ids) if self.action_ids is not None else None
         return row
 
-    @classmethod
-    def from_row(cls, row: dict[str, Json]) -> Transition:
-        """The transition that `to_row` wrote."""
-        ids = row.get("action_ids")
-        return cls(**{**row, "action_ids": tuple(ids) if ids is not None else None})
-
 
 def transitions(trajectory: Trajectory, chat_format: ChatFormat) -> list[Transition]:
     """An episode's transitions in order; none for an episode that failed, whose end is unknown.
@@ -190,11 +184,6 @@ class ReplayBuffer(Ring[Transition]):
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         self._slots: list[Transition] = []
-
-    @property
-    def slots(self) -> tuple[Transition, ...]:
-        """The transitions in the order of their slots."""
-        return tuple(self._slots)
 
     def at(self, slot: int) -> Transition:
         """The transition in a slot of the ring, counted from 0."""

@@ -239,12 +239,6 @@ class Agent:
             row.entropy += entropy
             row.over = self.labels is None and token in self._end_ids
 
-    def distribution(self, prompts: Sequence[str]) -> Tensor:
-        """Log-probabilities of what is chosen from, behind each prompt, as [B, V]."""
-        with torch.inference_mode():
-            sequences = [self.encode(prompt) for prompt in prompts]
-            return self._distribution(self.read(sequences, [[len(ids) - 1] for ids in sequences])[0])
-
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
         """A text behind each prompt; it depends on the prompt and its seed."""
         sampling = self.sampling

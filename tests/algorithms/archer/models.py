@@ -165,3 +165,13 @@ class Goldens:
         """A draw that gives the rows in this order, as the buffer did."""
         numbers = iter(order)
         return lambda count: [self.rows[next(numbers)] for _ in range(count)]
+
+
+def logprobs(policy, observations, utterances):
+    """Log-probability of each utterance, its end included, as [B]; in the policy's own batches."""
+    found = torch.zeros(len(observations), dtype=policy.dtype)
+    with torch.no_grad():
+        for batch in policy.batches(observations, utterances):
+            part = policy.scores([observations[n] for n in batch], [utterances[n] for n in batch])
+            found[batch] = part.logps_B.to(found)
+    return found

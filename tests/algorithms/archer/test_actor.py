@@ -11,7 +11,13 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.loading import actor_of, with_adapter
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.errors import UsageError
-from tests.algorithms.archer.models import byte_names, byte_tokenizer, policy_model, policy_tokenizer
+from tests.algorithms.archer.models import (
+    byte_names,
+    byte_tokenizer,
+    logprobs,
+    policy_model,
+    policy_tokenizer,
+)
 from tests.tiny_models import tiny_tokenizer
 
 OBSERVATIONS = [
@@ -55,7 +61,7 @@ def test_scores_are_those_of_each_row_alone_and_of_what_was_sampled(make):
         assert scores.logps_BT[number][kept].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
         assert one.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
         assert scores.logps_BT[number][~kept].abs().sum() == 0
-    assert policy.logprobs(OBSERVATIONS, said).tolist() == pytest.approx(scores.logps_B.tolist(), abs=1e-5)
+    assert logprobs(policy, OBSERVATIONS, said).tolist() == pytest.approx(scores.logps_B.tolist(), abs=1e-5)
 
 
 def test_an_utterance_ends_with_a_newline_which_counts_and_is_no_part_of_it():
@@ -76,7 +82,7 @@ def test_the_end_of_an_utterance_is_learnt():
     one = policy.utterance("Questions:\n", "Is it?")
     assert one.token_ids == tuple(b"Is it?\n")
     shorter = Utterance(one.text, one.token_ids[:-1], finished=False)
-    whole, part = policy.logprobs(["Questions:\n"] * 2, [one, shorter])
+    whole, part = logprobs(policy, ["Questions:\n"] * 2, [one, shorter])
     end = plain_logps(policy.model, tuple(b"Questions:\n"), one.token_ids)[-1]
     assert (whole - part).item() == pytest.approx(end.item(), abs=1e-5)
 
@@ -140,7 +146,7 @@ def test_scores_obey_temperature_and_top_k_as_samples_do(temperature, top_k):
                 (logits[token] - logits[among].logsumexp(0)).item(), abs=1e-5
             )
     stranger = [Utterance("x", (one.token_ids[0] ^ 1,), finished=False) for one in said]
-    assert all(math.isfinite(value) for value in policy.logprobs(OBSERVATIONS, stranger))
+    assert all(math.isfinite(value) for value in logprobs(policy, OBSERVATIONS, stranger))
 
 
 def test_what_is_sampled_follows_what_is_scored():
@@ -148,7 +154,7 @@ def test_what_is_sampled_follows_what_is_scored():
     said = policy.sample(["Questions:\n"] * 4000, range(4000))
     counts = {one: said.count(one) / 4000 for one in set(said)}
     for one, share in counts.items():
-        (score,) = policy.logprobs(["Questions:\n"], [one])
+        (score,) = logprobs(policy, ["Questions:\n"], [one])
         assert share == pytest.approx(math.exp(score), abs=0.03)
 
 
@@ -192,7 +198,7 @@ def test_any_action_can_be_imitated(action):
     policy = policy_of()
     one = policy.utterance("Questions:\n", action)
     assert len(one.token_ids) <= 160 - len("Questions:\n")
-    assert policy.logprobs(["Questions:\n"], [one]).isfinite().all()
+    assert logprobs(policy, ["Questions:\n"], [one]).isfinite().all()
 
 
 @pytest.mark.parametrize("with_checkpointing", [False, True])

@@ -10,15 +10,17 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from sweet_rl.algorithms.archer.learners import make_learner
-from sweet_rl.algorithms.archer.loading import device_of, load_actor, load_weights
+from sweet_rl.algorithms.archer.loading import load_actor, load_weights
 from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
 from sweet_rl.errors import UsageError
+from sweet_rl.training.models import device_of
 from sweet_rl.types import Message, Observation
 from tests.algorithms.archer.models import (
     ROWS,
     Joined,
     critic_model,
     critic_tokenizer,
+    logprobs,
     policy_model,
     policy_tokenizer,
 )
@@ -114,7 +116,7 @@ def test_bfloat16_computes_in_it_and_keeps_the_weights(folders):
     )  # each with its own weights
     exact = make_learner(replace(settings, dtype="float32"), chat_format=Joined())
     said = exact.policy.sample([row.observation for row in ROWS], range(7))
-    scores = [one.policy.logprobs([row.observation for row in ROWS], said) for one in (learner, exact)]
+    scores = [logprobs(one.policy, [row.observation for row in ROWS], said) for one in (learner, exact)]
     assert scores[0].tolist() != scores[1].tolist()
     assert scores[0].tolist() == pytest.approx(scores[1].tolist(), rel=0.05)
     info = learner.update(lambda count: ROWS[:count], update_actor=True)
@@ -122,6 +124,6 @@ def test_bfloat16_computes_in_it_and_keeps_the_weights(folders):
 
 
 def test_devices(folders):
-    assert device_of(settings_of(folders)) == CPU
+    assert device_of(settings_of(folders).device) == CPU
     with pytest.raises(UsageError, match="device"):
-        device_of(settings_of(folders, device="abacus"))
+        make_learner(settings_of(folders, device="abacus"), chat_format=Joined())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweet_rl.algorithms.archer.actor import TokenPolicy
-from sweet_rl.algorithms.archer.bc import Demonstration, demonstrations_of, question_demonstrations, train_bc
+from sweet_rl.algorithms.archer.bc import Demonstration, demonstrations_of, train_bc
 from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, transitions
 from sweet_rl.errors import DataError
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory
@@ -54,11 +54,6 @@ def test_an_episode_that_failed_has_none_and_one_without_rewards_is_an_error():
         transitions(trajectory(turn("A?", -1.0), Message("user", "No"), turn("B?", None)), Joined())
 
 
-def test_rows_on_disk():
-    for row in (ROWS[0], Transition("o", "a", 1.0, "", True, False, 1.0, 1.0, (3, 4))):
-        assert Transition.from_row(row.to_row()) == row
-
-
 def test_every_slot_of_a_full_buffer_is_drawn_alike():
     buffer = ReplayBuffer(4)
     with pytest.raises(ValueError, match="empty"):
@@ -73,10 +68,6 @@ def test_every_slot_of_a_full_buffer_is_drawn_alike():
 
 
 def test_dialogues_become_demonstrations():
-    assert question_demonstrations(["Is it red? Yes.", "What? no"]) == [
-        Demonstration("Questions:\n", "Is it red?"),
-        Demonstration("Questions:\nIs it red? Yes.\n", "What?"),
-    ]
     assert demonstrations_of(ROWS[:1]) == [Demonstration("Questions:\n", "Is it alive?")]
 
 
