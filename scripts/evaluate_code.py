@@ -1,4 +1,4 @@
-"""Grade Backend trajectories in a sandbox; print the table; write preference pairs. Flags: --help."""
+"""Grade functions by hidden tests, in a sandbox; print the table; write preference pairs. Flags: --help."""
 
 from sweet_rl.cli import run
 

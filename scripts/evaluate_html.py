@@ -1,4 +1,4 @@
-"""Grade Frontend trajectories by their pictures; print the table; write pairs. Flags: --help."""
+"""Grade web pages by their pictures; print the table; write preference pairs. Flags: --help."""
 
 from sweet_rl.cli import run
 

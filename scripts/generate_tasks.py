@@ -1,4 +1,4 @@
-"""Write tasks of an embedded benchmark (functions or web pages) as a ColBench file. Flags: --help."""
+"""Write the tasks of a world's list as a ColBench file. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -14,8 +15,9 @@ from typing import Any, Final, NoReturn
 
 from tqdm import tqdm
 
+from sweet_rl import tracking
 from sweet_rl.errors import ServiceError
-from sweet_rl.records import read_rows
+from sweet_rl.records import read_rows, replace_file
 from sweet_rl.types import Failure, Json
 
 MAX_FAILED: Final = 0.02
@@ -149,3 +151,12 @@ def words_of(failure: Mapping[str, Json]) -> str:
     status = failure.get("status")
     words = Failure(str(failure.get("kind")), str(failure.get("detail", "")).rstrip(" ."))
     return str(Failure(words.kind, words.detail, status if isinstance(status, int) else None))
+
+
+def write_report(saved_path: str, report_path: str | None, content: Mapping[str, Json]) -> None:
+    """The numbers as JSON, beside the file unless a path is given."""
+    target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
+    numbers = {"saved_path": saved_path} | dict(content)
+    tracking.writes(target)
+    replace_file(target, [json.dumps(numbers, indent=1).encode() + b"\n"])
+    print(f"The same numbers are in {target}")

@@ -49,7 +49,7 @@ class GradingFlags(Evaluation, SandboxFlags, FanOut, Quiet):
     facets=lambda flags: {"fan_out": {flags["fan_out"]}},
 )
 def evaluate_code(flags: GradingFlags, /) -> None:
-    """Grade Backend trajectories by their hidden tests; print the table; write preference pairs.
+    """Grade functions by their hidden tests; print the table; write preference pairs.
 
     Every answer runs in a sandbox: a process of its own without network, files or environment. Rows that have
     a reward are not graded again. Each graded row gets `reward` (the share of tests passed; null where the task

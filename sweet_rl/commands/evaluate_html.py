@@ -77,7 +77,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     facets=_facets,
 )
 def evaluate_html(flags: PageGradingFlags, /) -> None:
-    """Grade Frontend trajectories by their last picture; print the table; write preference pairs.
+    """Grade web pages by their last picture; print the table; write preference pairs.
 
     The target is rendered, and the answer's picture compared with it: by its structure (ssim), its colours,
     its texts and its layout, all in [0, 1] and 1 for equal pages; combined is their mean. With --clip_model
@@ -87,7 +87,8 @@ def evaluate_html(flags: PageGradingFlags, /) -> None:
     would score) and how it was graded. Rows that have these are not graded again. Rows whose target cannot
     be rendered get no reward and are in no number.
     """
-    from sweet_rl.commands.evaluation import check_outputs, need_page_metrics
+    from sweet_rl.commands.evaluation import check_outputs
+    from sweet_rl.grading.pages import need_page_metrics
 
     need_page_metrics()
     check_outputs(flags)

@@ -1,4 +1,4 @@
-"""What `evaluate_code` and `evaluate_html` share: a file graded in place, its report, its pairs."""
+"""What `evaluate_code` and `evaluate_html` share: a file graded in place, and its pairs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sweet_rl import tracking
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import Evaluation
 from sweet_rl.grouping import group_by_task
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
-from sweet_rl.records import locked, read_rows, replace_file, replace_rows, trajectories_from_rows
+from sweet_rl.records import locked, read_rows, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
 from sweet_rl.types import Json, Trajectory
 
@@ -115,15 +115,6 @@ def _is_report_of(saved_path: str, report: Path) -> bool:
         return False
 
 
-def write_report(saved_path: str, report_path: str | None, content: Mapping[str, Json]) -> None:
-    """The numbers as JSON, beside the file unless a path is given."""
-    target = Path(report_path) if report_path else Path(saved_path).with_suffix(".report.json")
-    numbers = {"saved_path": saved_path} | dict(content)
-    tracking.writes(target)
-    replace_file(target, [json.dumps(numbers, indent=1).encode() + b"\n"])
-    print(f"The same numbers are in {target}")
-
-
 def write_pairs(
     paths: Mapping[bool, str | None],
     pairs: Sequence[TrajectoryPair],
@@ -149,18 +140,6 @@ def write_pairs(
             print(f"{len(pairs)} pairs {remark}are in {path}")
     if skipped and any(paths.values()):
         print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
-
-
-def need_page_metrics() -> None:
-    """Make sure that pages can be compared.
-
-    Raises:
-        UsageError: numpy or Pillow is missing.
-    """
-    try:
-        import sweet_rl.grading.pages.metrics  # noqa: F401
-    except ImportError as error:
-        raise missing_package(error.name or "pillow", "pages", needed_for="Comparing pages") from error
 
 
 def usable_in_pairs(trajectories: Sequence[Trajectory]) -> list[bool]:

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs, write_report
+from sweet_rl.command_line.running import write_report
+from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.report import failed_words
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows

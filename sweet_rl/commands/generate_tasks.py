@@ -1,4 +1,4 @@
-"""The embedded benchmarks as files."""
+"""The lists of worlds as files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import NumTasks, OutputPath, Overwriting, Seeded, Source
+from sweet_rl.worlds import first_for, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,27 +20,26 @@ class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
 @recorded("generate_tasks", reads=("source",))
 @stage(
     "output_path",
-    defaults={"source": "mini:train"},
+    defaults={"source": world_of(first_for("dialogue")).train_tasks},
     helps={
-        "source": "mini:train or mini:test; mini-web:train or mini-web:test for web pages.",
+        "source": "the list of a world, with what it wants behind a colon; an unknown one is answered with all that there are.",
         "num_tasks": "how many; the first ones of a larger number are the same.",
         "seed": "another seed gives other tasks.",
     },
 )
 def generate_tasks(flags: TaskFileFlags, /) -> None:
-    """Write tasks of an embedded benchmark as a ColBench file: functions (mini) or web pages (mini-web).
+    """Write the tasks of a world's own list to a file, in ColBench's format.
 
     The same seed gives the same tasks on every machine; the train and test splits share none. Other stages
-    also take mini:train, mini-web:test and so on directly as --input_path.
+    also take the lists directly, as --input_path.
     """
     from sweet_rl.records import replace_rows
     from sweet_rl.runs import new_file
-    from sweet_rl.worlds import load_tasks
+    from sweet_rl.worlds import all_worlds, load_tasks
 
-    if not flags.source.startswith(("mini:", "mini-web:")):
-        raise UsageError(
-            f"--source must be mini:train, mini:test, mini-web:train or mini-web:test, got {flags.source!r}."
-        )
+    lists = [source for world in all_worlds() for source in world.sources]
+    if flags.source.partition(":")[0] not in lists:
+        raise UsageError(f"--source {flags.source!r} is no world's list. There are {', '.join(lists)}.")
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     tasks = load_tasks(flags.source, limit=flags.num_tasks, seed=flags.seed)
     tracking.writes(flags.output_path)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Listening, Quiet, Seeded
+from sweet_rl.flags.common import Listening, Quiet, Seeded, WorldName
 from sweet_rl.flags.models import KeyVar
 from sweet_rl.users.faults import DEFAULT_FAULTS
+from sweet_rl.worlds import first_for
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatorFlags(Listening, KeyVar, Seeded, Quiet):
+class SimulatorFlags(Listening, WorldName, KeyVar, Seeded, Quiet):
     """Latency and faults."""
 
     latency_median_ms: float = flag(
@@ -36,17 +37,19 @@ class SimulatorFlags(Listening, KeyVar, Seeded, Quiet):
 
 
 @stage(
+    defaults={"world": first_for("dialogue")},
     helps={
+        "world": "whose human is served: a world's name, or module:ATTRIBUTE.",
         "api_key_var": "environment variable with the key that clients must send; default: none is asked for.",
         "seed": "decides about latencies and faults.",
         "quiet": "print errors only.",
-    }
+    },
 )
 def serve_simulator(flags: SimulatorFlags, /) -> None:
     """Serve the scripted human, and an echo, behind OpenAI endpoints.
 
-    Models: scripted plays the human of Backend Programming, from the packaged prompt or from any that holds a
-    Python function and a dialogue; echo repeats the last user message. Endpoints: /v1/chat/completions,
+    Models: scripted plays the human of a world, from its packaged prompt or from any that shows what that human
+    has to know (by default: a Python function and a dialogue); echo repeats the last user message. Endpoints: /v1/chat/completions,
     /v1/completions, /v1/models, /health, and /stats with counters; docs/backend.md says what of the API they
     have. Latency and faults can be injected, to see how a client takes them.
     """
@@ -70,5 +73,5 @@ def serve_simulator(flags: SimulatorFlags, /) -> None:
         seed=flags.seed,
     )
     api_key = os.environ[named] if named is not None else None
-    speakers = {"scripted": world_of("code").served_human()}
+    speakers = {"scripted": world_of(flags.world).served_human()}
     asyncio.run(serve(speakers, fault_profile, flags.host, flags.port, api_key=api_key, quiet=flags.quiet))

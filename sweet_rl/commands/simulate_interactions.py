@@ -29,7 +29,7 @@ from sweet_rl.flags.common import (
     Seeded,
     WorldName,
 )
-from sweet_rl.worlds import Options, agents_with, names, options_by_name, world_of
+from sweet_rl.worlds import Options, agents_with, first_for, names, options_by_name, world_of
 
 WORLD_OPTIONS = Chosen("world", options_by_name, names)
 """The flags of the world that is named."""
@@ -120,7 +120,7 @@ def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
 @stage(
     "input_path",
     "output_path",
-    defaults={"world": "code", "agent_model": "auto"},
+    defaults={"world": first_for("dialogue"), "agent_model": "auto"},
     helps={
         "input_path": "tasks: a list of the world's own (such as mini:test; an unknown one is answered with all that there are), a ColBench .jsonl file, or facebook/collaborative_agent_bench[:train] from the hub.",
         "output_path": "the .jsonl file that trajectories are appended to.",

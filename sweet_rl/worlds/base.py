@@ -62,7 +62,7 @@ class World:
         human_is_served: whether a server can play the human that needs no model.
         human_hint: what a person may do who has no server for the human.
         published_names: what it is called in published command lines, where that is another name.
-        first_for: the commands that play it where no world is named (archer, reflect, as_it_is).
+        first_for: the commands that play it where no world is named (dialogue, archer, reflect, as_it_is).
         evaluation: the stage that grades its episodes.
         action_head: begins the list of actions in worlds whose agents choose labels.
         labels: every label that can be on offer.

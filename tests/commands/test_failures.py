@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from sweet_rl.commands.evaluate_code import evaluate_code
-from sweet_rl.commands.judge_html import judge_html
 from sweet_rl.commands.simulate_interactions import simulate_interactions
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.preferences.offline_turns import offline_turns
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.users.server_process import start_server
+from sweet_rl.worlds.frontend_design.stages.judge_html import judge_html
 
 
 def simulate(output, server=None, **flags):

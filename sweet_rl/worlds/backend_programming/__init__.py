@@ -42,6 +42,7 @@ class BackendProgramming(Dialogue):
     """ColBench's functions, and those of the embedded mini benchmark."""
 
     name = "code"
+    first_for = "dialogue"
     train_tasks, test_tasks = "mini:train", "mini:test"
     sources = ("mini",)
     options = BackendOptions

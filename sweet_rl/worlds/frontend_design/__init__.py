@@ -17,6 +17,7 @@ from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.types import Json, Task
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions
+from sweet_rl.worlds.frontend_design.stages import STAGES
 from sweet_rl.worlds.options import AgentRequest, Options
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class FrontendDesign(Dialogue):
     agent_prompt = "llm_agent_html_prompt.txt"
     user_prompt = "human_simulator_html_prompt.txt"
     human_hint = "--env_model scripted is a human without a model."
+    stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Generated pages of a split."""

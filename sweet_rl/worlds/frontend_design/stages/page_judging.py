@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweet_rl import tracking
-from sweet_rl.command_line.running import judge_failed, progress
+from sweet_rl.command_line.running import judge_failed, progress, write_report
 from sweet_rl.command_line.servers import client_of, key_in
-from sweet_rl.commands.evaluation import write_report
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError, suggestion
 from sweet_rl.grading.pages.answers import answer_picture
@@ -37,7 +36,7 @@ from sweet_rl.records import Journal, load_trajectories
 from sweet_rl.types import Failure, Json, Trajectory, digest
 
 if TYPE_CHECKING:
-    from sweet_rl.commands.judge_html import JudgeFlags
+    from sweet_rl.worlds.frontend_design.stages.judge_html import JudgeFlags
 
 PROMPT = "judge_html_prompt.txt"
 _NAMED_BY = "--hostname and --port, or --base_url, name the judge's server, --judge its model."

@@ -17,7 +17,7 @@ from sweet_rl.flags.common import Continuing, OutputPath, Quiet, Source
 from sweet_rl.pages.flags import RenderFlags
 
 if TYPE_CHECKING:
-    from sweet_rl.commands.page_checks import PageRow
+    from sweet_rl.worlds.frontend_design.stages.page_checks import PageRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +67,9 @@ def prepare_websight(flags: WebSightFlags, /) -> None:
     import functools
     from pathlib import Path
 
-    from sweet_rl.commands import page_checks
     from sweet_rl.pages import open_renderer
     from sweet_rl.records import replace_rows
+    from sweet_rl.worlds.frontend_design.stages import page_checks
 
     folder = Path(flags.output_path)
     if folder.is_file():
@@ -113,7 +113,7 @@ def _read(source: str, num_rows: int, *, quiet: bool) -> list[PageRow]:
         SweetRLError: see `read_websight`, or no row has what it needs.
     """
     from sweet_rl.command_line.running import progress
-    from sweet_rl.commands import page_checks
+    from sweet_rl.worlds.frontend_design.stages import page_checks
     from sweet_rl.worlds.frontend_design.websight import FIELDS, HUB_VERSION, read_websight, task_row
 
     rows = []

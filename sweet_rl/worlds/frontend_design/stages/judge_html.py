@@ -90,11 +90,11 @@ def judge_html(flags: JudgeFlags, /) -> None:
     Every verdict is appended to a journal, so that the same command goes on where it was stopped.
     With --judge metrics nothing is asked or rendered: the higher grade of evaluate_html.py wins.
     """
-    from sweet_rl.commands.evaluation import need_page_metrics
+    from sweet_rl.grading.pages import need_page_metrics
 
     need_page_metrics()
-    from sweet_rl.commands import page_judging
     from sweet_rl.runs import new_file
+    from sweet_rl.worlds.frontend_design.stages import page_judging
 
     report = flags.report_path
     if report is not None and not page_judging.is_report_of(flags.run_a, flags.run_b, report):

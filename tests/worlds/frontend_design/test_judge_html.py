@@ -11,9 +11,6 @@ import pytest
 from aiohttp import web
 from PIL import Image
 
-from sweet_rl.commands import page_judging
-from sweet_rl.commands.judge_html import judge_html
-from sweet_rl.commands.page_judging import Judging, load_runs, run_by_judge
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.grading.pages.judge import (
     Outcome,
@@ -25,6 +22,9 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
 )
 from sweet_rl.openai_client import OpenAIClient, RetryPolicy
+from sweet_rl.worlds.frontend_design.stages import page_judging
+from sweet_rl.worlds.frontend_design.stages.judge_html import judge_html
+from sweet_rl.worlds.frontend_design.stages.page_judging import Judging, load_runs, run_by_judge
 from tests.grading.pages.runs import FAR, NEAR, TARGET, read, row, write
 from tests.pages.fake_renderer import FakeRenderer, draw
 

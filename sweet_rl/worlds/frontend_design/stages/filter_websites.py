@@ -50,9 +50,9 @@ def filter_websites(flags: FilterFlags, /) -> None:
     import os
     from pathlib import Path
 
-    from sweet_rl.commands import page_checks
     from sweet_rl.pages import open_renderer
     from sweet_rl.records import read_rows, replace_rows
+    from sweet_rl.worlds.frontend_design.stages import page_checks
 
     filtered = Path(flags.filtered_path)
     if os.path.realpath(flags.saved_path) == os.path.realpath(filtered):
