@@ -111,8 +111,10 @@ def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
         (["--overwrite", "maybe"], "--overwrite is a switch: true or false, got 'maybe'"),
         (
             ["--source", "maxi:train"],
-            "--source 'maxi:train' is no world's list. There are mini, mini-web, guess-my-city, twenty-questions, "
-            "alfworld, alfworld-data, auto-explore, taxi, dangerous-taxi, detective, lantern, webshop",
+            (
+                "--source 'maxi:train' is no world's list. There are mini, mini-web, guess-my-city, twenty-questions, "
+                "alfworld, alfworld-data, auto-explore, taxi, dangerous-taxi, detective, lantern, webshop"
+            ),
         ),
     ],
 )
