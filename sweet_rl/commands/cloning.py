@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sweet_rl.algorithms.archer.bc import Demonstration
     from sweet_rl.algorithms.archer.replay import Transition
     from sweet_rl.algorithms.archer.settings import ArcherSettings
+    from sweet_rl.commands.run_bc import PupilFlags, ShownFlags
 
 PUBLISHED_RECIPE: Final[Mapping[str, Any]] = {
     "iterations": 1,
@@ -48,18 +49,9 @@ _ANY: Final = "archer_debug"
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """What is imitated; see the flags of `run_bc`."""
+    """What is imitated, and the world that it is of."""
 
-    env_name: str
-    dataset: str | None
-    min_reward: float | None
-    tasks: str | None
-    games: int | None
-    agent_model: str | None
-    skill: float | None
-    env_load_path: str | None
-    seed: int
-    quiet: bool
+    flags: ShownFlags
 
     def check(self) -> None:
         """Find what is wrong before anything is begun.
@@ -68,20 +60,20 @@ class Demonstrations:
             UsageError: an unknown world, one that rewards no turns, or one without a place that is named.
         """
         if self.world.answered_by == "human":
-            raise UsageError(f"--env_name {self.env_name} gives no rewards for turns, which are imitated.")
+            raise UsageError(f"--env_name {self.flags.world} gives no rewards for turns, which are imitated.")
         own = {option.name for option in own_options(self.world)}
-        if self.env_load_path is not None and "place" not in own:
+        if self.flags.env_load_path is not None and "place" not in own:
             raise not_of("--env_load_path", owners_of("place"), self.world.name)
 
     @property
     def world(self) -> World:
         """The world that is begun in."""
-        return world_of(self.env_name)
+        return world_of(self.flags.world)
 
     @property
     def options(self) -> Options:
         """The world's, with the place that is named."""
-        return options_of(self.world, {"place": self.env_load_path})
+        return options_of(self.world, {"place": self.flags.env_load_path})
 
     @property
     def config(self) -> dict[str, Any]:
@@ -94,48 +86,43 @@ class Demonstrations:
         if self.world.archer_config:
             return []
         played, measured = self.world.training_tasks(self.options)
-        return [f"env_name={self.env_name}", f"tasks={played}", f"eval_tasks={measured}", "max_new_tokens=32"]
+        return [
+            f"env_name={self.flags.world}",
+            f"tasks={played}",
+            f"eval_tasks={measured}",
+            "max_new_tokens=32",
+        ]
 
     @property
     def played(self) -> str:
         """The task source that the scripted agent plays: what is played online."""
-        return self.tasks or self.config["tasks"] or self.world.training_tasks(self.options)[0]
+        return self.flags.tasks or self.config["tasks"] or self.world.training_tasks(self.options)[0]
 
     @property
     def goes_on(self) -> str:
         """Arguments with which `run_archer` plays the same world."""
-        place = [] if self.env_load_path is None else [f"env_load_path={self.env_load_path}"]
+        place = [] if self.flags.env_load_path is None else [f"env_load_path={self.flags.env_load_path}"]
         return " ".join(["--config-name", self.world.archer_config or _ANY, *self.own_settings, *place])
 
 
-@dataclass(frozen=True, slots=True)
-class Pupil:
-    """Who imitates; see the flags of `run_bc`."""
-
-    policy_lm: str
-    critic_lm: str | None
-    recipe: Mapping[str, Any]
-    max_tokens_per_batch: int
-    device: str
-    dtype: str
-
-
-def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool) -> None:
+def run(shown: ShownFlags, pupil: PupilFlags) -> None:
     """Play or read demonstrations, imitate them, and say how to go on.
 
     Raises:
         SweetRLError: the run cannot continue.
     """
+    show = Demonstrations(shown)
     show.check()
-    folder = Path(output_dir).expanduser()
-    _make_room(folder, overwrite=overwrite)
-    tracking.sets(dict(pupil.recipe))
+    folder = Path(pupil.output_dir).expanduser()
+    _make_room(folder, overwrite=pupil.overwrite)
+    recipe = _recipe(pupil)
+    tracking.sets(dict(recipe))
     tracking.writes(folder, folder=True, continues=(folder / _FILE).exists())
-    paths = show.dataset.split(",") if show.dataset else [_played(show, folder)]
+    paths = shown.dataset.split(",") if shown.dataset else [_played(show, folder)]
     games = _games(paths, show)
     template, eos_str, max_new_tokens = _form(show)
-    shown = [_demonstration(step, show) for game in games for step in game]
-    print(f"{len(shown):,} turns of {len(games):,} games to imitate")
+    turns = [_demonstration(step, show) for game in games for step in game]
+    print(f"{len(turns):,} turns of {len(games):,} games to imitate")
 
     from sweet_rl.algorithms.archer.beginnings import CRITIC, POLICY
     from sweet_rl.algorithms.archer.settings import ArcherSettings
@@ -148,8 +135,8 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
     if name == TINY:
         from sweet_rl.tiny_models.question_models import make_models
 
-        texts = _texts(games, shown, template)
-        name = str(make_models(unfinished, seed=show.seed, texts=texts)[0])
+        texts = _texts(games, turns, template)
+        name = str(make_models(unfinished, seed=shown.seed, texts=texts)[0])
     settings = ArcherSettings(
         policy_lm=name,
         agent_type="online_filteredbc",
@@ -159,9 +146,12 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
         max_tokens_per_batch=pupil.max_tokens_per_batch,
         device=pupil.device,
         dtype=pupil.dtype,  # type: ignore[arg-type]  # checked by the settings
-        seed=show.seed,
+        seed=shown.seed,
     )
-    losses = clone(settings, shown, unfinished / POLICY, quiet=show.quiet, **_recipe(pupil, len(shown)))
+    if recipe["iterations"] is None:
+        steps = math.ceil(len(turns) / (recipe["batch_size"] * recipe["grad_accum_steps"]))
+        recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
+    losses = clone(settings, turns, unfinished / POLICY, quiet=shown.quiet, **recipe)
     for part in (CRITIC, POLICY):  # the policy last: with it the folder is whole
         if (unfinished / part).is_dir():
             (unfinished / part).rename(folder / part)
@@ -169,7 +159,7 @@ def run(show: Demonstrations, pupil: Pupil, output_dir: str, *, overwrite: bool)
     print(
         f"loss {losses[0]:.3f}, in the end {losses[-1]:.3f}, after {len(losses)} steps. The policy is in "
         f"{folder / POLICY}. Go on with:\n"
-        f"run_archer.py {show.goes_on} checkpoint_path={output_dir} use_wandb=false"
+        f"run_archer.py {show.goes_on} checkpoint_path={pupil.output_dir} use_wandb=false"
     )
 
 
@@ -240,14 +230,14 @@ def _played(show: Demonstrations, folder: Path) -> str:
     simulate_interactions(
         show.played,
         str(path),
-        world=show.env_name,
-        agent_model=show.agent_model or show.world.agents[0],
-        skill=show.skill,
-        best_of_n=show.games or show.world.games_shown,
-        place=show.env_load_path,
-        seed=show.seed,
+        world=show.flags.world,
+        agent_model=show.flags.agent_model,
+        skill=show.flags.skill,
+        best_of_n=show.flags.games or show.world.games_shown,
+        place=show.flags.env_load_path,
+        seed=show.flags.seed,
         to_continue=path.exists(),
-        quiet=show.quiet,
+        quiet=show.flags.quiet,
     )
     return str(path)
 
@@ -261,25 +251,25 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
     from sweet_rl.algorithms.archer.replay import transitions
     from sweet_rl.records import load_trajectories
 
-    transcript = show.world.transcript()
+    transcript, least = show.world.transcript(), show.flags.min_reward
     found = []
     for path in paths:
         for game in load_trajectories(path):
             if show.world.refuses([game.task]):
                 raise DataError(
-                    f"is no task of {show.env_name}",
+                    f"is no task of {show.flags.world}",
                     path=path,
                     field="task_id",
                     value=game.task.task_id,
                     repair="Name the files' own world with --env_name.",
                 )
-            if show.min_reward is None or (game.reward is not None and game.reward >= show.min_reward):
+            if least is None or (game.reward is not None and game.reward >= least):
                 found.append(transitions(game, transcript))
     games = [steps for steps in found if steps]
     if not games:
-        least = "" if show.min_reward is None else f" with a return of at least {show.min_reward:g}"
+        good = "" if least is None else f" with a return of at least {least:g}"
         raise DataError(
-            f"There is no game{least} to imitate in {', '.join(paths)}.",
+            f"There is no game{good} to imitate in {', '.join(paths)}.",
             repair="Name other files, or a smaller --min_reward.",
         )
     return games
@@ -308,9 +298,8 @@ def _texts(
     return texts if template is None else [*texts, template, template]
 
 
-def _recipe(pupil: Pupil, turns: int) -> dict[str, Any]:
-    recipe = dict(pupil.recipe)
-    if recipe["iterations"] is None:
-        steps = math.ceil(turns / (recipe["batch_size"] * recipe["grad_accum_steps"]))
-        recipe["iterations"] = max(3, math.ceil(_TINY_STEPS / steps))
-    return recipe
+def _recipe(pupil: PupilFlags) -> dict[str, Any]:
+    """How it learns: what is given, and what suits the policy."""
+    usual = TINY_RECIPE if pupil.policy_lm == TINY else PUBLISHED_RECIPE
+    given = {name: value for name in usual if (value := getattr(pupil, name)) is not None}
+    return {**usual, **given}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag, flags_of
+from sweet_rl.flags import flag
 from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, Tasks, WorldName
 from sweet_rl.flags.models import AgentModel, Dataset, Device, DType, Iterations, MinReward, Skill
 from sweet_rl.worlds import first_for
@@ -133,30 +133,4 @@ def run_bc(shown: ShownFlags, pupil: PupilFlags, /) -> None:
     """
     from sweet_rl.commands import cloning
 
-    made_here = pupil.policy_lm == TINY
-    usual = cloning.TINY_RECIPE if made_here else cloning.PUBLISHED_RECIPE
-    typed = {one.name: getattr(pupil, one.name) for one in flags_of(RecipeFlags)}
-    cloning.run(
-        cloning.Demonstrations(
-            shown.world,
-            shown.dataset or None,
-            shown.min_reward,
-            shown.tasks,
-            shown.games,
-            None if shown.agent_model == "auto" else shown.agent_model,
-            shown.skill,
-            shown.env_load_path,
-            shown.seed,
-            shown.quiet,
-        ),
-        cloning.Pupil(
-            pupil.policy_lm,
-            TINY if pupil.critic_lm is None and made_here else pupil.critic_lm,
-            {**usual, **{name: value for name, value in typed.items() if value is not None}},
-            pupil.max_tokens_per_batch,
-            pupil.device,
-            pupil.dtype,
-        ),
-        pupil.output_dir,
-        overwrite=pupil.overwrite,
-    )
+    cloning.run(shown, pupil)
