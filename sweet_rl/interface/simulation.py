@@ -14,14 +14,15 @@ from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.interface.outputs import opened_output
 from sweet_rl.interface.parts import Tasks, agent_of, human_of, name_of, options_for, prompt_for, tasks_for
-from sweet_rl.interface.waiting import wait_for
+from sweet_rl.interface.waiting import awaited, waiting
 from sweet_rl.prompts import prompt_digest
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Json, Task, Trajectory
 from sweet_rl.worlds import AgentRequest, Options, World, world_of
 
 
-def play(
+@waiting
+async def play(
     world: World | str = "code",
     task: Task | Mapping[str, Json] | str | None = None,
     *,
@@ -45,21 +46,6 @@ def play(
     Raises:
         SweetRLError: as `simulate`.
     """
-    work = aplay(world, task, agent=agent, agent_prompt=agent_prompt, human=human, seed=seed, options=options)
-    return wait_for(work, instead="aplay")
-
-
-async def aplay(
-    world: World | str = "code",
-    task: Task | Mapping[str, Json] | str | None = None,
-    *,
-    agent: Policy | str = "auto",
-    agent_prompt: str | None = None,
-    human: User | str | None = None,
-    seed: int = 0,
-    options: Options | Mapping[str, Json] | None = None,
-) -> Trajectory:
-    """As `play`, on the event loop of the caller."""
     tasks: Tasks | None = [task] if isinstance(task, (Task, Mapping)) else task
     found = await asimulate(
         world,
@@ -74,7 +60,8 @@ async def aplay(
     return found[0]
 
 
-def simulate(
+@waiting
+async def simulate(
     world: World | str = "code",
     tasks: Tasks | None = None,
     *,
@@ -124,43 +111,6 @@ def simulate(
         DataError: a task is wrong, or a line of the file.
         ServiceError, StorageError: the run cannot go on; what had finished is in the file.
     """
-    work = asimulate(
-        world,
-        tasks,
-        agent=agent,
-        agent_prompt=agent_prompt,
-        human=human,
-        limit=limit,
-        repeats=repeats,
-        seed=seed,
-        options=options,
-        concurrency=concurrency,
-        output_path=output_path,
-        to_continue=to_continue,
-        overwrite=overwrite,
-        progress=progress,
-    )
-    return wait_for(work, instead="asimulate")
-
-
-async def asimulate(
-    world: World | str = "code",
-    tasks: Tasks | None = None,
-    *,
-    agent: Policy | str = "auto",
-    agent_prompt: str | None = None,
-    human: User | str | None = None,
-    limit: int | None = None,
-    repeats: int = 1,
-    seed: int = 0,
-    options: Options | Mapping[str, Json] | None = None,
-    concurrency: int = 100,
-    output_path: str | Path | None = None,
-    to_continue: bool = False,
-    overwrite: bool = False,
-    progress: bool = False,
-) -> list[Trajectory]:
-    """As `simulate`, on the event loop of the caller."""
     if repeats < 1 or concurrency < 1:
         raise UsageError(f"repeats and concurrency must be at least 1, got {repeats} and {concurrency}.")
     played = world_of(world) if isinstance(world, str) else world
@@ -207,3 +157,10 @@ async def asimulate(
                 },
             )
     return output.trajectories()
+
+
+aplay = awaited(play)
+"""As `play`, on the event loop of the caller."""
+
+asimulate = awaited(simulate)
+"""As `simulate`, on the event loop of the caller."""

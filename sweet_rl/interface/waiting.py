@@ -7,11 +7,13 @@ loop that runs in the caller's thread does not matter.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
@@ -84,6 +86,24 @@ def wait_for(work: Coroutine[Any, Any, Result], *, instead: str) -> Result:
         ended.wait()
         raise
     return begun[0].result()
+
+
+def waiting(
+    function: Callable[Arguments, Coroutine[Any, Any, Result]],
+) -> Callable[Arguments, Result]:
+    """A function that is called and returns what a coroutine would; `awaited` gives the coroutine back."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return wait_for(function(*args, **kwargs), instead=f"a{function.__name__}")
+
+    return call
+
+
+def awaited(function: Callable[Arguments, Result]) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
+    """The coroutine that `waiting` made a function of, for callers with an event loop of their own."""
+    coroutine: Callable[Arguments, Coroutine[Any, Any, Result]] = function.__wrapped__  # type: ignore[attr-defined]
+    return coroutine
 
 
 def in_thread(function: Callable[[], Result]) -> Result:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags.common import Overwriting, Quiet, Seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,11 @@ class Played(Horizon):
         0.9, "how often the player takes any action, 0 to 1; else the best one.", at_least=0, at_most=1
     )
     reflections: bool = flag(True, "ask the teacher at all.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingFlags(Played, Output, Seeded, Overwriting, Quiet):
+    """What every stage is told that records played states."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl import tracking
 from sweet_rl.command_line.running import progress
+from sweet_rl.sft_data.flags import RecordingFlags
 from sweet_rl.sft_data.jobs import JobFile
 from sweet_rl.sft_data.reflections import RecordPlan, collect
 from sweet_rl.sft_data.runs import beside, make_teacher, run_until_stopped, say_failures
@@ -15,29 +15,30 @@ from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json
 
-
-@dataclass(frozen=True, slots=True)
-class RecordFlags:
-    """The flags of a run that belong to neither the games nor the teacher."""
-
-    output: Path
-    num_records: int
-    settings: Mapping[str, Json]
-    overwrite: bool
-    quiet: bool
+_OF_ALL = ("seed", "random_share", "horizon", "reflections")
+"""Flags of every such stage that decide about the content of a record."""
 
 
-def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
+def record(
+    plan: RecordPlan, teacher: TeacherFlags, flags: RecordingFlags, output: Path, games: Mapping[str, Json]
+) -> None:
     """Collect the records that are missing, and write them all.
+
+    Args:
+        plan: what decides about them.
+        teacher: who is asked.
+        flags: of the stage.
+        output: the file that gets them.
+        games: what decides about the content of a record besides the teacher and what all stages have.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after printing how to continue.
     """
-    journal = beside(flags.output, teacher.name, "journal")
-    settings = {**teacher.settings(), **flags.settings}
-    with JobFile(journal, settings, overwrite=flags.overwrite, output=flags.output) as jobs:
-        for path in (journal, flags.output):
+    journal = beside(output, teacher.name, "journal")
+    settings = teacher.settings() | {name: getattr(flags, name) for name in _OF_ALL} | dict(games)
+    with JobFile(journal, settings, overwrite=flags.overwrite, output=output) as jobs:
+        for path in (journal, output):
             tracking.writes(path, continues=not flags.overwrite)
         bar = progress(flags.num_records, 0, unit="record", quiet=flags.quiet)
 
@@ -45,7 +46,7 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
             bar.update(number - bar.n)
 
         async def work() -> None:
-            asked = make_teacher(teacher, flags.output)
+            asked = make_teacher(teacher, output)
             try:
                 records = await collect(
                     plan,
@@ -58,8 +59,8 @@ def record(plan: RecordPlan, teacher: TeacherFlags, flags: RecordFlags) -> None:
             finally:
                 await asked.close()
                 bar.close()
-            write_list(flags.output, records)
+            write_list(output, records)
 
         run_until_stopped(work(), journal)
-        print(f"{flags.num_records} records are in {flags.output}")
+        print(f"{flags.num_records} records are in {output}")
         say_failures(jobs, 0, "episodes")

@@ -49,19 +49,6 @@ def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> No
     Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
     command goes on where it was stopped.
     """
-    from pathlib import Path
+    from sweet_rl.commands.reflect.gpt_runs import run
 
-    from sweet_rl.commands.reflect.gpt_runs import GptFlags, run
-
-    games = GptFlags(
-        told.scenario,
-        own,
-        told.random,
-        told.horizon,
-        told.react,
-        told.runs,
-        told.tasks,
-        told.compat,
-        told.max_failed,
-    )
-    run(games, flags, Path(told.output), overwrite=told.overwrite, quiet=told.quiet)
+    run(told, flags, own)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
 from sweet_rl.errors import EpisodeError
@@ -17,39 +17,35 @@ from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_a
 from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import EmbeddedTeacher, Teacher
 from sweet_rl.text_game import TextGame
-from sweet_rl.types import Compat, Task, derive_seed
+from sweet_rl.types import Task, derive_seed
 from sweet_rl.worlds.options import Measured
 from sweet_rl.worlds.registry import world_of
 
+if TYPE_CHECKING:
+    from sweet_rl.commands.reflect.evaluate_gpt import EvaluateGptFlags
 
-@dataclass(frozen=True, slots=True)
-class GptFlags:
-    """Which games are played, and how; see the flags of `evaluate_gpt`. `own` are those of the world."""
-
-    scenario: str
-    own: Any
-    random: bool
-    horizon: int
-    react: bool
-    runs: int
-    tasks: str | None
-    compat: Compat
-    max_failed: float
+_OF_THE_GAMES = ("scenario", "random", "horizon", "react", "tasks", "compat")
+"""Flags that decide about the content of an episode."""
 
 
-def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool, quiet: bool) -> None:
+def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
     """Play what is missing, and write down the result.
+
+    Args:
+        games: which are played, and how.
+        player: who plays.
+        own: the options of the world.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after printing how to continue.
     """
+    folder, overwrite = Path(games.output), games.overwrite
     world = world_of(games.scenario)
-    measured = world.measured(games.own, tasks=games.tasks, max_turns=games.horizon)
+    measured = world.measured(own, tasks=games.tasks, max_turns=games.horizon)
     name = "random" if games.random else player.name
     journal = beside(folder / "result.txt", f"{games.scenario}.{name}", "journal")
-    settings = {**player.settings(), **asdict(games), **asdict(games.own)}
-    del settings["own"], settings["runs"], settings["max_failed"]
+    settings = {**player.settings(), **{name: getattr(games, name) for name in _OF_THE_GAMES}, **asdict(own)}
     planned = {f"run {number}": number for number in range(games.runs)}
     with world.games(measured.options) as make_game, JobFile(journal, settings, overwrite=overwrite) as jobs:
         tracking.writes(journal, continues=not overwrite)
@@ -68,7 +64,7 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
 
         make = EmbeddedTeacher if games.random else partial(make_teacher, player, folder / "result.txt")
         at_once = player.concurrency
-        teach_all(jobs, planned, episode, make=make, at_once=at_once, unit="episode", quiet=quiet)
+        teach_all(jobs, planned, episode, make=make, at_once=at_once, unit="episode", quiet=games.quiet)
         if games.random:
             print("Measured: chance, which is the floor; no model was asked.")
         else:
@@ -79,7 +75,7 @@ def run(games: GptFlags, player: TeacherFlags, folder: Path, *, overwrite: bool,
 
 
 async def _episode(
-    games: GptFlags,
+    games: EvaluateGptFlags,
     measured: Measured,
     game: TextGame,
     expert: Expert,

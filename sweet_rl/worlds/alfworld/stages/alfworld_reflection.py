@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.flags.common import Overwriting, Quiet, Seeded, Tasks
-from sweet_rl.sft_data.flags import Output, Played
+from sweet_rl.flags.common import Tasks
+from sweet_rl.sft_data.flags import RecordingFlags
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlfworldReflectionFlags(Tasks, Played, Output, Seeded, Overwriting, Quiet):
+class AlfworldReflectionFlags(Tasks, RecordingFlags):
     """What this stage is told."""
 
 
@@ -44,7 +44,7 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.records import RecordFlags, record
+    from sweet_rl.sft_data.records import record
     from sweet_rl.sft_data.reflections import RecordPlan
     from sweet_rl.worlds.alfworld import WORLD
     from sweet_rl.worlds.alfworld.game import HouseholdGame
@@ -53,13 +53,6 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from sweet_rl.worlds.options import LevelRequest
 
     (level,) = WORLD.levels(WORLD.options(), LevelRequest(tasks=told.tasks))
-    settings = {
-        "seed": told.seed,
-        "random_share": told.random_share,
-        "horizon": told.horizon,
-        "tasks": told.tasks,
-        "reflections": told.reflections,
-    }
     engine = Household()
     try:
         play = partial(
@@ -69,10 +62,6 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
             random_share=told.random_share,
         )
         plan = RecordPlan(play, household_request(), told.seed, told.reflections)
-        record(
-            plan,
-            flags,
-            RecordFlags(Path(told.output), told.num_records, settings, told.overwrite, told.quiet),
-        )
+        record(plan, flags, told, Path(told.output), {"tasks": told.tasks})
     finally:
         engine.close()

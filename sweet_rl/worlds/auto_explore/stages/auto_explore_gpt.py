@@ -49,26 +49,6 @@ def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
     An episode that fails for want of a service is in no number; the same command plays it again, and goes on
     where it was stopped.
     """
-    from pathlib import Path
+    from sweet_rl.worlds.auto_explore.teacher.measuring import run
 
-    from sweet_rl.worlds.auto_explore.levels import LevelFlags
-    from sweet_rl.worlds.auto_explore.teacher.measuring import ExploreFlags, run
-
-    levels = LevelFlags(
-        depth_curriculum=told.depth_curriculum,
-        merge_first_two=told.merge_first_two,
-        merge_after_first_k=told.merge_after_first_k,
-        compat=told.compat,
-    )
-    games = ExploreFlags(
-        told.task_file,
-        told.repo_dir,
-        told.eval_reps,
-        told.horizon,
-        told.markov,
-        levels,
-        told.seed,
-        told.compat,
-        told.max_failed,
-    )
-    run(games, flags, Path(told.output), overwrite=told.overwrite, quiet=told.quiet)
+    run(told, flags)

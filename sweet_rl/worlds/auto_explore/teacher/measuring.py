@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
@@ -15,36 +15,25 @@ from sweet_rl.sft_data.runs import beside, judge_episodes, make_teacher, teach_a
 from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.teachers import Teacher
 from sweet_rl.sft_data.texts import write_list
-from sweet_rl.types import Compat, Json, Task, derive_seed
+from sweet_rl.types import Json, Task, derive_seed
 from sweet_rl.worlds.auto_explore.game import ExploreGame
 from sweet_rl.worlds.auto_explore.levels import LevelFlags, levels_of
 from sweet_rl.worlds.auto_explore.repositories.library import Library
 from sweet_rl.worlds.auto_explore.tasks import load_dataset, task_rows
 from sweet_rl.worlds.auto_explore.teacher.episodes import play_explore
 
-
-@dataclass(frozen=True, slots=True)
-class ExploreFlags:
-    """Which tasks are played, and how; see the flags of `auto_explore_gpt`."""
-
-    task_file: str
-    repo_dir: str
-    eval_reps: int
-    horizon: int
-    markov: bool
-    levels: LevelFlags
-    seed: int
-    compat: Compat
-    max_failed: float
+if TYPE_CHECKING:
+    from sweet_rl.worlds.auto_explore.stages.auto_explore_gpt import AutoExploreGptFlags
 
 
-def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: bool, quiet: bool) -> None:
+def run(games: AutoExploreGptFlags, player: TeacherFlags) -> None:
     """Play what is missing, print the success on every level, and write it down.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.
         KeyboardInterrupt: likewise, after printing how to continue.
     """
+    output, overwrite = Path(games.output), games.overwrite
     levels = _plan(games)
     planned = {key: task for level in levels for key, task in level.items()}
     if not planned:
@@ -69,7 +58,9 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         for path in (jobs.path, output):
             tracking.writes(path, continues=not overwrite)
         make = partial(make_teacher, player, output)
-        teach_all(jobs, planned, episode, make=make, at_once=player.concurrency, unit="episode", quiet=quiet)
+        teach_all(
+            jobs, planned, episode, make=make, at_once=player.concurrency, unit="episode", quiet=games.quiet
+        )
         print(
             player.measured("sees what a model sees, and knows of a file that it opened whether it is right")
         )
@@ -86,12 +77,17 @@ def run(games: ExploreFlags, player: TeacherFlags, output: Path, *, overwrite: b
         judge_episodes(jobs, planned, max_failed=games.max_failed)
 
 
-def _plan(games: ExploreFlags) -> list[dict[str, Task]]:
+def _plan(games: AutoExploreGptFlags) -> list[dict[str, Task]]:
     """The episodes of every level, by key."""
     records = load_dataset(games.task_file, compat=games.compat)
     levels = levels_of(
         [task_from_row(row) for row in task_rows(records, compat=games.compat)],
-        games.levels,
+        LevelFlags(
+            depth_curriculum=games.depth_curriculum,
+            merge_first_two=games.merge_first_two,
+            merge_after_first_k=games.merge_after_first_k,
+            compat=games.compat,
+        ),
         paths=lambda task: [str(path) for path in task.extra["targets"]],
         question=lambda task: task.problem_description,
     )

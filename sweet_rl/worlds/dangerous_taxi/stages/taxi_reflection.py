@@ -10,13 +10,13 @@ from typing import Literal
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Overwriting, Quiet, Seeded
-from sweet_rl.sft_data.flags import Output, Played, Rules
+from sweet_rl.flags.common import Compatible
+from sweet_rl.sft_data.flags import RecordingFlags, Rules
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaxiReflectionFlags(Played, Rules, Output, Seeded, Overwriting, Compatible, Quiet):
+class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
     """What this stage is told."""
 
     head_start: bool | None = flag(
@@ -48,7 +48,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     from functools import partial
     from pathlib import Path
 
-    from sweet_rl.sft_data.records import RecordFlags, record
+    from sweet_rl.sft_data.records import record
     from sweet_rl.sft_data.reflections import RecordPlan
     from sweet_rl.worlds.dangerous_taxi.tasks import start_states
     from sweet_rl.worlds.dangerous_taxi.teacher.lessons import play_taxi, taxi_request
@@ -56,25 +56,14 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     oracle = "_oracle" if told.random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if told.reflections else "data.json"
     head_start = not told.published if told.head_start is None else told.head_start
-    settings = {
-        "seed": told.seed,
-        "random_share": told.random_share,
-        "horizon": told.horizon,
-        "with_prompt": told.with_prompt,
-        "head_start": head_start,
-        "split": told.split,
-        "reflections": told.reflections,
-        "compat": told.compat,
-    }
+    own = {"with_prompt": told.with_prompt, "head_start": head_start, "compat": told.compat}
     play = partial(
         play_taxi,
         starts=start_states("" if told.split == "any" else told.split),
         random_share=told.random_share,
         horizon=told.horizon,
-        with_prompt=told.with_prompt,
-        head_start=head_start,
-        compat=told.compat,
+        **own,
     )
     plan = RecordPlan(play, taxi_request(), told.seed, told.reflections)
     target = Path(told.output or f"data/taxi/{name}")
-    record(plan, flags, RecordFlags(target, told.num_records, settings, told.overwrite, told.quiet))
+    record(plan, flags, told, target, own | {"split": told.split})
