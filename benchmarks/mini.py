@@ -16,13 +16,15 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from _machine import machine_line
 
-from sweet_rl.studies.result_files import read_results
 from sweet_rl.studies.results import Method, Results
+from sweet_rl.studies.sweet.recipe import Study
+from sweet_rl.studies.sweet.results import results
 
 T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
 """Student's t at 97.5 %, by degrees of freedom."""
@@ -37,7 +39,7 @@ def main() -> None:
         "machine": machine_line(),
         "world": arguments.world,
         "split": "dev" if arguments.dev else "test",
-        "settings": studies[0]["settings"],
+        "settings": dict(studies[0].settings),
     }
     print(f"\n{table(summary)}")
     if arguments.output:
@@ -55,7 +57,9 @@ def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> Results:
     command += ["--world", arguments.world, "--test_tasks", str(arguments.test_tasks)]
     command += ["--train_tasks", str(arguments.train_tasks), "--page_tasks", str(arguments.page_tasks)]
     _run(*command, *(["--dev"] if arguments.dev else []))
-    return read_results(output / "study.json")
+    study = Study(output, str(agent), human="", seed=seed, world=arguments.world)
+    split, train, test = "dev" if arguments.dev else "test", arguments.train_tasks, arguments.test_tasks
+    return results(replace(study, test_split=split, train_tasks=train, test_tasks=test), {})
 
 
 def _run(*command: str) -> None:

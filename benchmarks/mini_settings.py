@@ -21,7 +21,8 @@ from typing import Any
 from _machine import machine_line
 
 from sweet_rl.pipelines.running import How, run_steps
-from sweet_rl.studies.chains import Chain, steps_of
+from sweet_rl.pipelines.steps import in_rounds
+from sweet_rl.studies.chains import Chain
 from sweet_rl.studies.sweet import recipe as recipes
 from sweet_rl.studies.sweet.recipe import Study
 from sweet_rl.studies.sweet.results import success_of, updates_of
@@ -66,13 +67,13 @@ def main() -> None:
             for method in methods
             for settings in _settings(method, arguments.first)
         }
-        steps = steps_of([[recipes.data(study)], first, list(chains.values())])
+        steps = in_rounds([[recipes.data(study)], first, list(chains.values())])
         run_steps(steps, folder, How(jobs=arguments.jobs, fresh=False, small=True))
     found = {
         method: [
             {
                 **settings,
-                "updates": updates_of(study, (name := chains[method, *settings.values()].name)),
+                "updates": updates_of(study, (name := _name(method, settings))),
                 "success": success_of(study, name),
             }
             for settings in _settings(method, arguments.first)
@@ -91,8 +92,12 @@ def _settings(method: str, first: int | None) -> Iterator[dict[str, Any]]:
     return itertools.islice(found, first)
 
 
+def _name(method: str, settings: Mapping[str, Any]) -> str:
+    return "_".join([method.rsplit(maxsplit=1)[-1], *(str(value) for value in settings.values())])
+
+
 def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
-    name = "_".join([method.rsplit(maxsplit=1)[-1], *(str(value) for value in settings.values())])
+    name = _name(method, settings)
     if method == "rejection fine-tuning":
         return recipes.rejection(study, name, settings)
     if method == "trajectory DPO":

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from sweet_rl.pipelines.steps import Step, in_rounds
+from sweet_rl.pipelines.steps import Step
 
-Flags = Mapping[str, Any]
+Flags: TypeAlias = Mapping[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Steps that follow each other, under one name; those of a round do not wait for each other."""
-
-    name: str
-    calls: tuple[Step, ...]
+Chain: TypeAlias = tuple[Step, ...]
+"""Steps that follow each other; the chains of a round do not wait for each other."""
 
 
 def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | None = None) -> Step:
@@ -30,8 +24,3 @@ def call(run: str, output: Path, words: tuple[str, ...] = (), flags: Flags | Non
         flags: by name.
     """
     return Step(output.name, run, words, flags or {})
-
-
-def steps_of(rounds: Sequence[Sequence[Chain]]) -> list[Step]:
-    """All steps of a study, each behind those that it needs."""
-    return in_rounds([[chain.calls for chain in chains] for chains in rounds])

@@ -1,15 +1,21 @@
-"""How every study ends: its results in a file, as a table and as a page."""
+"""How every study goes: its steps are run, its results end in a file, as a table and as a page."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from collections.abc import Iterator
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from sweet_rl import tracking
 from sweet_rl.errors import missing_package
+from sweet_rl.pipelines.steps import Step
 from sweet_rl.records import replace_file
+from sweet_rl.studies.flags import StudyFlags
 from sweet_rl.studies.report import words
-from sweet_rl.studies.result_files import write_results
 from sweet_rl.studies.results import Claim, Comparison, Results
 
 
@@ -26,11 +32,44 @@ def check_packages() -> None:
             raise missing_package(package, "plots", needed_for="The page of a study") from None
 
 
-def finish(folder: Path, results: Results) -> None:
-    """Write `study.json` and `report.html`, and print the table."""
+def prepared(flags: StudyFlags) -> Path:
+    """The folder of a study, empty if it is to begin again.
+
+    Raises:
+        UsageError: a package is missing.
+    """
+    check_packages()
+    folder = Path(flags.output_dir)
+    if flags.overwrite and folder.exists():
+        shutil.rmtree(folder)
+    tracking.writes(folder, folder=True, continues=True)
+    return folder
+
+
+def run_study(
+    flags: StudyFlags, steps: Sequence[Step], results: Callable[[Mapping[str, float]], Results]
+) -> None:
+    """Run what is not done; write `study.json` and `report.html`, and print the table.
+
+    Args:
+        flags: of the study.
+        steps: all of them.
+        results: what came of it, from the seconds of each step.
+    """
+    from sweet_rl.pipelines.running import How, run_steps, seconds_of
+
+    started, folder = time.perf_counter(), Path(flags.output_dir)
+    run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
+    _finish(folder, results(seconds_of(folder, steps)))
+    took = time.perf_counter() - started
+    print(f"Done in {took:.0f} s. Open {folder / 'report.html'} in a browser.")
+
+
+def _finish(folder: Path, results: Results) -> None:
     from sweet_rl.studies.report.page import results_page
 
-    write_results(folder / "study.json", results)
+    numbers = json.dumps(dataclasses.asdict(results), ensure_ascii=True)
+    replace_file(folder / "study.json", [numbers.encode()])
     replace_file(folder / "report.html", [results_page(results).encode()])
     print(f"\n{table(results)}\n")
 

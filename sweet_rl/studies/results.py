@@ -20,7 +20,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.types import Json
 
 FORMAT = "sweet_rl.study/1"
-"""Of the file; one that says something else is refused."""
+"""Of the file: what its numbers mean."""
 
 Points: TypeAlias = tuple[tuple[float, float], ...]
 """A curve: (x, y) with rising x."""

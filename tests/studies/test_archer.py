@@ -19,7 +19,7 @@ from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
 
 def calls_of(study):
-    return [call for chains in rounds(study) for chain in chains for call in chain.calls]
+    return [call for chains in rounds(study) for chain in chains for call in chain]
 
 
 def test_every_command_is_one_that_a_person_can_type(tmp_path):

@@ -3,9 +3,8 @@
 import base64
 import hashlib
 import re
-from dataclasses import asdict, replace
+from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from sweet_rl.errors import UsageError
 from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.result_files import _read
 from sweet_rl.studies.results import Comparison, Ending, Method, Results
 from tests.studies.samples import PICTURE, sample_results
 from tests.viewer.samples import ATTACK
@@ -134,15 +132,19 @@ def test_all_text_is_escaped(page, text):
     }
 
     def attacked(value, key=""):
+        if is_dataclass(value):
+            return replace(
+                value, **{one.name: attacked(getattr(value, one.name), one.name) for one in fields(value)}
+            )
         if isinstance(value, dict):
             return {name: attacked(each, name) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [attacked(each, key) for each in value]
+        if isinstance(value, tuple):
+            return tuple(attacked(each, key) for each in value)
         if not isinstance(value, str) or key in kept or (key == "better" and value in {"more", "fewer"}):
             return value
         return text
 
-    results = _read(Results, attacked(asdict(sample_results())), "", Path("x"))
+    results = attacked(sample_results())
     hostile = results_page(
         replace(results, settings={text: text}, seconds={text: 1.0}, provenance={text: text})
     )

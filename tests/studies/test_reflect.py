@@ -18,7 +18,7 @@ from tests.studies.test_page import Reader
 
 
 def calls_of(study):
-    return [call for chains in rounds(study) for chain in chains for call in chain.calls]
+    return [call for chains in rounds(study) for chain in chains for call in chain]
 
 
 def method_of(world, key):
@@ -47,7 +47,7 @@ def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
         made = []
         for chain in chains:
             seen = list(known)
-            for call in chain.calls:
+            for call in chain:
                 named = [*call.words, *map(str, call.flags.values())]
                 paths = [Path(part) for word in named for part in word.split("+")]
                 for path in paths:
@@ -55,7 +55,7 @@ def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
                         beside = {study.folder / call.name, *(out.with_name("test.json") for out in seen)}
                         assert {path, *path.parents} & {*seen, *beside}, (call.command, path)
                 seen.append(study.folder / call.name)
-            made += [study.folder / call.name for call in chain.calls]
+            made += [study.folder / call.name for call in chain]
         known += made
 
 

@@ -1,14 +1,10 @@
-"""The one model of results: differences by hand, and files that are read back or refused."""
+"""The one model of results: differences by hand, and the table."""
 
-import json
 import math
-from dataclasses import asdict
 
 import pytest
 
-from sweet_rl.errors import DataError
 from sweet_rl.studies.outcome import table
-from sweet_rl.studies.result_files import read_results, write_results
 from sweet_rl.studies.results import (
     Claim,
     Comparison,
@@ -21,7 +17,6 @@ from sweet_rl.studies.results import (
     claim_over_tasks,
     interval,
 )
-from tests.studies.samples import sample_results
 
 
 def runs(name, values):
@@ -82,63 +77,6 @@ def test_the_interval_of_a_method_is_over_its_seeds_or_that_of_its_only_run():
     assert ends[0] == (0.0, 1.0)
     assert ends[1][0] < 0
     assert ends[1][1] > 1
-
-
-def test_results_are_read_back_as_they_were_written(tmp_path):
-    write_results(tmp_path / "study.json", sample_results())
-    assert read_results(tmp_path / "study.json") == sample_results()
-
-
-@pytest.mark.parametrize(
-    "text", ["{}", '{"methods": [], "title": "SWEET-RL"}', "[]", '{"format": "sweet_rl.study/0"}']
-)
-def test_a_file_of_an_earlier_version_is_refused_with_its_repair(tmp_path, text):
-    path = tmp_path / "study.json"
-    path.write_text(text)
-    with pytest.raises(DataError, match=r"must be 'sweet_rl.study/1'.* Run the demo again") as told:
-        read_results(path)
-    assert str(path) in str(told.value)
-
-
-def test_what_is_no_json_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read as JSON"):
-        read_results(tmp_path / "nothing.json")
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("title",), 3, "field 'title' must be a string"),
-        (("comparisons",), {}, "field 'comparisons' must be a list"),
-        (
-            ("comparisons", 0, "methods", 1, "runs", 0, "measures", "success", "mean"),
-            "0.5",
-            r"comparisons.0.methods.1.runs.0.measures.success.mean' must be a finite number",
-        ),
-        (
-            ("comparisons", 0, "methods", 0, "runs", 0, "curves", "loss", 3),
-            [1],
-            "loss.3' must be a list of 2",
-        ),
-        (
-            ("comparisons", 0, "measures", 0, "unit"),
-            "miles",
-            "unit' must be one of 'share', 'number', 'count'",
-        ),
-        (("comparisons", 0, "methods", 0), {"name": "a"}, "must be an object with the field 'title'"),
-        (("seconds", "training"), math.nan, "seconds.training' must be a finite number"),
-        (("dialogues", 0, "turns", 0, "candidates", 0, "count"), True, "count' must be a whole number"),
-    ],
-)
-def test_wrong_kinds_are_named(tmp_path, path, value, message):
-    results = json.loads(json.dumps(asdict(sample_results())))
-    inner = results
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
-    (tmp_path / "study.json").write_text(json.dumps(results))
-    with pytest.raises(DataError, match=message):
-        read_results(tmp_path / "study.json")
 
 
 def test_the_table_in_full():

@@ -10,14 +10,14 @@ import psutil
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.pipelines.state import Records
-from sweet_rl.studies.chains import steps_of
+from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.studies.sweet.recipe import SWEETS, rounds
 from sweet_rl.studies.sweet.results import METHODS
 
 
 def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
     with_pages = replace(study, page_tasks=2)
-    calls = [call for chains in rounds(with_pages) for chain in chains for call in chain.calls]
+    calls = [call for chains in rounds(with_pages) for chain in chains for call in chain]
     assert {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n", "evaluate_html"} <= {
         call.run for call in calls
     }
@@ -34,7 +34,7 @@ def test_every_way_of_sweet_rl_is_measured():
 
 def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
     """Marked as done under one address, a step is done under another; under another seed it is not."""
-    step = next(step for step in steps_of(rounds(study)) if step.run == "simulate_interactions")
+    step = next(step for step in in_rounds(rounds(study)) if step.run == "simulate_interactions")
     record = {
         "step": {"name": step.name, "flags": step.settings},
         "inputs": [],

@@ -20,10 +20,10 @@ LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page":
 def test_pages_come_last_so_that_nothing_is_made_anew_for_them(study):
     *before, last = rounds(replace(study, page_tasks=3))
     assert before == list(rounds(study))[:-1]
-    assert {chain.name for chain in last[-4:]} == {f"pages: {name}" for name in DESIGNERS}
-    assert last[-4].name == "pages: improver"  # the longest
-    assert not any("pages" in chain.name for chain in rounds(study)[-1])
-    assert all("mini-web:test" in chain.calls[0].command for chain in last[-4:])
+    assert {chain[0].name for chain in last[-4:]} == {f"pages.{name}.jsonl" for name in DESIGNERS}
+    assert last[-4][0].name == "pages.improver.jsonl"  # the longest
+    assert not any("pages" in chain[0].name for chain in rounds(study)[-1])
+    assert all("mini-web:test" in chain[0].command for chain in last[-4:])
 
 
 def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):

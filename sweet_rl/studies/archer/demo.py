@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
@@ -43,21 +42,14 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     and a page: return against environment steps, and what is more than chance over seeds. An interrupted demo
     goes on where it was.
     """
-    import shutil
-    import time
-    from pathlib import Path
+    from functools import partial
 
-    from sweet_rl.pipelines.running import How, run_steps, seconds_of
+    from sweet_rl.pipelines.steps import in_rounds
     from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
     from sweet_rl.studies.archer.results import results
-    from sweet_rl.studies.chains import steps_of
-    from sweet_rl.studies.outcome import check_packages, finish
+    from sweet_rl.studies.outcome import prepared, run_study
 
-    check_packages()
-    started = time.perf_counter()
-    folder = Path(flags.output_dir)
-    if flags.overwrite and folder.exists():
-        shutil.rmtree(folder)
+    folder = prepared(flags)
     numbers: dict[str, Any] = {
         "skill": flags.skill,
         "test_games": flags.test_games,
@@ -65,11 +57,5 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     }
     given = {name: number for name, number in numbers.items() if number is not None}
     study = OnlineStudy(folder, flags.seeds, flags.iterations, **given)
-    tracking.writes(folder, folder=True, continues=True)
-    steps = steps_of(rounds(study))
-    run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
-    finish(folder, results(study, seconds_of(folder, steps)))
-    print(
-        f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser, or\n"
-        f"read games with: sweet-rl visualize_dialogue_histories {folder / 'archer-0.greedy.jsonl'}"
-    )
+    run_study(flags, in_rounds(rounds(study)), partial(results, study))
+    print(f"Read games with: sweet-rl visualize_dialogue_histories {folder / 'archer-0.greedy.jsonl'}")

@@ -18,6 +18,7 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.chains import Chain, call
+from sweet_rl.types import Trajectory
 from sweet_rl.worlds import world_of
 
 CONFIG = "demo_20q"
@@ -96,13 +97,11 @@ class OnlineStudy:
 def rounds(study: OnlineStudy) -> list[list[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
     seeds = range(study.seeds)
-    starts = [Chain(f"seed {seed}", (_imitate(study, seed), *_measure(study, START, seed))) for seed in seeds]
+    starts = [(_imitate(study, seed), *_measure(study, START, seed)) for seed in seeds]
     runs = [
-        Chain(f"{method}, seed {seed}", (_learn(study, method, seed), *_measure(study, method, seed)))
-        for seed in seeds
-        for method in METHODS
+        (_learn(study, method, seed), *_measure(study, method, seed)) for seed in seeds for method in METHODS
     ]
-    return [[Chain("teacher", (_teach(study),))], starts, runs]
+    return [[(_teach(study),)], starts, runs]
 
 
 def _teach(study: OnlineStudy) -> Step:
@@ -179,6 +178,7 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
         trained: as its run left it; else as it began.
     """
     from sweet_rl.commands.archer_config import load_config
+    from sweet_rl.records import replace_rows, trajectory_to_row
     from sweet_rl.training.checkpoints import complete_checkpoints
     from sweet_rl.training.state_files import load_state
 
@@ -186,7 +186,9 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
     if trained:
         run = Path(str(load_config(CONFIG, overrides)["save_path"]))
         learner.load_state_dict(load_state(complete_checkpoints(run)[-1]))
-    asyncio.run(_play(learner.rollout_policy(greedy=greedy), Path(output), games))
+    played = asyncio.run(_played(learner.rollout_policy(greedy=greedy), games))
+    tracking.writes(output)
+    replace_rows(output, map(trajectory_to_row, played))
 
 
 def _learner(overrides: Sequence[str]) -> Any:
@@ -199,33 +201,13 @@ def _learner(overrides: Sequence[str]) -> Any:
     return make_learner(settings, chat_format=world_of("twenty_questions").transcript())
 
 
-async def _play(policy: Any, output: Path, games: int) -> None:
-    from sweet_rl.records import Journal, trajectory_to_row
-    from sweet_rl.rollout import rollout, schedule
-    from sweet_rl.types import Trajectory
-    from sweet_rl.worlds import load_tasks
-    from sweet_rl.worlds.twenty_questions.env import TwentyQuestionsEnv
-    from sweet_rl.worlds.twenty_questions.oracle.objects import ObjectOracle
+async def _played(policy: Any, games: int) -> list[Trajectory]:
+    from sweet_rl.interface import asimulate
 
-    oracle = ObjectOracle()
-    with Journal(output, overwrite=True) as journal:
-        tracking.writes(output)
-
-        async def keep(trajectory: Trajectory) -> None:
-            await journal.append_soon(trajectory_to_row(trajectory))
-
-        try:
-            await rollout(
-                schedule(load_tasks(TASKS), games, seed=_TEST_SEED),
-                make_env=lambda: TwentyQuestionsEnv(oracle),
-                policy=policy,
-                on_finished=keep,
-                concurrency=100,
-                provenance={"agent_model": policy.name},
-            )
-        finally:
-            await journal.flush()
-            await policy.close()
+    try:
+        return await asimulate("twenty_questions", TASKS, agent=policy, repeats=games, seed=_TEST_SEED)
+    finally:
+        await policy.close()
 
 
 def _quoted(path: Path) -> str:

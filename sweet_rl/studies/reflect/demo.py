@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
@@ -49,13 +48,10 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     person would type it. It ends with a table and a page: success against episodes, and which published
     orderings hold at this size. An interrupted demo goes on where it was.
     """
-    import shutil
-    import time
-    from pathlib import Path
+    from functools import partial
 
-    from sweet_rl.pipelines.running import How, run_steps, seconds_of
-    from sweet_rl.studies.chains import steps_of
-    from sweet_rl.studies.outcome import check_packages, finish
+    from sweet_rl.pipelines.steps import in_rounds
+    from sweet_rl.studies.outcome import prepared, run_study
     from sweet_rl.studies.reflect.recipe import WORLDS, ReflectStudy, rounds
     from sweet_rl.studies.reflect.results import results
 
@@ -63,14 +59,5 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     chosen = tuple(dict.fromkeys(flags.worlds.replace(",", " ").split()))
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {flags.worlds!r}.")
-    check_packages()
-    started = time.perf_counter()
-    folder = Path(flags.output_dir)
-    if flags.overwrite and folder.exists():
-        shutil.rmtree(folder)
-    study = ReflectStudy(folder, flags.seeds, worlds=chosen, **given)
-    tracking.writes(folder, folder=True, continues=True)
-    steps = steps_of(rounds(study))
-    run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
-    finish(folder, results(study, seconds_of(folder, steps)))
-    print(f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser.")
+    study = ReflectStudy(prepared(flags), flags.seeds, worlds=chosen, **given)
+    run_study(flags, in_rounds(rounds(study)), partial(results, study))

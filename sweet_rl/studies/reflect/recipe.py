@@ -215,13 +215,9 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
     data = {TAXI: _taxi_data, EXPLORE: _explore_data}
     return [
         [data[world](study) for world in study.worlds],
-        [Chain(f"{world}, seed {seed}", (_make(study, world, seed),)) for world, seed in places],
+        [(_make(study, world, seed),) for world, seed in places],
         [chain for world, seed in places for chain in _fine_tunings(study, world, seed)],
-        [
-            Chain(f"{world}, {method.key}, seed {seed}", _made(study, world, method, seed))
-            for world, seed in places
-            for method in METHODS[world]
-        ],
+        [_made(study, world, method, seed) for world, seed in places for method in METHODS[world]],
     ]
 
 
@@ -238,12 +234,9 @@ def _taxi_data(study: ReflectStudy) -> Chain:
         "quiet": True,
     }
     written = {"task_file": records, "output": texts, "overwrite": True}
-    return Chain(
-        "taxi",
-        (
-            call("reflect taxi_reflection", records, flags=played),
-            call("reflect taxi_gen_sft", texts, flags=written),
-        ),
+    return (
+        call("reflect taxi_reflection", records, flags=played),
+        call("reflect taxi_gen_sft", texts, flags=written),
     )
 
 
@@ -260,21 +253,18 @@ def _explore_data(study: ReflectStudy) -> Chain:
         "quiet": True,
     }
     writing = {"repo_dir": kept, "output": texts, "overwrite": True, "quiet": True}
-    return Chain(
-        "auto_explore",
-        (
-            call("reflect make_repositories", made, flags=making),
-            call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, "overwrite": True}),
-            call(
-                "reflect filter_task",
-                tasks,
-                (str(made / "made_tasks.json"),),
-                {"repo_dir": kept, "output": tasks, "overwrite": True},
-            ),
-            call("reflect reflection_negative", lessons, flags=teaching),
-            call("reflect split_data", train, (str(lessons),), {"by_repo": True, "overwrite": True}),
-            call("reflect gen_sft", texts, (str(train),), writing),
+    return (
+        call("reflect make_repositories", made, flags=making),
+        call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, "overwrite": True}),
+        call(
+            "reflect filter_task",
+            tasks,
+            (str(made / "made_tasks.json"),),
+            {"repo_dir": kept, "output": tasks, "overwrite": True},
         ),
+        call("reflect reflection_negative", lessons, flags=teaching),
+        call("reflect split_data", train, (str(lessons),), {"by_repo": True, "overwrite": True}),
+        call("reflect gen_sft", texts, (str(train),), writing),
     )
 
 
@@ -288,10 +278,7 @@ def _make(study: ReflectStudy, world: str, seed: int) -> Step:
 def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
     kinds = [method.texts for method in METHODS[world] if method.texts]
     kinds += [method.reflection_texts for method in METHODS[world] if method.reflects]
-    return [
-        Chain(f"{world}, {kind}, seed {seed}", (_fine_tune(study, world, kind, seed),))
-        for kind in dict.fromkeys(kinds)
-    ]
+    return [(_fine_tune(study, world, kind, seed),) for kind in dict.fromkeys(kinds)]
 
 
 def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
@@ -310,7 +297,7 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
     return call("reflect supervised_pretrain", output, flags=flags)
 
 
-def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> tuple[Step, ...]:
+def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> Chain:
     """The online run, where there is one, and how good its policy is."""
     learned = (_learn(study, world, method, seed),) if method.online else ()
     return (*learned, _measure(study, world, method, seed))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
@@ -49,25 +48,17 @@ def demo(flags: DemoFlags, /) -> None:
     person would type it. It ends with a table and a page to look at. An interrupted demo goes on where it
     was.
     """
-    import shutil
-    import time
     from dataclasses import replace
-    from pathlib import Path
+    from functools import partial
 
-    from sweet_rl.pipelines.running import How, run_steps, seconds_of
-    from sweet_rl.studies.chains import steps_of
-    from sweet_rl.studies.outcome import check_packages, finish
+    from sweet_rl.pipelines.steps import in_rounds
+    from sweet_rl.studies.outcome import prepared, run_study
     from sweet_rl.studies.sweet.pages import why_no_pages
     from sweet_rl.studies.sweet.recipe import Study, rounds
     from sweet_rl.studies.sweet.results import results
     from sweet_rl.users.server_process import start_server
 
-    check_packages()
-    started = time.perf_counter()
-    folder = Path(flags.output_dir)
-    if flags.overwrite and folder.exists():
-        shutil.rmtree(folder)
-    tracking.writes(folder, folder=True, continues=True)
+    folder = prepared(flags)
     with start_server() as server:
         print(f"The scripted human answers at {server.base_url}\n", flush=True)
         study = Study(
@@ -84,15 +75,10 @@ def demo(flags: DemoFlags, /) -> None:
         if flags.page_tasks and (lacking := why_no_pages(study)):
             print(f"The part with web pages is left out. {lacking}\n", flush=True)
             study = replace(study, page_tasks=0)
-        steps = steps_of(rounds(study))
-        run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
-    finish(folder, results(study, seconds_of(folder, steps)))
+        run_study(flags, in_rounds(rounds(study)), partial(results, study))
     if study.page_tasks:
         print(
             "Look at the pages with: sweet-rl visualize_design_dialogue_histories "
             f"{folder / 'pages.improver.jsonl'} --metrics --render_cache {folder / 'pages.rendered'}"
         )
-    print(
-        f"Done in {time.perf_counter() - started:.0f} s. Open {folder / 'report.html'} in a browser, or\n"
-        f"read dialogues with: sweet-rl visualize_dialogue_histories {folder / 'sweet.test.jsonl'}"
-    )
+    print(f"Read dialogues with: sweet-rl visualize_dialogue_histories {folder / 'sweet.test.jsonl'}")

@@ -85,24 +85,17 @@ def rounds(study: Study) -> Sequence[Sequence[Chain]]:
 
 def data(study: Study) -> Chain:
     """The offline dialogues of the agent, graded, and the pairs of whole dialogues."""
-    return Chain(
-        "offline data",
-        (
-            *_tasks(study),
-            _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
-            call(
-                "evaluate_code",
-                study.path("pairs.jsonl"),
-                (str(study.dialogues),),
-                {
-                    "k": study.repeats,
-                    "preference_path": study.path("pairs.jsonl"),
-                    "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
-                    "overwrite": True,
-                    "quiet": True,
-                },
-            ),
-        ),
+    grading = {
+        "k": study.repeats,
+        "preference_path": study.path("pairs.jsonl"),
+        "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
+        "overwrite": True,
+        "quiet": True,
+    }
+    return (
+        *_tasks(study),
+        _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
+        call("evaluate_code", study.path("pairs.jsonl"), (str(study.dialogues),), grading),
     )
 
 
@@ -115,7 +108,7 @@ def first_round(study: Study) -> list[Chain]:
         critic(study, "critic_no_normalisation", mean=False),
         dialogue_dpo(study),
         rejection(study),
-        Chain("warm_start", _measure(study, "warm_start", model=study.agent)),
+        _measure(study, "warm_start", model=study.agent),
     ]
 
 
@@ -127,7 +120,7 @@ def second_round(study: Study) -> list[Chain]:
 def third_round(study: Study) -> list[Chain]:
     """Some test dialogues of the agent before and after, with the critic's view of every turn."""
     return [
-        Chain(f"{name}, seen by the critic", _looked_at(study, name, model))
+        _looked_at(study, name, model)
         for name, model in (("warm_start", study.agent), ("sweet", str(study.path("sweet"))))
     ]
 
@@ -216,17 +209,17 @@ def critic(study: Study, name: str = "critic", *, hidden: bool = True, mean: boo
     """The critic: DPO on pairs of whole dialogues, each after its hidden solution if `hidden`."""
     pairs = "pairs_hidden.jsonl" if hidden else "pairs.jsonl"
     flags = CRITIC | {"mean_log_prob": "trajectory" if mean else "none"}
-    return Chain(name, (_train(study, name, pairs, flags),))
+    return (_train(study, name, pairs, flags),)
 
 
 def candidates(study: Study) -> Chain:
     """New candidates for the turns of some of the dialogues."""
-    return Chain("candidates", (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),))
+    return (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),)
 
 
 def dialogue_dpo(study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO) -> Chain:
     """Multi-turn DPO on pairs of whole dialogues."""
-    return Chain(name, (_train(study, name, "pairs.jsonl", settings), *_measure(study, name)))
+    return _train(study, name, "pairs.jsonl", settings), *_measure(study, name)
 
 
 def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> Chain:
@@ -240,7 +233,7 @@ def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> C
         **TRAIN,
         **settings,
     }
-    return Chain(name, (call("train_sft", study.path(name), flags=flags), *_measure(study, name)))
+    return call("train_sft", study.path(name), flags=flags), *_measure(study, name)
 
 
 def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: float | None = None) -> Step:
@@ -271,7 +264,7 @@ def sweet(study: Study, way: Sweet) -> Chain:
         rank["no_use_ground_truth"] = True
     if not way.mean:
         rank["use_sum"] = True
-    calls = (
+    return (
         call(
             "rank_best_of_n",
             ranked,
@@ -289,7 +282,6 @@ def sweet(study: Study, way: Sweet) -> Chain:
         _train(study, way.name, pairs.name, way.settings),
         *_measure(study, way.name),
     )
-    return Chain(way.name, calls)
 
 
 def page_chains(study: Study) -> list[Chain]:
@@ -297,7 +289,7 @@ def page_chains(study: Study) -> list[Chain]:
     if not study.page_tasks:
         return []
     names = sorted(DESIGNERS, key=lambda name: name != "improver")
-    return [Chain(f"pages: {name}", _designed(study, name)) for name in names]
+    return [_designed(study, name) for name in names]
 
 
 def _designed(study: Study, name: str) -> tuple[Step, Step]:
