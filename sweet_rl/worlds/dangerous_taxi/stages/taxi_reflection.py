@@ -6,7 +6,7 @@ Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
@@ -56,7 +56,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     oracle = "_oracle" if told.random_share == 0 else ""
     name = f"data_reflection{oracle}.json" if told.reflections else "data.json"
     head_start = not told.published if told.head_start is None else told.head_start
-    own = {"with_prompt": told.with_prompt, "head_start": head_start, "compat": told.compat}
+    own: dict[str, Any] = {"with_prompt": told.with_prompt, "head_start": head_start, "compat": told.compat}
     play = partial(
         play_taxi,
         starts=start_states("" if told.split == "any" else told.split),
