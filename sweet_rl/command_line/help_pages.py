@@ -32,6 +32,9 @@ def help_text(
     shown = [one for one in flags if whole or one.shown == "help"]
     words = "".join(f" [{one.name} ...]" for one in flags if one.many)
     lines = [f"usage: {name} [--flag value ...]{words}", "", text, ""]
+    listing = getattr(function, "listing", None)
+    if listing is not None:
+        lines += [listing(), ""]
     for group in sorted(dict.fromkeys(one.group for one in shown), key=_EVERYWHERE.__eq__):
         lines.append(f"{group or 'flags'}:")
         for one in shown:

@@ -47,6 +47,24 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     return {"answered_by": {world_of(flags["world"]).answered_by}, "oracle": {oracle.kind}}
 
 
+def _games() -> str:
+    """The worlds that a person can play, a line each; none whose package cannot be imported."""
+    from contextlib import suppress
+
+    from sweet_rl.worlds import names
+
+    found = {}
+    for name in names():
+        with suppress(UsageError):
+            world = world_of(name)
+            if world.answered_by != "human":
+                found[name] = world.summary
+    width = max(map(len, found))
+    return "\n".join(
+        ["Worlds:", *(f"  {name:<{width}}  {summary}".rstrip() for name, summary in found.items())]
+    )
+
+
 @recorded("play")
 @stage(
     "world",
@@ -58,13 +76,14 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     "api_key_var",
     defaults={"seed": -1},
     helps={
-        "world": "what is played: a world's name (an unknown one is answered with all there are), or module:ATTRIBUTE.",
+        "world": "what is played: one of the worlds above, or module:ATTRIBUTE.",
         "tasks": "what may be drawn from, one of the world's lists or a file; default: all tasks of the world.",
         "seed": "draws the task and whatever the world leaves to chance; default -1: another one each time.",
     },
     only={"api_key_var": Only("oracle", ("openai",))},
     facets=_facets,
     options=WORLD_OPTIONS,
+    listing=_games,
 )
 def play(flags: PlayFlags, options: Options, /) -> None:
     """Play a game in the terminal: see what an agent sees, type what it would write, get its rewards.

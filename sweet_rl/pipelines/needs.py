@@ -48,10 +48,6 @@ from sweet_rl.types import Message, UserContext
 from sweet_rl.worlds import options_of, world_of
 
 _PROCESSES: Final = ("--num_gpus", "--nproc-per-node", "--nproc_per_node", "--num_processes")
-_SERVE: Final = {
-    "code": "configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct",
-    "html": "configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct",
-}
 _CANDIDATES_BYTES: Final = 100e3
 """What the turns of one dialogue take with 16 candidates each."""
 
@@ -301,7 +297,6 @@ def _servers(step: Step, *, late: bool) -> list[Server]:
     found = []
     if not human.in_process:
         pages = _draws(flags)
-        serve = _SERVE.get(flags.world, "start a server")
         found.append(
             Server(
                 "human",
@@ -310,7 +305,7 @@ def _servers(step: Step, *, late: bool) -> list[Server]:
                 key=key_in(flags.env_api_key_var),
                 prompt="What differs?" if pages else _question(human),
                 pictures=2 if pages else 0,
-                start=f"hostname and port of simulate_interactions, or there: {serve}",
+                start=f"hostname and port of simulate_interactions, or there: {world.human_server}",
                 late=late,
             )
         )

@@ -61,6 +61,7 @@ class World:
         user_prompt: the packaged prompt of a model that plays the simulated human.
         human_is_served: whether a server can play the human that needs no model.
         human_hint: what a person may do who has no server for the human.
+        human_server: the line that starts a server for the human, where a model plays it.
         published_names: what it is called in published command lines, where that is another name.
         first_for: the commands that play it where no world is named (dialogue, archer, reflect, as_it_is).
         evaluation: the stage that grades its episodes.
@@ -89,6 +90,7 @@ class World:
     user_prompt: ClassVar[str | None] = None
     human_is_served: ClassVar[bool] = False
     human_hint: ClassVar[str] = "see docs/backend.md."
+    human_server: ClassVar[str] = "start a server"
     published_names: ClassVar[tuple[str, ...]] = ()
     first_for: ClassVar[str | None] = None
     evaluation: ClassVar[str] = "evaluate_games"
@@ -198,6 +200,11 @@ class World:
         Raises:
             UsageError: its placeholders are others.
         """
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a line: the first one of its class's docstring; empty without one."""
+        return (type(self).__doc__ or "").strip().partition("\n")[0]
 
     @property
     def learns_with(self) -> type[Options]:

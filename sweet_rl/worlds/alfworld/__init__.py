@@ -44,7 +44,7 @@ class AlfworldMeasured(Settings):
 
 
 class Alfworld(TextGameWorld):
-    """Games in ALFWorld's format: made here, or of its data."""
+    """ALFWorld: tasks in a household, in text; made here, or of its data."""
 
     name = "alfworld"
     max_turns = 15

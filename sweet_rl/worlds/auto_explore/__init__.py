@@ -61,7 +61,7 @@ class ExploreLearning(ExploreOptions, Levels):
 
 
 class AutoExplore(TextGameWorld):
-    """Reflect-RL's explorer of repositories."""
+    """AutoExplore: find the file of a repository that answers a question."""
 
     name = "auto_explore"
     first_for = "reflect"

@@ -39,7 +39,7 @@ SIZES = {"train": 1000, "dev": 500, "test": 500}
 
 
 class BackendProgramming(Dialogue):
-    """ColBench's functions, and those of the embedded mini benchmark."""
+    """Backend Programming: write the function that a simulated human wants; ColBench's or generated."""
 
     name = "code"
     first_for = "dialogue"
@@ -52,6 +52,7 @@ class BackendProgramming(Dialogue):
     agent_prompt = "llm_agent_code_prompt.txt"
     user_prompt = "human_simulator_code_prompt.txt"
     human_is_served = True
+    human_server = "configs/sweet_rl/serve_human_70b.sh meta-llama/Llama-3.1-70B-Instruct"
     human_hint = "`sweet-rl serve_simulator` starts one that needs no model."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:

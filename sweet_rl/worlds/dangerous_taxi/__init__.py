@@ -47,7 +47,7 @@ class TaxiMeasured(Settings):
 
 
 class DangerousTaxi(TextGameWorld):
-    """Reflect-RL's taxi."""
+    """DangerousTaxi: fetch a passenger and bring them to their destination; a wrong action ends the game."""
 
     name = "dangerous_taxi"
     published_names = ("taxi",)

@@ -23,7 +23,7 @@ class DetectiveOptions(Options):
 
 
 class Detective(World):
-    """One game, always the same."""
+    """Detective: the text adventure of ArCHer, played from its game file."""
 
     name = "detective"
     published_names = ("adventure",)

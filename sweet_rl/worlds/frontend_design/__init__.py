@@ -53,7 +53,7 @@ SIZES = {"train": 1000, "test": 500}
 
 
 class FrontendDesign(Dialogue):
-    """ColBench's pages, and those of the embedded mini benchmark."""
+    """Frontend Design: draw the web page that a simulated human wants; ColBench's or generated."""
 
     name = "html"
     options = DesignOptions
@@ -64,6 +64,7 @@ class FrontendDesign(Dialogue):
     agent_prompt = "llm_agent_html_prompt.txt"
     user_prompt = "human_simulator_html_prompt.txt"
     human_hint = "--env_model scripted is a human without a model."
+    human_server = "configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct"
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:

@@ -12,7 +12,7 @@ from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
 
 class GuessMyCity(QuestionGame):
-    """The 100 cities of ArCHer's game."""
+    """Guess My City: find out one of 100 cities by questions that are answered freely."""
 
     name = "guess_my_city"
     train_tasks, test_tasks = "guess-my-city:train", "guess-my-city:test"

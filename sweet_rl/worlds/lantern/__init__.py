@@ -13,7 +13,7 @@ from sweet_rl.worlds.options import AgentRequest, Options
 
 
 class Lantern(World):
-    """Nine rooms, in variants."""
+    """Lantern: a small text adventure of nine rooms, which needs no game file."""
 
     name = "lantern"
     max_turns = 50

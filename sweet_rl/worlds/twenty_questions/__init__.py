@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TwentyQuestions(QuestionGame):
-    """The 157 objects of ArCHer's game."""
+    """Twenty Questions: find out one of 157 objects by questions that are answered with yes or no."""
 
     name = "twenty_questions"
     first_for = "archer"

@@ -31,7 +31,7 @@ class WebShopOptions(Options):
 
 
 class WebShop(World):
-    """A shop of our own, or anybody's server."""
+    """WebShop: find what an instruction asks for, and buy it; in a shop of ours, or behind a server."""
 
     name = "webshop"
     max_turns = 10
