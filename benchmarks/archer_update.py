@@ -295,7 +295,7 @@ def make_models(arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
     """A policy and a critic of published sizes, and one tokenizer for both: a token for each common word.
 
     The policy's random weights would write rare tokens. So its last bias points to the common ones, and to a
-    newline as often as `--utterance` says; published sampling goes on behind it. The head is not tied.
+    newline as often as `--utterance` says; published sampling continues after it. The head is not tied.
     """
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, RobertaConfig, RobertaModel

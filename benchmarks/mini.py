@@ -4,7 +4,7 @@ Every seed has its own warm start (made from nothing), its own tasks, dialogues 
 a seed learn from the same dialogues. Settings were chosen on mini:dev; the test tasks are for this.
 
 Run: python benchmarks/mini.py [--seeds 0,1,2] [--world usual] [--output benchmarks/results/mini_usual.json]
-(about a quarter of an hour for each seed on two cores; an interrupted run goes on where it was)
+(about a quarter of an hour for each seed on two cores; an interrupted run resumes where it stopped)
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ of the rivals hold settings with as many updates as SWEET-RL makes. The winners 
 `sweet_rl/studies/sweet/recipe.py`; the test tasks are never touched.
 
 Run: python benchmarks/mini_settings.py [--folder outputs/mini/settings] [--output FILE]
-(about a quarter of an hour on two cores; an interrupted run goes on where it was)
+(about a quarter of an hour on two cores; an interrupted run resumes where it stopped)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run a pipeline of stages from a YAML file; skip what is done, go on where it was. Flags: --help."""
+"""Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Fine-tune a model on what the agent said, in dialogues or in single turns. Flags: --help."""
+"""Fine-tune a model on the agent's messages, in dialogues or in single turns. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -1,4 +1,4 @@
-"""Gathers calls that arrive one by one into batches for an engine that likes them; knows nothing of models.
+"""Gathers single calls into batches for an engine that works on batches; knows nothing of models.
 
 While the engine works, calls pile up; when it is free, all of them (up to `max_batch`) become the next batch.
 A result reaches its caller as soon as the engine has it, not when the last one of its batch is ready.

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster; the only module that knows Ray, and it knows nothing of what its workers do.
+"""Workers on a Ray cluster; the only module that knows Ray. It does not know what its workers do.
 
 A worker is a process somewhere in the cluster that builds its part once (a model, a sandbox) and is then
 asked again and again. When one dies, what it had in hand is asked of another, and a new one is started in its
@@ -260,7 +260,7 @@ def open_workers(
         import ray  # noqa: PLC0415 - half a second, and only for those who use it
     except ImportError as error:
         raise missing_package("ray", "ray", needed_for="--fan_out ray") from error
-    ours = not ray.is_initialized()  # else the program that uses us has connected, and goes on after us
+    ours = not ray.is_initialized()  # else the program that uses us has connected, and continues after us
     if ours:
         _connect(ray, cluster.address)
     try:

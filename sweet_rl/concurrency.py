@@ -1,4 +1,4 @@
-"""Many pieces of work at once, each begun when a place is free. It knows nothing of what the work is."""
+"""Runs many tasks with a limit on how many at once. It does not know what the tasks do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The contracts between rooms: a world, the one who answers, the one who acts, and the one who grades.
+"""The contracts between packages: `Env`, `User`, `Policy`, `Sampler`, `Grader`.
 
 They are Protocols: nothing needs to inherit from them. tests/test_conformance.py holds every world, user and
-policy of the library to what is said here.
+policy of the library to these contracts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Env(Protocol):
         words as an observation, which is not answered.
 
         Raises:
-            EpisodeError: the episode cannot go on; recorded by the loop.
+            EpisodeError: the episode cannot continue; recorded by the loop.
         """
         ...
 
@@ -68,7 +68,7 @@ class Policy(Protocol):
         """One turn.
 
         Raises:
-            EpisodeError: this episode cannot go on (context full, request refused).
+            EpisodeError: this episode cannot continue (context full, request refused).
             ServiceError: the run cannot continue; ends the run, which can be resumed.
         """
         ...

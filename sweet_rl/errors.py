@@ -1,4 +1,4 @@
-"""One base error, and a class for each kind of person who can put things right.
+"""One base error, and a class for each kind of repair.
 
 Everything here is for people: a message names what is wrong, with which value, where, and how to repair it.
 What goes wrong inside one episode is not raised out of the loop but recorded (`sweet_rl.types.Failure`);
@@ -80,7 +80,7 @@ class SandboxError(SweetRLError):
 
 
 class EpisodeError(SweetRLError):
-    """One episode cannot go on; the loop records `failure` in its row and goes on with the others."""
+    """One episode cannot continue; the loop records `failure` in its row and continues with the others."""
 
     def __init__(self, stop_reason: StopReason, failure: Failure) -> None:
         self.stop_reason, self.failure = stop_reason, failure

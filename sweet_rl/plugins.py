@@ -1,4 +1,4 @@
-"""What has a name and may come from outside: worlds, humans, agents, graders, losses.
+"""Plug-ins by name, ours or from outside: worlds, humans, agents, graders, losses.
 
 A name stands for one of ours, for an entry point that an installed package declares
 (`[project.entry-points."sweet_rl.worlds"]`), or for itself: `module:ATTRIBUTE` is imported as it says, from

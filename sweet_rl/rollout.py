@@ -1,4 +1,4 @@
-"""The one loop: many episodes at once, each at its own pace.
+"""The rollout loop: many episodes at once, each at its own pace.
 
 It joins a policy and a world, and knows neither. An episode never waits for another one; when it is over, its
 trajectory is handed to `on_finished`, and only when that returns (the row is on disk) does its place go to
@@ -184,7 +184,7 @@ def _total(history: Sequence[Message]) -> float | None:
 
 
 def _spoken(generation: Generation) -> Spoken:
-    """What the agent said, apart from what it thought: separated by its server, or by tags in the text."""
+    """The agent's reply and its thoughts, separated by its server, or by tags in the text."""
     completion = generation.completion
     text, thoughts = split_thoughts(completion.text, generation.input)
     parts = [part for part in (completion.thoughts, thoughts) if part is not None]

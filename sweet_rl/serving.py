@@ -1,4 +1,4 @@
-"""An HTTP application on an address of this machine, with limits against clients that try to hold it up.
+"""An HTTP application on an address of this machine, with limits against abusive clients.
 
 A connection must deliver its request's headers, and a body, in time; a body may be so large and no larger;
 and a server answers to its own names only: a foreign Host header is how a page elsewhere would make a browser

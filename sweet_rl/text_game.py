@@ -1,4 +1,4 @@
-"""What the worlds of Reflect-RL have in common: the whole state as one text, an action as one label.
+"""The shared part of Reflect-RL's worlds: the whole state as one text, an action as one label.
 
 `TextGame` is the plain synchronous core of each: batched rollouts and data generators drive it directly. The
 `Env` of the same world is a thin adapter over it, for the loop that plays every world.

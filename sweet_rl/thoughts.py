@@ -1,4 +1,4 @@
-"""What a thinking model thought and what it said, separated in the text it wrote.
+"""Separates a model's thoughts from its reply in the text that it wrote.
 
 Thoughts are shown to no one and are never part of an answer. They stand between tags at the beginning of a
 text, or before the answer; the same tags inside an answer, in quotes or in code are what the model says.
@@ -27,7 +27,7 @@ class Spoken(NamedTuple):
 
     @property
     def only_thoughts(self) -> bool:
-        """Whether the model said nothing at all beside its thoughts."""
+        """Whether there are thoughts and no reply."""
         return self.thoughts is not None and not self.text.strip()
 
 
@@ -36,7 +36,7 @@ def split_thoughts(written: str, prompt: str = "") -> Spoken:
 
     Thoughts are: blocks at the beginning; the text before a closing tag that was never opened (some chat
     templates write the opening one into the prompt); blocks between sentences before the answer marker, and
-    directly behind it. A block that is not closed goes on to the end. A tag beside a quotation mark or a
+    directly behind it. A block that is not closed reaches to the end. A tag beside a quotation mark or a
     backtick, or behind the first line of an answer, is text.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a stage reports while it runs: files that it writes, models that it asks, tokens.
+"""What a stage reports while it runs: output files, models, tokens.
 
 Any module may report; what becomes of it is up to the listener (`sweet_rl.runs` does, for every
 stage). Without a listener nothing happens.
@@ -88,12 +88,12 @@ def is_record(path: Path) -> bool:
 
 
 def writes(path: str | Path, *, folder: bool = False, continues: bool = False) -> None:
-    """This file (or folder, with all that is in it) is the run's. To be said when it is certain, not before.
+    """This file (or folder, with all that is in it) is the run's. Call it when that is certain, not before.
 
     Args:
         path: where it is or will be.
         folder: whether it is one.
-        continues: the run goes on with what an earlier one has left there.
+        continues: the run continues what an earlier one has left there.
     """
     if (listener := _listener.get()) is not None:
         listener.writes(Path(path), folder=folder, continues=continues)

@@ -1,4 +1,4 @@
-"""The vocabulary that every room of the library speaks: frozen dataclasses, free of torch and of I/O.
+"""The data types of the library: frozen dataclasses, free of torch and of I/O.
 
 How these look on disk belongs to `sweet_rl.records`; what they mean is documented here.
 
@@ -188,7 +188,7 @@ class StepResult:
     """What one action did.
 
     `content` and `output` are the action as others see it and as it is kept (`AgentTurn`). `observation` is
-    what the agent sees next; at the end of the episode what the world said last, or None where it said
+    what the agent sees next; at the end of the episode the world's last message, or None where there is
     nothing. `reward` is None in worlds whose answers are graded afterwards. `answer` is what the agent handed
     in. `failures` are troubles on the way that did not end the episode. `info` becomes further fields of the
     row, the latest of each.
@@ -254,7 +254,7 @@ class Trajectory:
 
     @property
     def failed(self) -> bool:
-        """Whether it failed for want of a service: it is not graded, and in no mean and no pair."""
+        """Whether it failed because a service is missing: it is not graded, and in no mean and no pair."""
         return self.stop_reason is not None and self.stop_reason.failed
 
     @property
@@ -266,7 +266,7 @@ class Trajectory:
     def last_turn(self) -> AgentTurn | None:
         """The turn that ended the episode: its `input` + `output` is the whole dialogue.
 
-        Behind it stands at most what the world said last, and that only where worlds reward turns. None for
+        After it comes at most the world's last message, and that only where worlds reward turns. None for
         a dialogue that broke off.
         """
         match self.dialogue_history:

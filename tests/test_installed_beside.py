@@ -106,7 +106,7 @@ ONLINE = [
 
 @pytest.mark.parametrize("name", ["number_guessing", "guessing.world:WORLD"])
 def test_a_world_is_begun_and_learned_in_online(sweet_rl, tmp_path, name):
-    """Behaviour cloning prints the line that goes on; ArCHer takes the world's own options as settings."""
+    """Behaviour cloning prints the next command; ArCHer takes the world's own options as settings."""
     said = sweet_rl("run_bc", "start", env_name=name, games=1, iterations=1, device="cpu", quiet="true")
     going_on = said.splitlines()[-1].split()
     assert f"env_name={name}" in going_on

@@ -1,1 +1,1 @@
-"""Whole recipes made of the rooms below: `archer` holds ArCHer, Online CHAI, Online Filtered BC and BC."""
+"""Complete training algorithms: `archer` has ArCHer, Online CHAI, Online Filtered BC and BC."""

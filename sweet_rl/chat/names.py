@@ -1,4 +1,4 @@
-"""Names of models: folders and hub names as they are, and one of our own."""
+"""Names of models: folders and hub names unchanged, and one name of the library's own."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ACTION_MARKER: Final = " # Action:\n"
 """Behind it the policy writes its label."""
 
 REFLECTION_END: Final = "# Action:"
-"""A reflection that goes on to act is cut here."""
+"""A reflection that continues with an action is cut here."""
 
 _OFFER: Final = re.compile(r"^(?:Action )?(\w+)[.:] (.+)$", re.MULTILINE)
 """A line of a list of actions: `3. cd lib`, or `Action 3: go to shelf 1`."""

@@ -1,6 +1,6 @@
 """How a world looks to a model that reads plain text: one string per observation.
 
-An `Observation` holds messages: what the world said (user) and what the agent did (assistant). A
+An `Observation` holds messages: the world's (user) and the agent's (assistant). A
 transcript writes them and ends where the agent is about to act; a system message at the beginning is skipped.
 Worlds have further ones of their own.
 
@@ -22,7 +22,7 @@ OBSERVATION_SLOT: Final = "{obs}"
 
 
 class WholeTranscript:
-    """All that was said, a line each; of use in any world."""
+    """All messages, a line each; of use in any world."""
 
     def render(self, messages: Sequence[Message]) -> str:
         """Every message, with a line break behind it."""
@@ -30,13 +30,13 @@ class WholeTranscript:
 
 
 class LastObservation:
-    """What the world said last, and nothing of what was before.
+    """The world's last message only.
 
     For worlds that say the whole state each time: text adventures, Reflect-RL's.
     """
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The last thing the world said; empty when it has said nothing."""
+        """The world's last message; empty when there is none."""
         replies = [message.content for message in messages if message.role == "user"]
         return replies[-1] if replies else ""
 

@@ -1,4 +1,4 @@
-"""A command line to the arguments of a stage, refused before anything runs; its help, and its completion.
+"""A command line to the arguments of a stage, checked before anything runs; its help and completion.
 
 `reading` takes a line apart, `applying` refuses what has no meaning in a run, `help_pages` explains a stage,
 `completion` is for shells. All work on `sweet_rl.flags.Flag`s, which `stage_flags` finds.

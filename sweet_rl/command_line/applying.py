@@ -1,4 +1,4 @@
-"""Flags that mean nothing in what a stage is about to do are refused, not ignored."""
+"""Flags without effect in this run of a stage are refused, not ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--help` and `--help-all` print of a stage, made from its docstring and its flags."""
+"""The text of `--help` and `--help-all`, from a stage's docstring and flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweet_rl.command_line.reading import flags_here
 from sweet_rl.flags import REQUIRED, Flag
 
 _EVERYWHERE: Final = "Like many stages"
-"""The heading that stands last: whoever knows one stage knows what is below."""
+"""The last heading: the flags below it are the same for every stage."""
 
 _INDENT: Any = {"initial_indent": "        ", "subsequent_indent": "        ", "break_on_hyphens": False}
 

@@ -1,4 +1,4 @@
-"""Stages before they are imported: where they are, what they are for, and what they write."""
+"""The list of stages without importing them: their modules, their purpose, their outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StageEntry(NamedTuple):
         place: `module:function`; imported when the stage is asked for.
         summary: a line for the list.
         writes: patterns of the files that it writes, to say so where one is missing.
-        resumes: it goes on where it was interrupted without a flag that says so.
+        resumes: it resumes where it was interrupted without a flag.
     """
 
     place: str

@@ -1,4 +1,4 @@
-"""A command line taken apart by the flags of a stage.
+"""Parses a command line by the flags of a stage.
 
 `--name value`, `--name=value`, a bare `--switch`, `--noswitch`, and words without a name for the flags
 that may be given so, in their order. A value is read by its flag's kind, not by its looks.

@@ -1,4 +1,4 @@
-"""A decorator that makes a stage keep a record of every run, from the command line and from Python alike."""
+"""A decorator that records every run of a stage, from the command line and from Python."""
 
 from __future__ import annotations
 

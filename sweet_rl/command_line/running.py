@@ -1,4 +1,4 @@
-"""What a long stage shows of itself, and how it ends when it is stopped."""
+"""Progress of a long stage, and how it ends when it is interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _at_least_an_error(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def on_interrupt(words: str) -> Iterator[None]:
-    """Ctrl-C and a polite kill end the stage with words about how to go on."""
+    """Ctrl-C and SIGTERM end the stage with a message that says how to resume."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -66,7 +66,7 @@ def on_interrupt(words: str) -> Iterator[None]:
 
 
 def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> None:
-    """Run `work`; Ctrl-C and a polite kill end it cleanly, with words about how to go on.
+    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
 
     Raises:
         KeyboardInterrupt: it was stopped.
@@ -88,7 +88,7 @@ def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> 
 def run_until_stopped(
     work: Coroutine[Any, Any, None], path: str | Path, total: int, *, noun: str, verb: str
 ) -> None:
-    """Run `work`; Ctrl-C and a polite kill end it cleanly, with words about how to go on.
+    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
 
     Args:
         work: appends rows to a file.
@@ -125,7 +125,7 @@ def judge_failed(
     Args:
         failed: pieces that failed.
         total: all of them.
-        first: what the first failure said.
+        first: the message of the first failure.
         noun: what a piece is, in the plural.
         kept: where the result is, and how the failed ones are tried again.
         most: the share that may fail.

@@ -1,4 +1,4 @@
-"""Model servers as the flags ask for them: a client of one that runs somewhere, or a vLLM of our own."""
+"""Model servers as the flags give them: a client of a running server, or a new vLLM server."""
 
 from __future__ import annotations
 

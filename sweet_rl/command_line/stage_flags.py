@@ -1,4 +1,4 @@
-"""The flags of a stage: said by its settings, or by the signature and docstring of its function."""
+"""The flags of a stage: given by its settings, or by the signature and docstring of its function."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Options:
         return () if kind is None else flags_of(kind)
 
     def refuse_of_others(self, flag: str, name: str | None) -> None:
-        """Tell a flag of another world from one that nobody has.
+        """Distinguish a flag of another world from an unknown flag.
 
         Args:
             flag: as typed, in full.

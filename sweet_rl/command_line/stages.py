@@ -118,7 +118,7 @@ def _changed(
     """The flags as one stage has them, those first that may be given without their name.
 
     Raises:
-        TypeError: something is said about a flag that there is not.
+        TypeError: a change names a flag that does not exist.
     """
     known = {one.name: one for one in flags}
     changed = {name for change in changes.values() for name in change}

@@ -1,4 +1,4 @@
-"""Who acts and who reflects, as the flags say it: names, prompts, engines, what decides about an episode."""
+"""Flags of the agent and the reflection model: names, prompts, engines, limits of an episode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OWN: Final = "own"
 """What runs an agent of `POLICIES`: it does so itself."""
 
 RECAP: Final = "recap"
-"""The reflection model that is none: it says again what was said last."""
+"""The stand-in for a reflection model: it repeats the last message."""
 
 REFLECTION_SYSTEM: Final = "reflect/reflection_system"
 REFLECTION_REQUEST: Final = "reflect/reflection_request"

@@ -1,4 +1,4 @@
-"""What `run_archer` does once its configuration is read: models, world, folder, loop."""
+"""The work of `run_archer` after its configuration is read: models, world, folder, loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> No
 
 
 def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
-    """Train as configured; go on with a run that its folder already holds.
+    """Train as configured; resume a run that its folder already holds.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is on disk.
@@ -105,7 +105,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 
         settings = settings_of({**config, **models, "template": template})
         learner = make_learner(settings, chat_format=world.transcript(), say=say)
-        how = f"What was played is in {save_path}; the same command goes on with it."
+        how = f"What was played is in {save_path}; the same command resumes it."
         stack.enter_context(on_interrupt(how))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()
         learner.save_policy(save_path / "final")

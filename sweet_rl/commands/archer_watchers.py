@@ -26,7 +26,7 @@ _SHOWN = {
 }
 
 
-_WITHOUT = "use_wandb=false goes on without it"
+_WITHOUT = "use_wandb=false continues without it"
 
 
 def check_wandb() -> None:

@@ -1,4 +1,4 @@
-"""The one list of commands: their names, what each is for, and the function behind each.
+"""The one list of commands: their names, their purpose, and the function of each.
 
 A stage is a function in `sweet_rl.commands`: its settings are the flags, its docstring is the help. Nothing
 heavy is imported before the flags are known to be good, so that `--help` is quick.
@@ -14,7 +14,7 @@ from sweet_rl import command_line
 from sweet_rl.errors import no_such
 
 COMMANDS = {
-    "run": "Run a pipeline of stages from a YAML file; skip what is done, go on where it was.",
+    "run": "Run a pipeline of stages from a YAML file; skip what is done, resume where it stopped.",
     "preflight": "Look at what a pipeline needs before it begins: data, servers, disk, GPU memory.",
     "simulate_interactions": "Let an agent and a simulated human talk over tasks; write the trajectories.",
     "evaluate": "Grade trajectories of any world by its grader, or by one of your own.",
@@ -22,7 +22,7 @@ COMMANDS = {
     "evaluate_games": "Report trajectories of worlds that reward turns; write preference pairs.",
     "evaluate_html": "Grade web pages by their pictures; print the table; write preference pairs.",
     "train_dpo": "Train a critic or a policy on preference pairs, by DPO.",
-    "train_sft": "Fine-tune a model on what the agent said, in dialogues or in single turns.",
+    "train_sft": "Fine-tune a model on the agent's messages, in dialogues or in single turns.",
     "train_reward_model": "Train a critic with a regression head on preference pairs.",
     "sample_best_of_n": "Sample alternatives for every agent turn of graded trajectories.",
     "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",

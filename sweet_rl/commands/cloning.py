@@ -1,4 +1,4 @@
-"""What `run_bc` does: demonstrations played or read, a policy that imitates them, a folder to begin with.
+"""The work of `run_bc`: demonstrations played or read, a policy that imitates them, its folder.
 
 Published behaviour: docs/published/archer.md#behaviour-cloning, #ten-words.
 """
@@ -82,7 +82,7 @@ class Demonstrations:
 
     @property
     def own_settings(self) -> list[str]:
-        """What a configuration is told that knows nothing of the world."""
+        """Settings for a configuration that does not know the world."""
         if self.world.archer_config:
             return []
         played, measured = self.world.training_tasks(self.options)
@@ -106,7 +106,7 @@ class Demonstrations:
 
 
 def run(shown: ShownFlags, pupil: PupilFlags) -> None:
-    """Play or read demonstrations, imitate them, and say how to go on.
+    """Play or read demonstrations, imitate them, and say how to continue.
 
     Raises:
         SweetRLError: the run cannot continue.
@@ -223,7 +223,7 @@ _FILE: Final = "demonstrations.jsonl"
 
 
 def _played(show: Demonstrations, folder: Path) -> str:
-    """The file of games that a scripted agent has played; goes on with one that was begun."""
+    """The file of games that a scripted agent has played; continues one that was begun."""
     from sweet_rl.commands.simulate_interactions import simulate_interactions
 
     path = folder / _FILE
@@ -283,7 +283,7 @@ def _form(show: Demonstrations) -> tuple[str | None, str | None, int]:
 
 
 def _demonstration(step: Transition, show: Demonstrations) -> Demonstration:
-    """A turn as it is to be said: in one world as JSON."""
+    """A turn as the agent must write it: in one world as JSON."""
     from sweet_rl.algorithms.archer.bc import Demonstration
 
     return Demonstration(step.observation, show.world.shown_action(step.action.strip("\n"), show.options))

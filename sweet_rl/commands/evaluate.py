@@ -1,4 +1,4 @@
-"""Stage 2 for any world: by the grader that the world names, or by one of somebody else's."""
+"""Stage 2 for any world: by the grader that the world names, or by one from outside."""
 
 from __future__ import annotations
 

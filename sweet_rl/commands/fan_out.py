@@ -1,4 +1,4 @@
-"""Stages over a cluster: the flags that ask for it, and what of each stage runs over there.
+"""Stages over a cluster: the flags for it, and the part of each stage that runs there.
 
 Each stage has a part, which every worker builds once and which does what the stage would do in this process,
 and a stand-in on this side with the contract that the stage speaks: `Sampler`, `Scorer`, `Renderer`, or that
@@ -233,7 +233,7 @@ class RayGrader:
     def _in_order(self, method: str, items: Sequence[Any], *more: Any) -> Iterator[Any]:
         """Ask for pieces, a few more at once than there are workers; yield the answers in order.
 
-        The event loop runs while we wait; between two answers the workers go on all the same.
+        The event loop runs while we wait; between two answers the workers continue.
         """
         count = self._workers.count
         size = max(1, min(_ANSWERS, -(-len(items) // (2 * count))))
@@ -251,7 +251,7 @@ class RayGrader:
 
 
 def _last_words(trajectory: Trajectory) -> tuple[AgentTurn, ...]:
-    """What the agent said last, without the prompt."""
+    """The agent's last message, without the prompt."""
     last = trajectory.last_turn
     return (AgentTurn("assistant", last.content),) if last is not None else ()
 

@@ -1,4 +1,4 @@
-"""What `evaluate_games` does once its flags are known: returns to a table and to pairs."""
+"""The work of `evaluate_games` after its flags are checked: returns to a table and to pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The human that the flags ask for, put together from the rooms below."""
+"""Builds the human that the flags ask for."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Human:
 
     @property
     def in_process(self) -> bool:
-        """Nobody has to be asked behind a server.
+        """No server has to be asked.
 
         Raises:
             UsageError: the scripted human of this world is offered by no server, and one is named.
@@ -174,7 +174,7 @@ async def make_user(human: Human, *, concurrency: int) -> User:
     flags, world = human.flags, human.world
     if human.in_process:
         if world.answered_by == "world":
-            return Nobody()
+            return NoUser()
         if human.own:
             return USERS.make(flags.env_model, world, flag="env_model")  # type: ignore[no-any-return]
         return world.make_user()
@@ -199,7 +199,7 @@ async def make_user(human: Human, *, concurrency: int) -> User:
     return world.make_model_user(client, model, prompt=template, options=human.options)
 
 
-class Nobody:
+class NoUser:
     """The human of worlds that have none: the world itself answers."""
 
     name = "nobody"

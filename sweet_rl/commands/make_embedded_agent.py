@@ -1,4 +1,4 @@
-"""The embedded agent, or a sister of it with another seed, from nothing."""
+"""Makes the embedded agent from nothing, with any seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who answers in worlds with an oracle, as the flags ask for it."""
+"""The oracle of a world, as the flags ask for it."""
 
 from __future__ import annotations
 

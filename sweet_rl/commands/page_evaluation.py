@@ -1,4 +1,4 @@
-"""What `evaluate_html` does once its flags are known: grade what is missing, save, report, pair."""
+"""The work of `evaluate_html` after its flags are checked: grade, save, report, pair."""
 
 from __future__ import annotations
 

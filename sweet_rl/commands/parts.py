@@ -1,4 +1,4 @@
-"""The agent that the flags ask for, put together from the rooms below."""
+"""Builds the agent that the flags ask for."""
 
 from __future__ import annotations
 

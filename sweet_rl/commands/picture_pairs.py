@@ -1,4 +1,4 @@
-"""Between grading and training of a critic with eyes: pairs of page dialogues with the hidden page's picture."""
+"""Pairs of page dialogues with the hidden page's picture, for a vision critic."""
 
 from __future__ import annotations
 

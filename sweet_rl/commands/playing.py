@@ -1,4 +1,4 @@
-"""One game between a person at the terminal and a world: shown, read, and recorded like an agent's."""
+"""One game between a person at the terminal and a world, recorded like an agent's."""
 
 from __future__ import annotations
 

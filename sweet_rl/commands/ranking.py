@@ -1,4 +1,4 @@
-"""What `rank_best_of_n` does once its flags are known: models, rows, file."""
+"""The work of `rank_best_of_n` after its flags are checked: models, rows, file."""
 
 from __future__ import annotations
 

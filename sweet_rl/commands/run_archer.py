@@ -31,7 +31,7 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
 
     Settings are Hydra's: a file of configs/archer by its name, and key=value for what is to differ. A setting that does
     not exist is refused. --settings lists all of them with their defaults. A run is a folder (save_path); the
-    same command goes on with it, from its newest checkpoint, to the weights of a run that was never stopped.
+    same command resumes it, from its newest checkpoint, to the weights of a run that was never stopped.
 
     The smallest run needs no model and no download, and takes a minute:
     run_archer.py --config-name archer_debug

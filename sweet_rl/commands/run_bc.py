@@ -1,4 +1,4 @@
-"""Behaviour cloning before online learning: the first stage of ArCHer.
+"""Behaviour cloning, the first stage of ArCHer.
 
 Published behaviour: docs/published/archer.md#behaviour-cloning.
 """

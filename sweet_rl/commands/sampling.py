@@ -1,4 +1,4 @@
-"""What `sample_best_of_n` does once its flags are known: turns, sampler, file."""
+"""The work of `sample_best_of_n` after its flags are checked: turns, sampler, file."""
 
 from __future__ import annotations
 

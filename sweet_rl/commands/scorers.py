@@ -1,4 +1,4 @@
-"""The models that score, as the flags of `rank_best_of_n` ask for them."""
+"""The scoring models, as the flags of `rank_best_of_n` ask for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `simulate_interactions` does once its flags are known: tasks, parts, loop, file, summary."""
+"""The work of `simulate_interactions` after its flags are checked: tasks, parts, loop, file, summary."""
 
 from __future__ import annotations
 

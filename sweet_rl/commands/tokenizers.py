@@ -1,4 +1,4 @@
-"""What the stages between sampling and pairs ask of a tokenizer."""
+"""The tokenizer functions of the stages between sampling and pairs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ImitationFlags(TrainedOn, FieldFlags, MinReward, ExpertsFlags):
     },
 )
 def train_sft(flags: ImitationFlags, training: TrainingFlags, /) -> None:
-    """Fine-tune a model on what the agent said, in dialogues or in single turns.
+    """Fine-tune a model on the agent's messages, in dialogues or in single turns.
 
     All assistant turns are imitated, each with its end token; headers, the user and the system never are. An
     update minimises the mean over all imitated tokens of its rows, so long dialogues count for more than short

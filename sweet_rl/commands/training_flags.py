@@ -1,4 +1,4 @@
-"""What every training stage is told, and what a stage that reads pairs is told besides."""
+"""Flags of every training stage, and of stages that read pairs."""
 
 from __future__ import annotations
 

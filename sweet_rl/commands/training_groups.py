@@ -1,4 +1,4 @@
-"""What every training is told, in groups; what each group becomes of `sweet_rl.training.settings`."""
+"""Flags of every training, in groups, and the part of `sweet_rl.training.settings` that each becomes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
-    """What is written, and how a run goes on."""
+    """What is written, and how a run is resumed."""
 
     save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
     load_checkpoint: bool = flag(
-        False, "go on from the newest checkpoint in ckpt_path, if there is one.", aliases=("resume",)
+        False, "resume from the newest checkpoint in ckpt_path, if there is one.", aliases=("resume",)
     )
     metrics_path: str | None = flag(None, ".jsonl file for numbers; default metrics.jsonl in save_path.")
     logging_steps: int = flag(1, "updates between two lines of it.", at_least=1, shown="all")
@@ -72,7 +72,7 @@ class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
         """Make sure, before anything is loaded, that no model and no numbers are lost.
 
         Raises:
-            UsageError: save_path holds a model, or the numbers of a run that this one does not go on with.
+            UsageError: save_path holds a model, or the metrics of a run that this one does not resume.
         """
         from sweet_rl.training.checkpoints import newest_checkpoint
 
@@ -87,7 +87,7 @@ class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
             if path.exists() and path.stat().st_size:
                 raise UsageError(
                     f"{str(path)!r} is there already, of an earlier training. Pass --overwrite to replace it, "
-                    "--load_checkpoint to go on from a checkpoint, or choose another --save_path."
+                    "--load_checkpoint to resume from a checkpoint, or choose another --save_path."
                 )
 
     def _wandb(self) -> bool:
@@ -258,7 +258,7 @@ class ShardFlags(Settings):
     )
     shard_with: Literal["deepspeed", "fsdp2"] | None = flag(
         None,
-        "what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as `accelerate launch` was told, else deepspeed.",
+        "what shards the model over several processes: deepspeed, or fsdp2 (torch's own; always shards weights too); default: as set for `accelerate launch`, else deepspeed.",
         shown="all",
     )
     timeout_s: int = flag(

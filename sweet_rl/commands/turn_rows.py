@@ -1,4 +1,4 @@
-"""A file with one row for each agent turn, on disk: which rows are done, how to go on, the final order.
+"""A file with one row for each agent turn, on disk: which rows are done, how to resume, the final order.
 
 Used by the stages that append such rows (sampled, ranked); pure file work, no models.
 """

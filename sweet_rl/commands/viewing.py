@@ -1,4 +1,4 @@
-"""What the viewers' commands have in common: to a browser on this machine, or to a file."""
+"""The shared part of the viewers' commands: to a browser on this machine, or to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at dialogues of Frontend Design: every draft beside the page that was wanted.
+"""Shows dialogues of Frontend Design: every draft beside the target page.
 
 Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 """

@@ -1,4 +1,4 @@
-"""Looking at trajectories: in a browser on this machine, or as a file to keep and send.
+"""Shows trajectories: in a browser on this machine, or as a file.
 
 Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 """

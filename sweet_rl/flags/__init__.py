@@ -1,4 +1,4 @@
-"""A setting said once: the fields of a dataclass are its flags, its validation and its documentation.
+"""Each setting is declared once: the fields of a dataclass are its flags, its validation and its documentation.
 
 `fields` makes them, `common` has those that many stages share. Worlds, trainings and stages say their settings
 in the same way.

@@ -1,4 +1,4 @@
-"""Flags of many stages, each said once; a stage's settings extend the classes whose flags it has."""
+"""Flags of many stages, each declared once; a stage's settings extend the classes whose flags it has."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class MaxFailed(Settings):
 
     max_failed: float = flag(
         0.02,
-        "share of the episodes that may fail for want of a service; with more, the exit status is 1, and the same "
+        "share of the episodes that may fail because a service is missing; with more, the exit status is 1, and the same "
         "command plays them again.",
         at_least=0,
         at_most=1,

@@ -1,4 +1,4 @@
-"""A setting said once: the fields of a dataclass are its flags, its validation and its documentation.
+"""Each setting is declared once: the fields of a dataclass are its flags, its validation and its documentation.
 
 `class RenderFlags(Settings)` is a frozen, keyword-only dataclass whose fields are made by `flag`. The command
 line reads them, `--help` lists them under the first sentence of the class, shells complete them, and whoever
@@ -177,12 +177,12 @@ def flag(
 
 
 def no_flag(default: Any) -> Any:
-    """A field of such a dataclass that a run fills in, and that nobody types."""
+    """A field of such a dataclass that a run fills in; it is no flag."""
     return field(default=default, metadata={_KEY: _NONE})
 
 
 class Settings:
-    """Base of dataclasses whose fields are flags: whoever builds one has its values checked."""
+    """Base of dataclasses whose fields are flags; values are checked when one is built."""
 
     __slots__ = ()
 
@@ -257,7 +257,7 @@ def described(documented: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     name = ""
     for line in args.partition("\n\n")[0].splitlines():
-        if line.startswith("     "):  # goes on from the line before
+        if line.startswith("     "):  # continues the line before
             found[name] += f" {line.strip()}"
             continue
         name, _, words = line.strip().partition(": ")

@@ -1,4 +1,4 @@
-"""Flags about models, the servers that they are behind, and the texts that they learn from, each said once."""
+"""Flags about models, the servers that they are behind, and the texts that they learn from, each declared once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A test's expression in two halves: what runs beside an answer, and what is made of it outside.
+"""Splits a test's expression: the part that runs beside an answer, and the part evaluated outside.
 
 A test may hold what it expects, as in `f(3) == 7`. Only `f(3)` may then come near an answer; the comparison
 is made outside, on the plain data that `f(3)` has given, where nothing of the answer's runs.

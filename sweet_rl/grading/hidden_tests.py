@@ -1,4 +1,4 @@
-"""A task's hidden tests: what of them runs beside an answer, what outside, whether they can grade at all."""
+"""A task's hidden tests: what runs beside an answer, what outside, whether they can grade at all."""
 
 from __future__ import annotations
 

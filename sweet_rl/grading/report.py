@@ -1,4 +1,4 @@
-"""Grades to the numbers that are quoted: means with 95 % intervals, best of k, the floor beside them.
+"""Means of grades with 95 % intervals, best of k, and the floor beside them.
 
 Pure arithmetic and layout; what a grade is and how it came about is decided in `sweet_rl.grading.code`.
 """

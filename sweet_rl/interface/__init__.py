@@ -1,4 +1,4 @@
-"""The library from Python: what the commands do, on objects of yours. `import sweet_rl` offers it.
+"""The library from Python: the commands on objects in memory. `import sweet_rl` offers it.
 
 A layer over the same parts (`rollout`, `grading`, `preferences`, `viewer`); it computes nothing of its own.
 `simulate`, `play` and `grade` work wherever they are called, in a notebook too, whose event loop runs

@@ -1,4 +1,4 @@
-"""Grades from Python: of a text, without an episode around it, and of episodes."""
+"""Grades from Python: of a text without an episode, and of episodes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _sandbox(settings: Settings, *, workers: int | None) -> Sandbox:
 
 
 def _episodes_of(pieces: Sequence[Any], task: Any) -> list[Trajectory]:
-    """Episodes in which an agent said each text and nothing else; none where the pieces are no texts."""
+    """Episodes in which an agent's only turn is each text; none where the pieces are no texts."""
     count = sum(isinstance(piece, str) for piece in pieces)
     if not count:
         if task is not None:

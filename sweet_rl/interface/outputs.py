@@ -1,4 +1,4 @@
-"""Where episodes go from Python: into memory, or into a file that a stopped run is finished in."""
+"""The destination of episodes from Python: memory, or a file that can be resumed."""
 
 from __future__ import annotations
 

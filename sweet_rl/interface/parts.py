@@ -1,4 +1,4 @@
-"""What the interface is given, by name or as objects: worlds' options, tasks, agents, humans."""
+"""Arguments of the interface, by name or as objects: worlds' options, tasks, agents, humans."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stac
 
     Args:
         agent: an object, or a name.
-        wanted: what a scripted agent is told; its name is put in here.
+        wanted: what a scripted agent is built with; its name is added here.
         world: that is played.
         stack: of what is closed.
 

@@ -90,7 +90,7 @@ async def simulate(
             package, `module:ATTRIBUTE`, or a model's folder or hub name, run in this process.
         agent_prompt: instructions of an agent that is named: a file, or the name of a packaged prompt;
             default: the world's.
-        human: who answers: a `User`; or a name likewise; default: whoever answers without a model.
+        human: who answers: a `User`; or a name likewise; default: the human without a model.
         limit: how many tasks at most, from the first on.
         repeats: episodes of each task.
         seed: of all draws.
@@ -109,7 +109,7 @@ async def simulate(
     Raises:
         UsageError: a name stands for nothing, things do not go together, the file exists.
         DataError: a task is wrong, or a line of the file.
-        ServiceError, StorageError: the run cannot go on; what had finished is in the file.
+        ServiceError, StorageError: the run cannot continue; what had finished is in the file.
     """
     if repeats < 1 or concurrency < 1:
         raise UsageError(f"repeats and concurrency must be at least 1, got {repeats} and {concurrency}.")

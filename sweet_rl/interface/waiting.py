@@ -1,4 +1,4 @@
-"""Coroutines for callers who have no event loop to hand, or one that runs already, as in a notebook.
+"""Runs coroutines for callers without an event loop, or with a running one, as in a notebook.
 
 All calls share one loop in a thread of its own: an agent's connections live from one call to the next, and a
 loop that runs in the caller's thread does not matter.

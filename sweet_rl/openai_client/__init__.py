@@ -1,4 +1,4 @@
-"""Requests to OpenAI-compatible servers: pooled, paced, retried, counted, and their failures sorted.
+"""Requests to OpenAI-compatible servers: pooled, paced, retried, counted, with classified failures.
 
 `client` sends; `limiter` finds out how many at once; `retry` decides what can pass and how long to wait;
 `urls` knows where. What is asked and what is made of the answer belongs to `sweet_rl.users` and

@@ -37,7 +37,7 @@ _THOUGHTS: Final = ("reasoning_content", "reasoning")
 """Where servers put what a model thought: vLLM and DeepSeek, and OpenRouter and newer vLLMs."""
 
 _RESUME: Final = (
-    "What had finished is on disk: the same command (with --to_continue where it has it) goes on."
+    "What had finished is on disk: the same command (with --to_continue where it has it) resumes it."
 )
 _PROBE_TIMEOUT_S: Final = 10.0
 _REST_S: Final = 5.0
@@ -49,7 +49,7 @@ always have the fewest outstanding requests, and draw them all."""
 class ChatReply:
     """The first choice of a chat completion.
 
-    `content` is what the model said; `thoughts` what it thought before that, in a field of its own or between
+    `content` is the model's reply; `thoughts` the reasoning before it, in a field of its own or between
     tags.
     """
 
@@ -285,7 +285,7 @@ class OpenAIClient:
         )
 
     def _without_key(self, content: bytes) -> bytes:
-        """What a server said, which some begin by repeating the key."""
+        """A server's message, without the key that some servers repeat in it."""
         return content if self._key == "EMPTY" else content.replace(self._key.encode(), b"[key]")
 
     def _count(self, data: dict[str, Json]) -> None:

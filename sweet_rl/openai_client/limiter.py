@@ -1,6 +1,6 @@
-"""How many requests a server is sent at once: found out from what it does.
+"""How many requests are sent to a server at once, adapted to its replies.
 
-Additive increase and multiplicative decrease, with one level for each address, whoever asks there. The level
+Additive increase and multiplicative decrease, with one level for each address, shared by clients. The level
 begins low and grows threefold with each round of replies, until the server turns requests away (429, 503),
 loses connections, or takes a large part of the time that a request may take. From then on it goes down by a
 share where that happens and up by one in two rounds where it does not.
@@ -106,7 +106,7 @@ class Limiter:
 
         Args:
             sent_at: when the request was sent.
-            turned_away: the server said so, rather than breaking down.
+            turned_away: the server refused the request (429) rather than failing.
         """
         self.turned_away += turned_away
         if self.level <= 1:

@@ -1,4 +1,4 @@
-"""Which failures of a request can pass, and how long to wait before the next attempt."""
+"""Which failures of a request are retried, and how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Spent:
         """Charge a failed attempt; the seconds to wait before the next one, None where there is none.
 
         Args:
-            failed: what became of the attempt.
+            failed: the result of the attempt.
             source: of the wait's randomness.
             alive: the server has answered others meanwhile.
             closed: it turns away even single requests.

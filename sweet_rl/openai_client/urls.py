@@ -1,4 +1,4 @@
-"""Where the servers are, from what a person typed."""
+"""Server addresses, from what a person typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Chromium and Firefox have in common: its contract, the page's headers, what came of it."""
+"""The shared part of Chromium and Firefox: contract, headers of a page, result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendered pages on disk: a page that was rendered before is read, not rendered.
+"""A disk cache of rendered pages.
 
 Each has two files under the digest of everything that decides about its picture: `.png`, which a person can
 open, and `.json` with its boxes, written last, which names the picture's digest. Any of them may be deleted

@@ -1,4 +1,4 @@
-"""Starts Firefox and carries WebDriver BiDi between its port and our pipe. Run as a script, by `firefox`.
+"""Starts Firefox and relays WebDriver BiDi between its port and our pipe. Run as a script, by `firefox`.
 
 Firefox listens on a port of the loopback interface. This runs beside it, in the same network namespace, so
 that no other process can speak to it; messages end with a zero byte, as Chromium's do. When the pipe ends, so

@@ -1,4 +1,4 @@
-"""Pages found in what an agent writes. Text in, text out: nothing is parsed or rendered here.
+"""Finds pages in an agent's text. Text in, text out: nothing is parsed or rendered here.
 
 Published behaviour: docs/published/sweet_rl.md#frontend-design.
 """

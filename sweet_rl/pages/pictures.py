@@ -1,4 +1,4 @@
-"""Pictures in place of photographs: any size, a few shapes on a sky, the same bytes everywhere.
+"""Placeholder pictures: any size, a few shapes on a sky, the same bytes everywhere.
 
 Drawn and packed here rather than by a library, so that no version of a library decides about pixels.
 """

@@ -1,4 +1,4 @@
-"""Browsers that are replaced when they die, grow or grow old. It knows nothing of what a page is."""
+"""Browsers that are replaced when they die, use too much memory or grow old. It does not know pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A browser's processes: without network, with an empty home, gone when we are. It knows no protocol.
+"""A browser's processes: without network, with an empty home, ended with ours. It knows no protocol.
 
 A browser runs, where the kernel allows it, in namespaces of its own: one for the network, without any
 interface, and one for processes, in which nothing outlives its first.

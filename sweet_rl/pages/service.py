@@ -1,4 +1,4 @@
-"""The rendering service: a few browsers shared by all episodes. The `Renderer` of everything but tests."""
+"""The rendering service: a few browsers shared by all episodes; implements `Renderer`."""
 
 from __future__ import annotations
 

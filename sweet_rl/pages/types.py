@@ -1,4 +1,4 @@
-"""A page as a browser shows it: the picture, and where everything stands. Free of any browser."""
+"""A rendered page: the picture, and the position of every box. Independent of any browser."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class RenderedPage:
-    """What came of a page: `image` is a PNG of the whole page, `width` by `height` pixels.
+    """The result of rendering a page: `image` is a PNG of the whole page, `width` by `height` pixels.
 
     `problems` lists what the page tried and was not given ("blocked https://..."), or what was done to it
     ("cut at 16384 pixels").

@@ -1,4 +1,4 @@
-"""The pipe to a browser: JSON messages, each ended by a zero byte. It knows no command.
+"""The pipe to a browser: JSON messages, each ended by a zero byte. It does not know commands.
 
 Chromium's DevTools protocol comes this way by itself; Firefox's WebDriver BiDi through `firefox_relay`.
 Commands can be sent without awaiting the one before, which is most of the speed.

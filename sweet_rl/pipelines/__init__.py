@@ -1,4 +1,4 @@
-"""Pipelines: stages that follow each other, told by a YAML file or from Python, each run once.
+"""Pipelines: stages that follow each other, given by a YAML file or from Python, each run once.
 
 `reading` takes files apart, `building` makes steps of them, `state` says what is done, `running` runs the
 rest; `planning` and `needs` tell beforehand what it will take. What is done is read from the records that the

@@ -1,4 +1,4 @@
-"""A step that copies a file, so that what changes it leaves the original as it is."""
+"""A step that copies a file, so that the original stays unchanged."""
 
 from __future__ import annotations
 

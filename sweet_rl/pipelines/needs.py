@@ -1,4 +1,4 @@
-"""What the stages of a pipeline need: estimates of time, disk and memory, and a look before the first stage.
+"""Needs of a pipeline's stages: estimates of time, disk and memory, and a check before the first stage.
 
 The estimates are those of `sweet_rl.preflight`; where there is no basis for one, it is None.
 """

@@ -1,4 +1,4 @@
-"""What a run of a pipeline would do, and about what it takes, where there is a basis to estimate it."""
+"""The plan of a pipeline: what would run, and estimated needs where there is a basis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweet_rl.pipelines.needs import Needed, needed
 from sweet_rl.pipelines.state import Look, Records
 from sweet_rl.pipelines.steps import Step
 
-_WORDS: Final = {"new": "would run", "changed": "would run again", "begun": "would go on", "done": "done"}
+_WORDS: Final = {"new": "would run", "changed": "would run again", "begun": "would resume", "done": "done"}
 
 
 @dataclass(frozen=True, slots=True)

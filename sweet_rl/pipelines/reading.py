@@ -1,4 +1,4 @@
-"""Pipeline files as trees of texts that know where they stand: YAML, files that extend others, overrides.
+"""Pipeline files as trees of texts with their positions: YAML, files that extend others, overrides.
 
 Every value stays the text that was written, until a flag reads it as its own kind: 2e-7 is a number and no
 is a word wherever a flag says so.
@@ -18,10 +18,10 @@ _NULL: Final = "tag:yaml.org,2002:null"
 
 @dataclass(slots=True)
 class Node:
-    """A value, and where it was said.
+    """A value, and where it was given.
 
     Attributes:
-        value: a text, None (said to be nothing), a mapping or a list of nodes.
+        value: a text, None (given as null), a mapping or a list of nodes.
         place: file and line, or the override.
     """
 
@@ -57,7 +57,7 @@ class Node:
         return UsageError(f"{self.place}: {problem}.")
 
     def only(self, known: Sequence[str], what: str) -> None:
-        """Refuse keys that nobody reads.
+        """Refuse unknown keys.
 
         Raises:
             UsageError: there is one.

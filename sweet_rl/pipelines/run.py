@@ -48,7 +48,7 @@ class RunFlags(FileFlags, Jobs):
 @recorded("run", reads=("file",))
 @stage("file", defaults={"jobs": 1}, helps={"jobs": "stages at once, where they do not need each other."})
 def run(flags: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the command line
-    """Run a pipeline: stages of a YAML file, each once, skipping what is done; it goes on where it was stopped.
+    """Run a pipeline: stages of a YAML file, each once, skipping what is done; it resumes where it stopped.
 
     A stage is done if its last run ended well, with the settings that it has now, and its inputs are the same
     files (by digest). A changed setting or input runs the stage again, and what depends on it; what it made before
@@ -116,7 +116,7 @@ def _names(text: str) -> list[str]:
 
 
 def _sets(arguments: Sequence[str]) -> list[str]:
-    """`--set NAME=VALUE`, as often as it is said, as words behind all others.
+    """`--set NAME=VALUE`, as often as it is given, moved behind all other words.
 
     Raises:
         UsageError: nothing follows it.

@@ -1,7 +1,7 @@
-"""Runs the steps of a pipeline: each once, some at a time, and goes on where an earlier run was.
+"""Runs the steps of a pipeline: each once, some at a time, resuming an earlier run.
 
 Every step runs in a process of its own, which ends with the one that wanted it: a pipeline that is killed
-does not go on by itself.
+does not continue by itself.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Run:
             self._say(step, look.why)
             return step
         if look.state == "begun" and (resumed := step.resumed()) is not None:
-            self._say(step, f"{look.why}: goes on")
+            self._say(step, f"{look.why}: resumes")
             return resumed
         self._say(step, f"{look.why}: runs again")
         if look.state == "begun" or self._how.replace:

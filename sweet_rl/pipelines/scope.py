@@ -1,4 +1,4 @@
-"""What `${...}` stands for in one round of a pipeline."""
+"""The values of `${...}` in one round of a pipeline."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Scope:
         return () if node is None else tuple(_split(node, self.text(node, needs) or ""))
 
     def said_needs(self, name: str) -> set[str]:
-        """The steps that a stage is said to need, beside those that its flags name."""
+        """The steps that a stage is declared to need, beside those that its flags name."""
         node = self._every[name].mapping.get("needs")
         if node is None or node.value is None:
             return set()
@@ -94,7 +94,7 @@ class Scope:
         return {self._known(one.text, one.place).full(one.text) for one in listed}
 
     def text(self, node: Node, needs: set[str]) -> str | None:
-        """A value with its references replaced; None where it is said to be nothing.
+        """A value with its references replaced; None where it is null.
 
         Args:
             node: the value; a list becomes a text with commas.

@@ -1,4 +1,4 @@
-"""What of a pipeline is done: its steps, held against the records of their last runs.
+"""The state of a pipeline: which steps are done, by the records of their last runs.
 
 A step is done if its last run had the same settings, ended well, and what it read and wrote is still there.
 Files are compared by digest, so that a step whose inputs were made anew as they were is not run again.
@@ -32,7 +32,7 @@ _HOW: Final = frozenset(
         *("ray_address", "browsers", "render_cache", "reference_cache"),
     }
 )
-"""Flags that say how a step is run or where a server is to be found, and nothing about what comes of it."""
+"""Flags that say how a step is run or where a server is to be found, and nothing about its output."""
 
 State = Literal["done", "new", "changed", "begun"]
 

@@ -18,10 +18,10 @@ from sweet_rl.types import Json
 from sweet_rl.worlds import registry
 
 _CONTINUING: Final = ({"to_continue": True}, {"load_checkpoint": True, "overwrite": True})
-"""Flags with which a stage goes on with what it left; the first that it has count."""
+"""Flags with which a stage resumes what it left; the first that it has count."""
 
 _BY_THEMSELVES: Final = frozenset({"run_archer", "reflect evaluate_gpt"})
-"""Stages that go on without a flag that says so; those of worlds: `StageEntry.resumes`."""
+"""Stages that resume without a flag; those of worlds: `StageEntry.resumes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Step:
         return {name: str(value) if isinstance(value, Path) else value for name, value in self.flags.items()}
 
     def resumed(self) -> Step | None:
-        """The step that goes on where this one was interrupted; None for one that begins again."""
+        """The step that resumes this one; None for one that starts again."""
         of_worlds = registry.stages()
         if self.run in _BY_THEMSELVES or (self.run in of_worlds and of_worlds[self.run].resumes):
             return self

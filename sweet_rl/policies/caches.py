@@ -1,4 +1,4 @@
-"""A cache of keys and values that a token is added to without copying the rest. Imports transformers.
+"""A key-value cache that grows without copying. Imports transformers.
 
 Axes: B rows, H heads, T places, D of a head.
 """

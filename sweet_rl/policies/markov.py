@@ -1,4 +1,4 @@
-"""An agent that is shown the present alone, for worlds whose every text says the whole state."""
+"""An agent that sees only the last message, for worlds whose every message has the whole state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sweet_rl.types import Generation, Observation, derive_seed
 
 
 class MarkovPolicy:
-    """Any policy, shown only what the world said last.
+    """Any policy, shown only the world's last message.
 
     Chat models would else be sent every earlier state with every turn, and run out of context. The seed
     depends on the turn, as it would with the whole dialogue.
@@ -26,7 +26,7 @@ class MarkovPolicy:
         """One turn.
 
         Raises:
-            EpisodeError: this episode cannot go on.
+            EpisodeError: this episode cannot continue.
             ServiceError: the run cannot continue.
         """
         seed = derive_seed(observation.seed, observation.turn)

@@ -1,4 +1,4 @@
-"""Runs a command, and ends it with everything it started when the process that wanted it is gone.
+"""Runs a command, and ends it with all its children when the parent process is gone.
 
 Run as a file, by path, as the leader of a new session: `parent_watchdog.py PARENT_PID COMMAND...`. A server
 that has several processes on a GPU must not outlive a run that was killed, and a killed run cannot clean up:

@@ -33,7 +33,7 @@ class SampledPolicy:
         sampler: whose model writes; closed with the policy where it can be.
         ending: what stands behind the text, a marker.
         instruction: on a line of its own in front.
-        chat_format: how the observation becomes text; default: what the world said last.
+        chat_format: how the observation becomes text; default: the world's last message.
         name: of the agent in records; default the sampler's.
         seed: of the whole run.
     """
@@ -75,7 +75,7 @@ class SampledPolicy:
 
 
 class Recap(ScriptedPolicy):
-    """A reflection model without a model, for trials: it repeats how what was said last begins."""
+    """A reflection model without a model, for trials: it repeats the first line of the last message."""
 
     name = "recap"
 
@@ -134,7 +134,7 @@ class ReflectivePolicy:
         """One turn: the policy's, with the reflection that it was made with.
 
         Raises:
-            EpisodeError: the policy cannot go on.
+            EpisodeError: the policy cannot continue.
             ServiceError: one of the models is out of reach.
         """
         last = observation.messages[-1].content
@@ -183,6 +183,6 @@ def _said(written: Generation) -> str:
 
 
 def _with_last(observation: Observation, content: str) -> Observation:
-    """The same observation, its last message said otherwise."""
+    """The same observation with another last message."""
     *earlier, last = observation.messages
     return replace(observation, messages=(*earlier, Message(last.role, content)))

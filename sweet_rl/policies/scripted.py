@@ -1,4 +1,4 @@
-"""Agents without a model: the ceiling, the floor, and those that say what a function says.
+"""Agents without a model: ceiling, floor, and agents given by a function.
 
 They bound what a model can score on a set of tasks, and let the whole pipeline run anywhere.
 """

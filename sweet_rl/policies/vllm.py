@@ -1,4 +1,4 @@
-"""An agent in a vLLM server of our own; for one that runs already use `sweet_rl.policies.openai`."""
+"""An agent in a vLLM server that it starts; for a running server use `sweet_rl.policies.openai`."""
 
 from __future__ import annotations
 

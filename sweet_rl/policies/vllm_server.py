@@ -1,4 +1,4 @@
-"""A vLLM server of our own: started, watched, started again once, ended with us. It asks only for its health.
+"""A vLLM server as a child process: started, watched, restarted once, ended with this process.
 
 vLLM itself is not imported: the server runs in whatever Python environment has it.
 """
@@ -133,7 +133,7 @@ class VLLMServer:
         return not self.running
 
     async def recover(self, starts_seen: int) -> None:
-        """Start a server that has died again; callers that find it started since `starts_seen` just go on.
+        """Start a server that has died again; callers that find it started since `starts_seen` continue.
 
         Raises:
             ServiceError: it has died more often than it may, or does not come up again.

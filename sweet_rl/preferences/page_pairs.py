@@ -1,4 +1,4 @@
-"""Pairs of page dialogues as messages for a critic with eyes, which is shown the hidden page's picture.
+"""Pairs of page dialogues as messages for a vision critic, which is shown the hidden page's picture.
 
 A published pair for pages holds texts: the last prompt and its answer. The agent writes html and
 sees no picture; the critic may be shown the page that the human has in mind. Its picture stands in a system
@@ -69,7 +69,7 @@ def _shown(target: str) -> dict[str, Any]:
 
 
 def _dialogue(trajectory: Trajectory) -> list[Json]:
-    """What was said, as later prompts had it; the last turn as it was written."""
+    """The messages as later prompts had them; the last turn as it was written."""
     *before, last = trajectory.dialogue_history
     messages: list[Json] = [{"role": message.role, "content": message.content} for message in before]
     return [*messages, {"role": "assistant", "content": last.output if isinstance(last, AgentTurn) else ""}]

@@ -1,4 +1,4 @@
-"""Scores of sampled candidates: what the critic makes of their tokens, beside a reference.
+"""Scores of sampled candidates: from the critic's log-probabilities, beside a reference.
 
 Intended (paper, equation 3): (1/L) * [log critic(a | h, solution) - log reference(a | h, solution)] over the
 candidate's own L tokens, its end token included. The released system leaves the solution out on the reference

@@ -1,4 +1,4 @@
-"""Candidates for offline turns from any sampler: many turns at once, each handed over as it is finished."""
+"""Candidates for offline turns from any sampler: many turns at once, each yielded when it is finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidates under a model that a vLLM server runs: it returns the log-probabilities of a prompt's tokens.
+"""Scores candidates by a vLLM server, which returns the log-probabilities of a prompt's tokens.
 
 Published behaviour: docs/published/sweet_rl.md#ranking, #in-sampling-ranking-and-pairs.
 """
@@ -98,7 +98,7 @@ class ServerScorer:
                 failure = error.failure
                 raise ServiceError(
                     f"The server did not score a candidate ({failure.kind}: {failure.detail}). What had "
-                    "finished is on disk: --to_continue goes on from there."
+                    "finished is on disk: --to_continue resumes from there."
                 ) from error
         return _logprobs(choice, ids)[len(context) :]
 

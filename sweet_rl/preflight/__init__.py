@@ -1,4 +1,4 @@
-"""What a long run needs, looked at before it begins: data, models, disk, GPUs, packages, servers.
+"""Checks before a long run: data, models, disk, GPUs, packages, servers.
 
 Each look takes seconds at most, changes nothing, and gives findings: what is as it should be, or what is
 wrong and how to repair it. Nothing here knows stages or their flags.

@@ -1,4 +1,4 @@
-"""Tasks and dialogues: whether they are there, whole, as many as wanted, and of the right kind."""
+"""Tasks and dialogues: whether they exist, are complete, many enough, and of the right kind."""
 
 from __future__ import annotations
 

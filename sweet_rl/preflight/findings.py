@@ -1,4 +1,4 @@
-"""One line of a preflight: what was looked at, what was seen, and how to repair it."""
+"""One finding of a preflight: what was checked, the result, and how to repair it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine: room on the disk, GPUs and their memory, programs and packages."""
+"""The machine: free disk, GPUs and their memory, programs and packages."""
 
 from __future__ import annotations
 

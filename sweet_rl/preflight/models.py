@@ -1,4 +1,4 @@
-"""How large a model is, and what training it takes: memory of each GPU, room on the disk. Estimates."""
+"""The size of a model, and estimates of what its training needs: memory of each GPU, free disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers of models: whether they answer, offer the model that is named, and do what will be asked."""
+"""Servers of models: whether they answer, offer the named model, and support the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates: packaged ones by name, a person's own by path; filled without surprises.
+"""Templates: packaged ones by name, a person's own by path.
 
 The wording of the packaged ones is our own; what each must contain is as published.
 

@@ -1,4 +1,4 @@
-"""Whole JSON Lines files: read with line numbers, replaced atomically, never left half written.
+"""Whole JSON Lines files: read with line numbers, replaced atomically.
 
 Published behaviour: docs/published/sweet_rl.md#files.
 """

@@ -1,4 +1,4 @@
-"""A file that finished episodes are appended to, one durable line each.
+"""A file to which finished episodes are appended, one durable line each.
 
 The rule it keeps: what `append` has returned from survives kill -9, a full disk and a power cut, and what a
 crash tears off is at most the last line. It knows nothing of what the rows mean.
@@ -87,7 +87,7 @@ class Journal:
             raise error
 
     async def append_soon(self, row: Json) -> int:
-        """Append a row and return once it is on the disk, while other episodes go on.
+        """Append a row and return once it is on the disk, while other episodes continue.
 
         Rows that arrive while the disk is busy are written together, so that the disk's latency is paid once.
 

@@ -1,4 +1,4 @@
-"""JSON objects to nouns and back, with an error that names file, line, field, value and repair.
+"""JSON objects to dataclasses and back, with errors that name file, line, field, value and repair.
 
 Published files and ours are read by the same functions: what a published row lacks (`task_id`,
 `sample_index`, `stop_reason`, ...) is derived or left empty, what it has beyond that is carried along.

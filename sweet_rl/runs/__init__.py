@@ -1,4 +1,4 @@
-"""Runs on disk: which episodes a file holds and how it is continued, and the record of where it came from.
+"""Runs on disk: which episodes a file has, how it is resumed, and the record of where it came from.
 
 `continuing` is for stages that append episodes; `record` keeps a `run.json` with every output, and `finding`
 looks records up. `digests`, `facts`, `totals` and `prices` are what a record says.

@@ -1,4 +1,4 @@
-"""Which episodes a file holds, whether they were made the same way, their final order.
+"""Which episodes a file has, whether they were made the same way, their final order.
 
 Used by every stage that appends trajectories and can be continued. It changes nothing but the order of rows,
 and that only once the run is complete.

@@ -1,4 +1,4 @@
-"""Digests of what a run read and wrote, cheap enough to be taken of everything.
+"""Digests of a run's inputs and outputs, cheap enough for every file.
 
 A file's digest is the SHA-256 of its bytes. Tensors fill files that are too large for that: of a file of
 weights above 64 MiB it covers the size, the first and the last MiB, and 62 pieces of 64 KiB at even distances

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, the library's commit, the machine. Nothing heavy is imported for it.
+"""The environment of a run: versions, the library's commit, the machine. Nothing heavy is imported.
 
 No host name, no user name and no environment is among them.
 """

@@ -1,4 +1,4 @@
-"""Records below a folder, and what does not fit: files without one, inputs that have changed since."""
+"""Finds records below a folder, files without one, and inputs that have changed since."""
 
 from __future__ import annotations
 

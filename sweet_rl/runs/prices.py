@@ -1,4 +1,4 @@
-"""What a run has cost: its tokens by a table of prices."""
+"""The cost of a run: its tokens by a table of prices."""
 
 from __future__ import annotations
 

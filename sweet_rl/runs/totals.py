@@ -1,4 +1,4 @@
-"""Counters of models, as a record says them: by role, then by model."""
+"""Counters of models in a record: by role, then by model."""
 
 from __future__ import annotations
 

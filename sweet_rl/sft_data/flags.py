@@ -1,4 +1,4 @@
-"""Flags that the stages of Reflect-RL's data share, each said once."""
+"""Flags that the stages of Reflect-RL's data share, each declared once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Many pieces of a teacher's work: in parallel, each on disk as soon as it is done, resumable.
+"""A teacher's jobs: in parallel, each saved as soon as it is done, resumable.
 
 The journal beside a stage's output holds the settings in its first row, then one row for each piece that was
-tried: its key, what came of it (null where nothing did), and what went wrong on the way, with the raw text of
+tried: its key, its result (null where there is none), and what went wrong on the way, with the raw text of
 a reply that could not be read. A piece that failed is tried again by the next run, with other draws.
 """
 
@@ -34,7 +34,7 @@ _UNSERVED = frozenset(
         "timeout",
     ]
 )
-"""Kinds of failures that are no fault of what was said."""
+"""Kinds of failures that have another cause than the text of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Job(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a piece of work; `result` is None where nothing did, and then `failures` say why."""
+    """The result of a piece of work; `result` is None where there is none, and then `failures` say why."""
 
     result: Json | None
     failures: tuple[Failure, ...] = ()

@@ -1,4 +1,4 @@
-"""A model that plays without having been trained: it thinks, then acts, one request each (ReAct).
+"""A model that plays without training: it thinks, then acts, one request each (ReAct).
 
 Of earlier steps only what is in the state is sent. A reply that names no action is recorded with its
 raw text and handed to the game as it is, which costs a step; no other action replaces it.
@@ -164,7 +164,7 @@ async def _ask(teacher: Teacher, text: str, known: Words, seed: int, played: Pla
     """One request; "" after so many that brought nothing, which are recorded.
 
     Raises:
-        RequestFailed: the last one failed for want of a service, and that is no reply of the model.
+        RequestFailed: the last one failed because a service is missing, and that is no reply of the model.
     """
     messages = [Message("system", _prompt("react_system")), Message("user", text)]
     for attempt in range(ATTEMPTS):

@@ -1,4 +1,4 @@
-"""What a stage does that records played states, once its flags are known: play, ask, write."""
+"""The work of a stage that records played states, after its flags are checked: play, ask, write."""
 
 from __future__ import annotations
 

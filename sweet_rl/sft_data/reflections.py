@@ -1,4 +1,4 @@
-"""Played states with what a teacher thinks of them: the records of a world of labels.
+"""Played states with a teacher's thoughts: the records of a world of labels.
 
 A player that is mostly random gets into all kinds of states; the teacher says of each what led there and what
 would be best now. What is recorded as action is what the player did.

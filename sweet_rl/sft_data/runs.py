@@ -1,4 +1,4 @@
-"""The teacher that the flags ask for, and a run with it that may be stopped at any time."""
+"""The teacher that the flags ask for, and a run with it that can be interrupted at any time."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def beside(output: Path, teacher: str, what: str) -> Path:
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None], journal: Path) -> None:
-    """Run `work`; Ctrl-C and a polite kill end it cleanly, with words about how to go on.
+    """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
 
     Raises:
         KeyboardInterrupt: it was stopped; what had finished is in the journal.
     """
-    until_stopped(work, lambda: f"The same command goes on from {journal}.")
+    until_stopped(work, lambda: f"The same command resumes from {journal}.")
 
 
 def teach_all(

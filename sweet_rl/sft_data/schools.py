@@ -1,4 +1,4 @@
-"""What a tiny model of ours reads before it plays a world; a large one brings it from its pre-training."""
+"""Pre-training texts of our tiny models for a world; a large model needs none."""
 
 from __future__ import annotations
 

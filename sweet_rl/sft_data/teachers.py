@@ -1,4 +1,4 @@
-"""Who is asked: a model behind any OpenAI-compatible server, or the embedded teacher, which needs none.
+"""Teachers: a model behind any OpenAI-compatible server, or the embedded teacher, which needs none.
 
 A teacher is handed what a model would read, and what a player who knows the answer would say. A model
 only ever sees the first; the embedded teacher only says the second.
@@ -39,7 +39,7 @@ class Asked:
 
 
 def of_the_model(error: RequestFailed) -> bool:
-    """Whether a request failed by the model's own doing: it said nothing, or the dialogue is too long.
+    """Whether a request failed because of the model: an empty reply, or a dialogue that is too long.
 
     Anything else was the service's, and says nothing about the model.
     """
@@ -115,7 +115,7 @@ class ModelTeacher:
                 self._kept[row["request"]] = row["reply"]
 
     async def say(self, asked: Asked) -> str:
-        """One chat completion, or what it said when it was asked the same before."""
+        """One chat completion, or its earlier reply to the same request."""
         body = self._body(asked)
         key = digest(body, 32)
         if key in self._kept:

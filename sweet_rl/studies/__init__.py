@@ -1,1 +1,1 @@
-"""Whole comparisons as clients of the commands, from nothing to a page; the demos are the smallest."""
+"""Whole comparisons as clients of the commands, from data to a report page; the demos are the smallest."""

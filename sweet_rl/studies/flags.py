@@ -1,4 +1,4 @@
-"""What every study is told."""
+"""Flags of every study."""
 
 from __future__ import annotations
 

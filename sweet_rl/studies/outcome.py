@@ -1,4 +1,4 @@
-"""How every study goes: its steps are run, its results end in a file, as a table and as a page."""
+"""The end of every study: its results in a file, as a table and as a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a study: seeds x methods x measurements, paired differences, and how they were made; as JSON.
+"""The results of a study: seeds x methods x measurements, paired differences, and how they were made; as JSON.
 
 Every study ends in one `Results`, which its table and its page are made of. Shares are of 1.
 """
@@ -199,7 +199,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the agent said, what was answered, and what an oracle and the critic say of it."""
+    """The agent's turn, the answer to it, and the judgements of an oracle and the critic."""
 
     agent: str
     human: str | None = None

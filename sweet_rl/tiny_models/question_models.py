@@ -1,4 +1,4 @@
-"""Tiny models for online learning, made from nothing: a GPT-2 that acts, a DistilBERT that judges.
+"""Tiny models for online learning, made from nothing: a GPT-2 policy, a DistilBERT critic.
 
 Both read the same tokens. Without texts a token is a byte; with texts, a sentence that is frequent in them is
 one token, so that a turn is three tokens and learning takes minutes: the question with its mark, the end of

@@ -1,4 +1,4 @@
-"""Makes the embedded agents from nothing: tiny Llamas that read what a world can teach. Imports torch."""
+"""Makes the embedded agents from nothing: tiny Llamas trained on a world's texts. Imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model is called so that sequences that share tokens do not see each other.
+"""Model calls in which sequences that share tokens do not see each other.
 
 Axes: R rows of tokens, T places in a row.
 """

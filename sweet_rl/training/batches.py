@@ -1,4 +1,4 @@
-"""Encoded rows to tensors: what a model reads, and which log-probabilities are asked of it.
+"""Encoded rows to tensors: the model's inputs, and the positions of the log-probabilities.
 
 Axes: R rows of tokens, T places in a row, K log-probabilities asked for, M terms, O outputs, B rows of the
 data (pairs, or single texts), S sides (the chosen of all pairs, then the rejected), I pictures, P their
@@ -64,7 +64,7 @@ class Shown(TypedDict):
 class Question(Shown):
     """What a model reads, and the tokens whose log-probabilities are asked for.
 
-    Sequences that begin alike share their beginning (`sweet_rl.training.trees`); then `positions_RT` and
+    Sequences with a common prefix share it (`sweet_rl.training.trees`); then `positions_RT` and
     `ends_RT` are there. Log-probability k is that of the token `targets_K[k]` after the one at the flat place
     (row x T + place) `predictors_K[k]`.
     """

@@ -1,4 +1,4 @@
-"""What Trainer calls on the way: the order of the next epoch, and a progress bar."""
+"""Callbacks of Trainer: the order of the next epoch, and a progress bar."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Checkpoints on disk: whole or not there. No torch.
+"""Checkpoints on disk: complete or absent. No torch.
 
 A checkpoint is a folder `checkpoint-<step>` with a `trainer_state.json`. It is written under another name and
 renamed, so that a folder of that name is always complete. Beside what Trainer writes it holds what was
-minimised (`loss.json`), so that no run goes on with another loss unnoticed.
+minimised (`loss.json`), so that no run resumes with another loss unnoticed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def complete_checkpoints(folder: Path) -> list[Path]:
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint to go on from; `folder` may also be a checkpoint itself. None: there is none yet.
+    """The checkpoint to resume from; `folder` may also be a checkpoint itself. None: there is none yet.
 
     Raises:
         UsageError: `folder` holds something else.
@@ -73,7 +73,7 @@ def keep_loss(checkpoint: Path, loss: LossSettings) -> None:
 
 
 def check_loss(checkpoint: Path, loss: LossSettings) -> None:
-    """Refuse to go on with another loss than that of the checkpoint; one from before it was kept is taken.
+    """Refuse to resume with another loss than that of the checkpoint; one from before it was kept is taken.
 
     Raises:
         UsageError: names what differs.
@@ -89,8 +89,8 @@ def check_loss(checkpoint: Path, loss: LossSettings) -> None:
     ]
     if differs:
         raise UsageError(
-            f"The checkpoint {str(checkpoint)!r} was trained with another loss: {'; '.join(differs)}. Go on "
-            "with the flags of then, or begin anew with another --ckpt_path."
+            f"The checkpoint {str(checkpoint)!r} was trained with another loss: {'; '.join(differs)}. Resume "
+            "with the earlier flags, or start a new run with another --ckpt_path."
         )
 
 

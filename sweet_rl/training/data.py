@@ -1,4 +1,4 @@
-"""Preference pairs as text: from files and from the hub, each knowing the line it stands on. No torch.
+"""Preference pairs as text: from files and from the hub, each with its line number. No torch.
 
 A pair is an object with a chosen and a rejected side, and possibly the prompt that both answer. A
 side is a text, `{"input", "output"}` (pages: the last prompt and its answer), or a list of messages, which

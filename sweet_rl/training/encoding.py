@@ -1,4 +1,4 @@
-"""Pairs and dialogues as token ids: which tokens are the agent's, and where what is too long is cut.
+"""Pairs and dialogues as token ids: which tokens are the agent's, and where long ones are cut.
 
 The rules here are ours; `published` holds those of the published system. Both give `EncodedPair`s.
 

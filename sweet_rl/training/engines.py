@@ -1,4 +1,4 @@
-"""Engines: how several processes train one model that each of them has a piece of.
+"""Engines: how several processes train one sharded model.
 
 They are DeepSpeed's ZeRO and torch's FSDP2, driven by transformers' Trainer through accelerate. Here is what
 these leave to us: which one a run uses, how processes meet where there is no accelerator, a sharded
@@ -118,13 +118,13 @@ def check_checkpoint(checkpoint: Path, settings: TrainSettings) -> None:
         names = {"fsdp2": "FSDP2 (--shard_with fsdp2)", "deepspeed": "DeepSpeed", None: "no engine"}
         raise UsageError(
             f"The checkpoint {str(checkpoint)!r} was written with {names[found]}, and this run uses "
-            f"{names[wanted]}. Go on with the flags and processes of then, or take another --ckpt_path."
+            f"{names[wanted]}. Resume with the earlier flags and processes, or take another --ckpt_path."
         )
     processes = max(1, len(list(checkpoint.glob("rng_state_*.pth"))))
     if found == "deepspeed" and processes != world_size():
         raise UsageError(
             f"The checkpoint {str(checkpoint)!r} is of {processes} processes, this run has {world_size()}: "
-            "DeepSpeed goes on with the same number only. Start as many, or take another --ckpt_path."
+            "DeepSpeed resumes with the same number only. Start as many, or take another --ckpt_path."
         )
 
 
@@ -246,5 +246,5 @@ def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
         raise ServiceError(
             f"Process {rank()} of {world_size()} cannot reach the others: one has ended (its own output says "
             f"why), or has not answered within --timeout_s {settings.shards.timeout_s}. Start all again; "
-            f"where --save_steps left checkpoints, --load_checkpoint goes on from the newest. ({line[:200]})"
+            f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. ({line[:200]})"
         ) from error

@@ -22,7 +22,7 @@ _AS_TEXT = "Export texts (without --conversational), or leave such pairs out (--
 
 
 class _Parts(NamedTuple):
-    """A pair as what both sides begin with and what they go on with, each closed with the end token."""
+    """A pair as what both sides begin with and how they continue, each closed with the end token."""
 
     prompt: str
     chosen: str
@@ -50,7 +50,7 @@ class ExportReport:
             f"{len(self.skipped):,} pairs left out, no messages give exactly their text: "
             f"{', '.join(self.skipped[:3])}{', ...' if len(self.skipped) > 3 else ''}": len(self.skipped),
             f"{self.whole:,} pairs without a prompt: their common beginning became the prompt": self.whole,
-            f"{self.several_turns:,} pairs go on over several turns: there the partner's words are scored "
+            f"{self.several_turns:,} pairs continue over several turns: there the partner's words are scored "
             "too (train_dpo of sweet_rl scores the agent's turns only)": self.several_turns,
             f"{self.same:,} pairs have the same text on both sides: nothing is learned from them": self.same,
             f"{self.cut:,} sides were cut by the token limit when they were sampled; here they end with "
@@ -174,7 +174,7 @@ class PairExporter:
                 )
             if self._layout == "openrlhf" and behind > 1:
                 problem = (
-                    f"goes on for {behind} messages, of which OpenRLHF takes only the last for the response"
+                    f"continues for {behind} messages, of which OpenRLHF takes only the last for the response"
                 )
                 raise _inexact(pair, side, getattr(pair, side), problem)
         if self._layout == "openrlhf":

@@ -1,4 +1,4 @@
-"""What every training run does around its own data and loss: resume, hold out, train, evaluate, save."""
+"""The shared part of every training run: resume, hold out, train, evaluate, save."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run that has begun: its place among its processes, and the checkpoint it goes on from."""
+    """A run that has begun: its place among its processes, and the checkpoint it resumes from."""
 
     settings: TrainSettings
     rows: Rows

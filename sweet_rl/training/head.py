@@ -1,4 +1,4 @@
-"""The output head of a causal model, asked for the log-probabilities of given tokens only.
+"""The output head of a causal model, for the log-probabilities of given tokens only.
 
 A model's own head makes one logit for each token of the vocabulary at every place; with 32,000 tokens and
 more that is the memory peak of training. Here only the places that predict a response reach the head, in

@@ -1,4 +1,4 @@
-"""Preference losses by name: tensors in, one number for each pair out, nothing else.
+"""Preference losses by name: tensors in, one number for each pair out.
 
 A loss is a function `loss(pairs: ScoredPairs, settings: LossSettings) -> Tensor` of shape [B]. `LOSSES` knows
 ours, those of installed packages (entry points of the group "sweet_rl.losses") and `module:FUNCTION`.

@@ -1,4 +1,4 @@
-"""Numbers of a run, one JSON object a line."""
+"""Metrics of a run, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MetricsLog:
 
     Args:
         path: the file; None: write nothing.
-        after_step: lines of later steps are dropped first: a resumed run writes them again. 0 begins anew.
+        after_step: lines of later steps are dropped: a resumed run writes them again. 0 starts a new file.
     """
 
     def __init__(self, path: Path | None, *, after_step: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Models for training: loaded with words for what is wrong, and saved whole.
+"""Models for training: loaded with clear errors, and saved whole.
 
 Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 """

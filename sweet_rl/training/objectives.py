@@ -1,4 +1,4 @@
-"""What a batch's rows contribute to the loss and to the log: one objective for each kind of training.
+"""A batch's part of the loss and of the log: one objective for each kind of training.
 
 Axis: B rows of a batch.
 

@@ -1,4 +1,4 @@
-"""How rows become micro-batches: by their number, or by their tokens, those that are shared counted once."""
+"""How rows become micro-batches: by their number, or by their tokens, shared ones counted once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ByTokens:
 
     Args:
         rows: all rows.
-        order: each row's place in an order in which those that begin alike are neighbours.
+        order: each row's place in an order in which those with a common prefix are neighbours.
         budget: tokens of one pack, without padding.
         share: tokens that rows share count once.
         world: number of processes; the rows are divided so that all have something to do.
@@ -95,7 +95,7 @@ class ByTokens:
 
 
 def prefix_order(rows: Sequence[Encoded]) -> list[int]:
-    """Each row's place when rows that begin alike are neighbours."""
+    """Each row's place when rows with a common prefix are neighbours."""
     places = [0] * len(rows)
     for place, row in enumerate(in_order([np.asarray(row.sides[0].ids, dtype=np.uint32) for row in rows])):
         places[row] = place
@@ -148,7 +148,7 @@ def shared_batches(
     """Numbers in the given order in batches of `most` tokens at most, those shared with the one before apart.
 
     Args:
-        order: in which sequences that begin alike are neighbours.
+        order: in which sequences with a common prefix are neighbours.
         lengths: of the sequences, in tokens.
         shared: of each in the order, the tokens that it shares with the one before it.
         most: tokens of a batch at most.

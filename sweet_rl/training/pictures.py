@@ -1,4 +1,4 @@
-"""Pictures that messages name: found, looked at once, reported with their line if unusable. No torch.
+"""Pictures that messages name: found, checked once, reported with their line if unusable. No torch.
 
 A picture is a part of a message's content, in one of the usual spellings:
 

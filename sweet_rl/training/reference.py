@@ -1,4 +1,4 @@
-"""The reference: log-probabilities of all pairs under a model that is not being trained.
+"""The reference model's log-probabilities of all pairs.
 
 It is asked once, before training, so that it need not stay in memory, and not at all where its numbers are on
 disk already. It is the base model itself, before an adapter is put on it, unless another one is named.

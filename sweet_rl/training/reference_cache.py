@@ -1,4 +1,4 @@
-"""The reference's log-probabilities on disk: the same pairs are scored once, whatever is trained on them.
+"""The reference's log-probabilities on disk: the same pairs are scored once for all trainings.
 
 A file's name is a digest of all that decides about its numbers: the model's weights, the tokens and what is
 scored of them, the reduction, the precision. It also holds these in words, so a file that was renamed or

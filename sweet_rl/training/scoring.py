@@ -112,7 +112,7 @@ class CandidateScorer:
         self._stopped.set()
 
     def _batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-        """Pairs that begin alike together, as many as the budget allows; the tokens they share count once."""
+        """Pairs with a common prefix together, as many as the budget allows; shared tokens count once."""
         batch: list[Pair] = []
         before, size = _array(()), 0
         for pair in sorted(pairs):

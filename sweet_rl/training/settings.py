@@ -1,4 +1,4 @@
-"""Settings of a preference-training run: one value for each thing that flags decide. No torch.
+"""Settings of a preference-training run. No torch.
 
 Published behaviour: docs/published/sweet_rl.md#reward-models, #preference-training.
 """
@@ -106,7 +106,7 @@ class OptimizerSettings:
     group_by_length: bool = True
     group_by_history: bool = True
     prefix_tree: bool = True
-    """Rows of a batch that begin alike share their beginning."""
+    """Rows of a batch with a common prefix share it."""
     max_tokens_per_batch: int | None = None
     """Packs by tokens instead of by rows."""
 

@@ -1,4 +1,4 @@
-"""A nested state of tensors and plain data as two files that hold no code: safetensors and JSON.
+"""A nested state of tensors and plain data as two files without code: safetensors and JSON.
 
 Pickles run what they say when they are read, and so cannot be shared; these can.
 """

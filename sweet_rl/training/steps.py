@@ -1,4 +1,4 @@
-"""The order in which rows are trained on: optimizer steps, and their micro-batches on every process."""
+"""The order of rows in training: optimizer steps, and their micro-batches on every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token sequences that begin alike, laid out so that what they share stands there once. No torch.
+"""Token sequences with common prefixes, laid out so that each prefix appears once. No torch.
 
 A tree is written depth first: a token is seen by the tokens behind it up to the end of its subtree, and by no
 other. So one number for each token, its `end`, says all about who attends to whom:
@@ -60,7 +60,7 @@ def common_prefix(one: Ids, other: Ids) -> int:
 
 
 def in_order(sequences: Sequence[Ids]) -> list[int]:
-    """Their numbers in lexicographic order, in which those that begin alike are neighbours."""
+    """Their numbers in lexicographic order, in which those with a common prefix are neighbours."""
     keys = [np.ascontiguousarray(ids, dtype=">u4").tobytes() for ids in sequences]
     return sorted(range(len(keys)), key=keys.__getitem__)
 

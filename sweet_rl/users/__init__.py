@@ -1,4 +1,4 @@
-"""Who answers: each implements `sweet_rl.contracts.User`, one object for many episodes.
+"""Simulated humans and oracles: each implements `sweet_rl.contracts.User`, one object for many episodes.
 
 `USERS` are those with a name of their own, who answer in any world: they come from other packages. The
 humans and oracles of our worlds belong to their worlds.

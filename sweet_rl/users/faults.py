@@ -1,4 +1,4 @@
-"""Trouble on demand: how late a reply is, and what goes wrong with it.
+"""Deliberate faults of the simulator server: delays and failures of replies.
 
 Drawn from a seed and the request's number, so that a server with the same flags behaves the same way again.
 """

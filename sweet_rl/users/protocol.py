@@ -1,6 +1,6 @@
 """The OpenAI protocol as a server sees it: requests read and checked, replies and errors written.
 
-Pure functions of JSON; what is said, and how late, belongs to `sweet_rl.users.server`. A token is a
+Pure functions of JSON; the replies and their delays belong to `sweet_rl.users.server`. A token is a
 word here, with the white space before it: that is what `max_tokens` counts, and `usage`.
 """
 
@@ -25,7 +25,7 @@ HARMLESS: Final = frozenset(
         "prompt_cache_retention", "parallel_tool_calls", "reasoning_effort", "verbosity",
     }
 )  # fmt: skip
-"""Accepted without effect: what is said is not drawn, and nothing is kept."""
+"""Accepted without effect: replies are not sampled, and nothing is kept."""
 
 _NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
     "logprobs": (False,),

@@ -1,7 +1,7 @@
 """Simulated humans without a model, and an echo, behind real OpenAI endpoints.
 
 Any OpenAI client can talk to it: /v1/chat/completions, /v1/completions, /v1/models, /v1/models/{id}, /health,
-and /stats of our own. What is said comes from `World.served_human`; what goes wrong on purpose from
+and /stats of our own. Replies come from `World.served_human`, deliberate faults from
 `sweet_rl.users.faults`; what requests and replies look like from `sweet_rl.users.protocol`.
 """
 

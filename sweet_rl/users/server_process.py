@@ -1,4 +1,4 @@
-"""Running the simulator server: in this process until it is stopped, or as a child process for a while."""
+"""Runs the simulator server: in this process until it is stopped, or as a child process."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def start_server(*, port: int = 0, **flags: float | str) -> Iterator[RunningServ
         flags: flags of the command `serve_simulator`.
 
     Raises:
-        ServiceError: it did not come up; carries what it said.
+        ServiceError: it did not start; carries its output.
     """
     command = [sys.executable, "-m", "sweet_rl", "serve_simulator", "--port", str(port)]
     for name, value in flags.items():

@@ -1,4 +1,4 @@
-"""A human with eyes, played by a vision model behind any OpenAI-compatible server.
+"""A simulated human that sees pages, played by a vision model behind any OpenAI-compatible server.
 
 Published behaviour: docs/published/sweet_rl.md#frontend-design, #in-episodes.
 """

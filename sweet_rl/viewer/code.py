@@ -1,4 +1,4 @@
-"""What the viewer shows of Backend Programming: answers beside hidden functions, test by test results."""
+"""The viewer for Backend Programming: answers beside hidden functions, test by test results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the viewer is given to show: an index, one row in full, its pictures, as plain JSON and bytes.
+"""The data of the viewer: an index, one row in full, its pictures, as plain JSON and bytes.
 
 `code`, `game` and `design` say it for the kinds of trajectories; server and export know only `Contents`. The
 index is small enough for a file of tens of thousands of rows; a row is made when it is looked at.
@@ -151,7 +151,7 @@ def row_of(trajectory: Trajectory) -> dict[str, Json]:
 
 
 def text_of(trajectory: Trajectory) -> str:
-    """The task, and what was said and thought about it, in lower case."""
+    """The task, its messages and thoughts, in lower case."""
     parts = [trajectory.task.task_id, trajectory.task.problem_description]
     for message in trajectory.dialogue_history:
         parts.append(message.content)

@@ -23,7 +23,7 @@ _PIECE = 1 << 20
 
 @dataclass(slots=True)
 class Embedded:
-    """What became of the pictures: how many there are, how many of them found no room."""
+    """How many pictures there are, and how many were left out for their size."""
 
     pictures: int = 0
     left_out: int = 0
@@ -39,7 +39,7 @@ def export_html(contents: Contents, out: str | Path, *, picture_bytes: int = 0) 
             and the page says so.
 
     Returns:
-        What became of the pictures.
+        How many pictures were kept and left out.
 
     Raises:
         StorageError: the disk is full or read-only; an older file is as it was.

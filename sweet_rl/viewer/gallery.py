@@ -1,4 +1,4 @@
-"""Pictures of one dialogue: found where its row says, rendered where it says nothing, and never elsewhere.
+"""Pictures of one dialogue: read where its row names a file, else rendered.
 
 A row may name any file, as published rows do with absolute paths. So what is opened must be a plain file that
 is a PNG; everything else is a reason in words why there is no picture.

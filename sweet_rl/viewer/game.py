@@ -1,4 +1,4 @@
-"""What the viewer shows of worlds that reward turns: games, shops, adventures, with every turn's reward."""
+"""The viewer for worlds that reward turns: games, shops, adventures, with every turn's reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts the page together: the files of `static/` in one HTML text that loads nothing else.
+"""Builds the page: the files of `static/` in one HTML text that loads nothing else.
 
 Model-written text is hostile. Three things keep it text: the page inserts it with `textContent` only, the
 browser enforces that (Trusted Types), and a Content-Security-Policy allows exactly the scripts and styles

@@ -1,7 +1,7 @@
 """The viewer served to a browser on this machine: the page, the index, and each row when it is looked at.
 
 It only reads, and it answers only to its own names: a foreign Host header is how a page elsewhere would make
-a browser read private data from a loopback address (DNS rebinding). There are no accounts: whoever can open
+a browser read private data from a loopback address (DNS rebinding). There are no accounts: all who can open
 a connection to the address can read the rows, on loopback everybody with a login on this machine.
 """
 

@@ -1,4 +1,4 @@
-"""Worker processes that answer questions, for engines that block, could crash or hang."""
+"""Worker processes that answer requests, for engines that block, could crash or hang."""
 
 from sweet_rl.workers.pool import WorkerPool
 

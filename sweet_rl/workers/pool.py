@@ -1,4 +1,4 @@
-"""A pool of worker processes, each answering one question at a time; knows nothing of what they do.
+"""A pool of worker processes, each answering one request at a time; does not know what they do.
 
 For engines that block and could crash or hang, so that they never run in the process that trains. Questions
 hold everything that is needed to answer them: whichever worker is free takes the next one, and a worker that

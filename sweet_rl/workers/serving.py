@@ -1,4 +1,4 @@
-"""A worker process from inside: reads questions from a pipe, answers, ends with the pipe."""
+"""The worker's side: reads requests from a pipe, answers, ends with the pipe."""
 
 from __future__ import annotations
 

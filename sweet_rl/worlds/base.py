@@ -1,4 +1,4 @@
-"""What a world is to everything else: its tasks, its rules as options, who plays it, how it looks to a model.
+"""The contract of a world: its tasks, its rules as options, its players, its text for a model.
 
 A `World` describes and makes; it keeps no state of an episode (`sweet_rl.contracts.Env` does). It is cheap to
 import: what it needs to be played is imported when it is opened.
@@ -145,7 +145,7 @@ class World:
         Raises:
             UsageError: no such human or oracle is packaged.
         """
-        raise UsageError(f"Nobody who answers without a model is packaged for {self.name}.")
+        raise UsageError(f"{self.name} has no human or oracle that works without a model.")
 
     def make_oracle(self, kind: str, path: str, **how: Any) -> User:
         """The oracle, played by a model.
@@ -153,7 +153,7 @@ class World:
         Args:
             kind: what runs it.
             path: its folder, or its server's address.
-            how: what else was said of it: its name, a key, how patiently it is asked.
+            how: what else was given for it: its name, a key, how patiently it is asked.
 
         Raises:
             UsageError: models answer no questions here, or not of this kind.
@@ -216,7 +216,7 @@ class World:
         return "" if self.agent_prompt is None else load_prompt(self.agent_prompt)
 
     def transcript(self) -> ChatFormat:
-        """How an episode looks to a model that reads plain text: all that was said, a line each."""
+        """How an episode looks to a model that reads plain text: all messages, a line each."""
         return WholeTranscript()
 
     def template(self, tasks: Sequence[Task]) -> str | None:
@@ -306,14 +306,13 @@ class World:
         return Measured(self.name, self.tasks_of(tasks or self.test_tasks), self.options(max_turns=max_turns))
 
     def expert(self, game: TextGame) -> Expert:
-        """Who knows the way in a game, and has words for it.
+        """The expert of a game, with its explanations.
 
         Raises:
-            UsageError: nobody does.
+            UsageError: no world does.
         """
         raise UsageError(
-            f"Nobody who knows the way is packaged for {self.name}: name a model by --teacher openai, or let "
-            "chance play by --random."
+            f"{self.name} has no expert: name a model by --teacher openai, or choose random actions by --random."
         )
 
     def prepared(self, options: Options, request: LevelRequest) -> Options:

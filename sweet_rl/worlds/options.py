@@ -1,4 +1,4 @@
-"""What is said to a world: its rules as options, and how agents, levels and measurements are asked for."""
+"""The options of a world, and requests for its agents, levels and measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes of any world as games of labels, for algorithms that drive games step by step, all at once.
+"""Episodes of any world as games of labels, for algorithms that step many games at once.
 
 What stands in a prompt is the world's transcript; the label is what its `Env` is given.
 """
@@ -36,7 +36,7 @@ def games_of(
 
     Args:
         opening: makes environments.
-        user: who answers in them, if somebody does; closed at the end.
+        user: who answers in them, if anyone; closed at the end.
         look: how they look.
     """
     with asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""Which worlds there are: folders beside this file that have a `WORLD`, and those of installed packages."""
+"""The registry of worlds: folders beside this file that have a `WORLD`, and those of installed packages."""
 
 from __future__ import annotations
 

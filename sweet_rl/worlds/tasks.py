@@ -1,4 +1,4 @@
-"""Where tasks come from: a file, the hub, or the list of a world.
+"""Loads tasks from a file, the hub, or the list of a world.
 
 Reading and checking rows is the business of `sweet_rl.records`.
 """

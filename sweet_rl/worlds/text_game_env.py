@@ -1,4 +1,4 @@
-"""Any `TextGame` as a world: one user message a step holds the whole prompt text of that state."""
+"""Any `TextGame` as a world: one user message a step has the whole text of the state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TextGameEnv:
 
     Args:
         make_game: a fresh game; called at every reset, so that nothing of an earlier one is left.
-        threaded: the game waits for files or processes: it works in a thread, other episodes go on.
+        threaded: the game waits for files or processes: it works in a thread, other episodes continue.
     """
 
     def __init__(self, make_game: Callable[[], TextGame], *, threaded: bool = False) -> None:

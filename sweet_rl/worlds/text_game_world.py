@@ -1,4 +1,4 @@
-"""Worlds whose core is a `TextGame`: they say how it is made, and are played turn by turn as any other."""
+"""Worlds whose core is a `TextGame`: each says how to build it, and is played turn by turn."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class TextGameWorld(World):
             yield lambda: TextGameEnv(make_game, threaded=self.threaded)
 
     def transcript(self) -> LastObservation:
-        """What the game said last: it says the whole state each time."""
+        """The game's last message: each one has the whole state."""
         return LastObservation()

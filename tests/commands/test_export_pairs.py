@@ -80,7 +80,7 @@ def test_whole_dialogues_are_cut_where_the_agent_begins_to_differ(export, capsys
     ]
     said = capsys.readouterr().out
     assert "2 pairs without a prompt" in said
-    assert "1 pairs go on over several turns: there the partner's words are scored too" in said
+    assert "1 pairs continue over several turns: there the partner's words are scored too" in said
     assert "1 pairs do not begin with the begin token, which TRL puts first" in said
 
 
@@ -108,7 +108,7 @@ def test_messages_for_openrlhf_are_whole_and_differ_in_the_last(export):
             "rejected": [say("user", "Write."), say("assistant", "b")],
         }
     ]
-    with pytest.raises(DataError, match=r"line 1: field 'chosen' goes on for 3 messages"):
+    with pytest.raises(DataError, match=r"line 1: field 'chosen' continues for 3 messages"):
         export({"chosen": f"{LATER}a", "rejected": f"{PROMPT}b"}, format="openrlhf", conversational=True)
 
 

@@ -1,4 +1,4 @@
-"""Online runs by their command: every configuration starts, stops anywhere and goes on as if it had not."""
+"""Online runs by their command: every configuration starts, stops anywhere and resumes as if it had not."""
 
 import importlib.util
 import json
@@ -272,7 +272,7 @@ def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_pa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
     told = [*options("archer_20q", tmp_path / "run"), "use_wandb=true"]
-    with pytest.raises(UsageError, match="use_wandb=false goes on without it"):
+    with pytest.raises(UsageError, match="use_wandb=false continues without it"):
         archer.run("archer_20q", told, None)
     assert not (tmp_path / "run").exists()
 

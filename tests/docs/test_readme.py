@@ -35,9 +35,9 @@ def test_the_table_says_what_the_study_said():
         "SWEET-RL",
     ]
     for name, success, asked in rows:
-        (cells,) = re.findall(
-            rf"^\| \**{name}\** \|(.+)\|$", mini.partition("## What came of it")[2], re.MULTILINE
-        )[:1]
+        (cells,) = re.findall(rf"^\| \**{name}\** \|(.+)\|$", mini.partition("## Results")[2], re.MULTILINE)[
+            :1
+        ]
         of_study = [cell.strip(" *") for cell in cells.split("|")]
         assert of_study[3].split()[0].strip("*") == success
         assert round(100 * float(of_study[-1])) == int(asked)

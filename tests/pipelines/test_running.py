@@ -139,7 +139,7 @@ def test_a_killed_pipeline_goes_on_where_it_was(here):
     assert killed.returncode == -signal.SIGKILL
     again = sweet_rl("run", "p.yaml", cwd=here)
     assert again.returncode == 0, again.stderr
-    assert "some: it was interrupted: goes on" in again.stdout
+    assert "some: it was interrupted: resumes" in again.stdout
     words = [line.split()[1] for line in (here / "out/rows.txt").read_text().splitlines()]
     assert words == ["first"] * 4 + ["again"] * 2
     assert "some: done" in sweet_rl("run", "p.yaml", cwd=here).stdout

@@ -206,5 +206,5 @@ def test_a_trajectory_that_goes_on_after_its_end_is_passed_over():
     steps = [{"reflection": "r", "cmd": "id README.md"}, {"reflection": "r", "cmd": "cat README.md"}]
     task = {**TASK, "trajectories": [{"info": "positive", "trajectory": steps}]}
     texts = explore_texts([task], lambda steps: game(horizon=steps))
-    assert texts.skipped == {"trajectory that goes on after its end": 1}
+    assert texts.skipped == {"trajectory that continues after its end": 1}
     assert texts.files["sft.jsonl"] == []

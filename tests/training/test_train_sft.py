@@ -1,4 +1,4 @@
-"""Fine-tuning as a stage: what a step minimises, and that it stops and goes on as DPO does."""
+"""Fine-tuning as a stage: what a step minimises, and that it stops and resumes as DPO does."""
 
 import json
 import random

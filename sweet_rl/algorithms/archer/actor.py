@@ -38,7 +38,7 @@ OBSERVATION = "{obs}"
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What the policy said: the text without what ended it, and the tokens with it.
+    """A turn of the policy: the text without its end token, and the tokens with it.
 
     `finished` is False where the token limit cut it off. `logprobs` are those of the tokens when they were
     sampled, of the untempered model; empty where they are not known.
@@ -234,7 +234,7 @@ class TokenPolicy:
     def write(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Utterance]], None, None]:
         """Utterances as they end, by their places among the requests.
 
-        Prompts that begin alike are neighbours where they can be read once; else those of similar lengths.
+        Prompts with a common prefix are neighbours where it can be read once; else those of similar lengths.
         """
         lengths = [len(request.prompt_ids) + self.max_new_tokens for request in requests]
         most = 4 * self.max_tokens_per_batch
@@ -269,7 +269,7 @@ class TokenPolicy:
     # -- scoring ------------------------------------------------------------------------------------------
 
     def batches(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> Iterator[list[int]]:
-        """Numbers of utterances to score together; those whose prompts begin alike are neighbours."""
+        """Numbers of utterances to score together; neighbours' prompts have a common prefix."""
         rows = [
             np.asarray((*self.prompt(observation).ids, *utterance.token_ids), dtype=np.uint32)
             for observation, utterance in zip(observations, utterances, strict=True)

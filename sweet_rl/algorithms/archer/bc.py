@@ -1,4 +1,4 @@
-"""Behaviour cloning before anything is played: a policy imitates written dialogues.
+"""Behaviour cloning before online learning: a policy imitates recorded dialogues.
 
 Repaired: one convention for newlines. The observation ends as the world writes it, the action is followed by
 what ends an utterance, and the last, smaller step is made, too. Importing this module imports torch.
@@ -25,7 +25,7 @@ from sweet_rl.types import Json
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An observation and what should be said to it; `action_ids` where the policy's own tokens are known."""
+    """An observation and the reply to imitate; `action_ids` where the policy's own tokens are known."""
 
     observation: str
     action: str

@@ -1,4 +1,4 @@
-"""What a run may begin with: `checkpoint_path` as found on disk."""
+"""The initial weights of a run: `checkpoint_path` as found on disk."""
 
 from __future__ import annotations
 

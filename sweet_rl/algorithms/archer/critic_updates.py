@@ -1,4 +1,4 @@
-"""Steps of the critic: rows in, weights changed, the published numbers out.
+"""Critic updates: rows in, new weights and the published metrics out.
 
 A step's loss is the sum of G means over B rows; it is computed in micro-batches of similar rows under a token
 budget, and its value depends on neither that nor on the number of processes. Importing this module imports

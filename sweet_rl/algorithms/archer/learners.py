@@ -1,4 +1,4 @@
-"""The algorithms that learn while they play.
+"""The online algorithms.
 
 `ArcherLearner` trains critic and policy, `ChaiLearner` the critic only, `FilteredBCLearner` the policy on the
 best episodes. Importing this module imports torch.

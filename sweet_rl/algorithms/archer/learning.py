@@ -1,4 +1,4 @@
-"""What the loop asks of a learner, and what all learners share: a policy, a critic, their states on disk.
+"""The learner interface of the loop, and the shared part of all learners: policy, critic, states on disk.
 
 All randomness comes from the seed and a counter that is part of the state. The algorithms themselves are in
 `learners`. Importing this module imports torch.
@@ -76,7 +76,7 @@ class Learner(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`; all processes call it, and the first one's counts."""
+        """Continue from `state_dict`; all processes call it, and the first one's counts."""
         ...
 
     def save_policy(self, folder: Path) -> None:

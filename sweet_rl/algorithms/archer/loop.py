@@ -1,4 +1,4 @@
-"""The off-policy loop in the published order: play, remember, learn.
+"""The off-policy loop in the published order: play, store, learn.
 
 One process plays and writes; all of them learn from the same episodes. Every random choice is made from the
 run's seed and the number of what it is for (iteration, episode), so a run that was stopped and continued is
@@ -117,7 +117,7 @@ class OnlineRun:
         self._env_steps = 0
 
     def run(self) -> None:
-        """Play and learn until all iterations are done; go on where an earlier run stopped.
+        """Play and learn until all iterations are done; resume where an earlier run stopped.
 
         Raises:
             SweetRLError: the run cannot continue; what had finished is on disk.

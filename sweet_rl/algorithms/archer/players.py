@@ -1,4 +1,4 @@
-"""The learners' policies at play: the `Policy` contract over what is being trained.
+"""Rollout policies of the learners: the `Policy` contract over the model in training.
 
 Calls that wait together become one batch. What a turn says depends on the player's seed, the episode's and
 the turn's number, whichever turns share its batch. Importing this module imports torch.

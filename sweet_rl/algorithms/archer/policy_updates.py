@@ -1,4 +1,4 @@
-"""Steps of the policy: by the critic's advantage, or by imitation.
+"""Policy updates: by the critic's advantage, or by imitation.
 
 Each phase clips its own gradients and begins without any. A step's loss is the sum of G means over B rows;
 it is computed in micro-batches of similar rows under a token budget, and its value depends on neither that
@@ -48,7 +48,7 @@ class Spoken(Row, Protocol):
 
 
 class ActorRows(NamedTuple):
-    """What the policy said to this process's rows of a step, and what the critic thinks of it."""
+    """The policy's turns for this process's rows of a step, and the critic's values of them."""
 
     observations: Sequence[str]
     utterances: Sequence[Utterance]
@@ -74,7 +74,7 @@ def actor_step(
     rows: Sequence[Transition],
     settings: StepSettings,
 ) -> dict[str, float]:
-    """One step of the policy on what it has just said.
+    """One step of the policy on the turns that it has just sampled.
 
     Returns:
         The 14 published numbers, means over the micro-batches of B rows.

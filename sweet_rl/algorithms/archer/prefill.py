@@ -1,4 +1,4 @@
-"""Prompts that begin alike, read once: the observations of one episode are each other's beginnings.
+"""Prompts with a common prefix, which is read once: observations of one episode are prefixes of each other.
 
 A batch of prompts is laid out as trees (`sweet_rl.training.trees`), read in one forward pass, and what the
 model remembers of each token is handed to every prompt that goes through it. Importing this module imports

@@ -1,9 +1,9 @@
-"""The published arithmetic, questionable as it is: what `compat: published` computes.
+"""The published arithmetic with its known faults: what `compat: published` computes.
 
 Kept in one module, apart from the repaired path, and held to recorded outputs. What differs from there:
 
 - texts are padded on the side that the tokenizer prefers (GPT-2: the right), so that shorter rows of a batch
-  go on after padding, and their first token is scored at a padded place; no positions are given in scoring;
+  continue after padding, and their first token is scored at a padded place; scoring gives no positions;
 - sampling takes the likeliest 50 tokens, scoring all of them; what ends an utterance is not scored, and an
   utterance does not end there but is cut there afterwards; log(softmax) underflows;
 - the replay buffer is drawn from over insertions (`replay.Ring.sample_published`, by the loop);

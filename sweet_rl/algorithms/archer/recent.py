@@ -1,4 +1,4 @@
-"""Tokens of the texts that were read last: as many as fit into a budget, however long the texts are."""
+"""A cache of the tokens of recently read texts, within a token budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes as transitions, the buffer they are drawn from, and the filter of Filtered BC. No torch.
+"""Episodes as transitions, the replay buffer, and the filter of Filtered BC. No torch.
 
 A transition is one agent turn of a world that rewards turns. What the agent saw is rendered
 from the dialogue by a chat format, so that critic and policy read the same text whatever played.
@@ -33,9 +33,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One utterance and what came of it.
+    """One utterance and its outcome.
 
-    `next_observation` is "" where the world said nothing at the end. `terminated` means that the world came
+    `next_observation` is "" where the world ended without a message. `terminated` means that the world came
     to its own end; an episode that was cut off is `truncated`. `trajectory_reward` is the sum of the
     episode's rewards, `mc_return` what was still to come, discounted by 0.95. `action_ids` are the tokens
     that the policy wrote, the ending one included; None where they are not known.

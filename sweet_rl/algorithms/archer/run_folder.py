@@ -1,4 +1,4 @@
-"""What an online run keeps on disk, so that it can be stopped anywhere, continued and looked at.
+"""The files of an online run, so that it can be interrupted, resumed and inspected.
 
 | file | holds |
 |---|---|
@@ -101,7 +101,7 @@ class RunFolder:
         checkpoints.rotate(self.path, keep=keep, max_gb=float("inf"))
 
     def begin_metrics(self, done: int) -> None:
-        """Go on with the log after `done` iterations; lines of later ones are written again."""
+        """Continue the log after `done` iterations; lines of later ones are written again."""
         self._metrics = MetricsLog(self.path / "metrics.jsonl", after_step=done)
 
     def log(self, done: int, info: Mapping[str, float]) -> None:
@@ -140,7 +140,7 @@ class RunFolder:
             changes = ", ".join(f"{key} was {theirs.get(key)!r}, is {config.get(key)!r}" for key in changed)
             raise UsageError(
                 f"save_path={str(self.path)!r} holds a run of another configuration: {changes}. Give it the "
-                "same values to go on with it, name another save_path, or pass overwrite=true to begin again."
+                "same values to resume it, name another save_path, or pass overwrite=true to start again."
             )
 
     def _played_before(self) -> bool:

@@ -1,4 +1,4 @@
-"""What every optimizer step shares: gradients of all processes, clipped, and no step on what is not finite.
+"""The optimizer step: gradients of all processes, clipped; a step with non-finite gradients is skipped.
 
 Importing this module imports torch.
 """

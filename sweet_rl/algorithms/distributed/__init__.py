@@ -1,1 +1,1 @@
-"""Several processes that compute one update: who does what, sums over all, models sharded by FSDP2."""
+"""Several processes that compute one update: roles, reductions, models sharded by FSDP2."""

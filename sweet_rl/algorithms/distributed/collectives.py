@@ -1,4 +1,4 @@
-"""Several processes that compute one update: who takes which rows, and sums over all.
+"""Several processes that compute one update: which rows each one takes, and sums over all.
 
 Every process draws the same rows and takes its share; gradients are added up. So an update does not depend
 on the number of processes, unlike the published mean, which made gradients P times smaller. Importing this

@@ -1,7 +1,7 @@
 """A sharded policy: FSDP2 divides its weights, gradients and optimizer states over the processes.
 
 Sharded layers need all processes at every pass, and processes sample different numbers of tokens. So
-whoever samples does it on weights that are gathered before (`gathered`), and every process makes as many
+sampling uses weights that are gathered before (`gathered`), and every process makes as many
 passes with gradients as the others. Importing this module imports torch, and FSDP2 only where it is used.
 """
 

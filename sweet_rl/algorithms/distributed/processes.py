@@ -1,4 +1,4 @@
-"""What the first process knows and the others need: one plays, all learn."""
+"""What the first process broadcasts to the others: one plays, all learn."""
 
 from __future__ import annotations
 

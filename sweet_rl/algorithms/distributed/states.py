@@ -43,7 +43,7 @@ def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[
 
 
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Go on from `optimizer_state`, or from the numbered state that checkpoints had until version 0.1.
+    """Continue from `optimizer_state`, or from the numbered state that checkpoints had until version 0.1.
 
     Tensors that are where the optimizer wants them are kept, not copied.
     """

@@ -1,6 +1,6 @@
 """A causal language model that plays: it chooses actions, or writes reflections.
 
-Prompts are read beside each other, longest together, and where they begin alike the beginning is read once.
+Prompts are read in batches of similar length, and a common prefix is read once.
 Every text stands where it would stand alone, so nothing depends on what else is in a batch. Importing this
 module imports torch.
 
@@ -123,7 +123,7 @@ class Agent:
         return text
 
     def batches(self, sequences: Sequence[Sequence[int]], most: int | None = None) -> Iterator[list[int]]:
-        """Numbers of sequences to read together: neighbours begin alike, or are of similar lengths."""
+        """Numbers of sequences to read together: neighbours have a common prefix, or similar lengths."""
         lengths, alike = [len(ids) for ids in sequences], self._alike(sequences)
         if alike is not None:
             yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
@@ -132,7 +132,7 @@ class Agent:
         yield from padded_batches(lengths, most or min(limit, self.max_tokens_per_batch))
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
-        """An order in which those that begin alike are neighbours, and what each shares with the one before.
+        """An order with common prefixes side by side, and how much each shares with the one before.
 
         None where they share too little.
         """

@@ -1,4 +1,4 @@
-"""Checkpoints of an online run: the published layout, and what going on exactly needs.
+"""Checkpoints of an online run: the published layout, and the state that exact resuming needs.
 
 | in `checkpoint-N/` | holds |
 |---|---|

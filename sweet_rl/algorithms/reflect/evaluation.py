@@ -1,4 +1,4 @@
-"""Checkpoints measured by sampled episodes, level by level.
+"""Evaluation of checkpoints by sampled episodes, level by level.
 
 Published behaviour: docs/published/reflect_rl.md#evaluation.
 """
@@ -19,7 +19,7 @@ from sweet_rl.types import Json, derive_seed
 
 @dataclass(frozen=True, slots=True)
 class LevelResult:
-    """What came of a level's episodes; those that the world broke are counted apart.
+    """The outcomes of a level's episodes; those that the world broke are counted apart.
 
     `low` and `high` bound the success rate with 95 % confidence (Wilson).
     """

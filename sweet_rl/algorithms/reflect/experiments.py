@@ -1,4 +1,4 @@
-"""Folders of runs: their numbers, their settings, and what runs take over from each other.
+"""Folders of runs: their metrics, their settings, and what a run inherits from another.
 
 Published behaviour: docs/published/reflect_rl.md#models.
 """
@@ -235,7 +235,7 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
     ]
     if changed:
         raise UsageError(
-            f"{str(folder)!r} was begun with other flags: {', '.join(changed)}. Leave these out to go on "
+            f"{str(folder)!r} was begun with other flags: {', '.join(changed)}. Leave these out to resume it "
             "with it, or begin a new run with --load_dir."
         )
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})

@@ -1,4 +1,4 @@
-"""The online loop: play, remember, learn from the fresh and from the remembered.
+"""The online loop: play, store, learn from new and replayed episodes.
 
 Processes divide the episodes of an iteration, then know them all, and make the same updates.
 Each random choice is made from the run's seed and the number of what it is for, so a run that was stopped and
@@ -78,7 +78,7 @@ class Loop:
         """Play and learn until all iterations are done.
 
         Args:
-            state: of `state()`, to go on from; None begins.
+            state: of `state()`, to continue from; None starts a new run.
 
         Raises:
             SweetRLError: the run cannot continue; the last checkpoint can be continued.

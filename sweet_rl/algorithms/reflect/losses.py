@@ -1,4 +1,4 @@
-"""What is minimised: tensors in, tensors out. Q values are costs.
+"""Losses: tensors in, tensors out. Q values are costs.
 
 Axes: S steps, T tokens that were written in a step.
 

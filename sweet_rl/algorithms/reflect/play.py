@@ -1,4 +1,4 @@
-"""Many episodes of text games at once, in step: two models and the games.
+"""Many episodes of text games in lockstep: two models and the games.
 
 What an episode draws depends on its own seed only, not on the episodes that it is played with. So processes
 may share a batch, and a run that is continued is the run that was not stopped.

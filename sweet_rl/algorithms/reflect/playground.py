@@ -1,4 +1,4 @@
-"""A world as a run plays it: its levels, when each begins, and games.
+"""A world as a run plays it: its levels, when each starts, and its games.
 
 Published behaviour: docs/published/reflect_rl.md#curriculum.
 """

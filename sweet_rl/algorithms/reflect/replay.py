@@ -1,4 +1,4 @@
-"""Successful episodes, remembered first in, first out. No torch.
+"""A first-in, first-out buffer of successful episodes. No torch.
 
 Published behaviour: docs/published/reflect_rl.md#online-loop.
 """

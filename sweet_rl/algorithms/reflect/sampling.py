@@ -1,4 +1,4 @@
-"""How an agent of Reflect-RL draws tokens, and what it chose; labels as tokens.
+"""How an agent of Reflect-RL samples tokens, and its choice; labels as tokens.
 
 Published behaviour: docs/published/reflect_rl.md#two-models.
 """

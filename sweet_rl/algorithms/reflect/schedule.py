@@ -18,7 +18,7 @@ def starts_of(sizes: Sequence[int], max_steps: int, *, compat: Compat = "fixed")
     """The iteration with which each level begins: levels get iterations by their number of items.
 
     With less iterations than items the published rule lets every level begin at 0, and then only the first is
-    played; ours goes on dividing.
+    played; ours divides further.
 
     Args:
         sizes: items of each level.

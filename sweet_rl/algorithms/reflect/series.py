@@ -1,6 +1,6 @@
-"""The logs of a run and of those that it went on from, as one series; moving averages.
+"""The logs of a run and of the runs that it continues, as one series; moving averages.
 
-A run that began at another one's checkpoint goes on with its iterations. Iterations are counted in trainer
+A run that began at another one's checkpoint continues its iterations. Iterations are counted in trainer
 calls of one pooled update each: those of a run that pools n calls are divided by n. No torch.
 
 Published behaviour: docs/published/reflect_rl.md#evaluation, #deviations.

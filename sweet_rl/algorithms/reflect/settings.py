@@ -221,7 +221,7 @@ class ReflectSettings(ReflectFlags):
 
     @property
     def rules(self) -> Options:
-        """The options of a game: the world's own, and what is said of any world."""
+        """The options of a game: the world's own, and those of every world."""
         names = {option.name for option in fields(self.world.learns_with)}
         values = {
             option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning of the policy or the reflection model on what stands behind the marker.
+"""Supervised fine-tuning of the policy or the reflection model on the text after the marker.
 
 An update minimises the mean negative log-likelihood over all target tokens of its rows; published, the mean
 over micro-batches of their means. Processes divide an update's rows and add up gradients.
@@ -143,7 +143,7 @@ class FineTuning:
         self._checkpoints.save(done, self._agent, state, summary=summary)
 
     def load(self, folder: Path) -> int:
-        """Go on from the newest checkpoint in a folder; returns the updates that are done, 0 without one.
+        """Continue from the newest checkpoint in a folder; returns the updates that are done, 0 without one.
 
         Raises:
             UsageError: it is broken.

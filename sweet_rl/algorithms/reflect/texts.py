@@ -1,4 +1,4 @@
-"""Training texts as tokens: what is given, and what is to be imitated. No torch.
+"""Training texts as tokens: the prompt, and the part to imitate. No torch.
 
 Published behaviour: docs/published/reflect_rl.md#supervised-fine-tuning, #deviations, #flags.
 """
@@ -89,7 +89,7 @@ def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     """A text as tokens; what stands behind its last marker is the target.
 
     The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
-    them, or it would go on and on (published). A text with more than `room` tokens loses its
+    them, or it would never end (published). A text with more than `room` tokens loses its
     beginning.
 
     Raises:

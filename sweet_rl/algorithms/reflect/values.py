@@ -1,4 +1,4 @@
-"""What a policy's situation will still cost: a small head on hidden states, trained alone.
+"""The critic: a small head on hidden states that predicts the remaining cost; trained alone.
 
 Published behaviour: docs/published/reflect_rl.md#models, #losses, #deviations.
 """

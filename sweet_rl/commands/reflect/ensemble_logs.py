@@ -1,4 +1,4 @@
-"""The logs of a run and of those that it went on from, in one file."""
+"""The logs of a run and of the runs that it continues, in one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweet_rl.flags.common import Compatible, OutputDir, Overwriting
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleLogsFlags(OutputDir, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect ensemble_logs")
@@ -29,7 +29,7 @@ def ensemble_logs(flags: EnsembleLogsFlags, /, *runs: str) -> None:
     Iterations of a run that pools n trainer calls (--gradient_accumulation_steps) count 1/n each.
 
     Args:
-        flags: what it is told.
+        flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
     import json

@@ -1,4 +1,4 @@
-"""Checkpoints measured: success rates with intervals, printed and as JSON."""
+"""Evaluation of checkpoints: success rates with intervals, printed and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world of labels played by a model as it is: it thinks, then acts.
+"""A model without training plays a world of labels: it thinks, then acts.
 
 Published behaviour: docs/published/reflect_rl.md#evaluation.
 """
@@ -19,7 +19,7 @@ from sweet_rl.worlds import first_for, names, world_of
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateGptFlags(Tasks, Horizon, Output, MaxFailed, Overwriting, Compatible, Quiet):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     scenario: str = flag(first_for("as_it_is"), "the world, by its name; also its published one.")
     random: bool = flag(False, "let chance play in place of a model: the floor.")
@@ -47,7 +47,7 @@ def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> No
     the embedded player is (with --random: chance), and the result says so.
 
     Run i has seed i. The episodes are added to result_episode.txt, a line of figures to result.txt. The same
-    command goes on where it was stopped.
+    command resumes where it stopped.
     """
     from sweet_rl.commands.reflect.gpt_runs import run
 

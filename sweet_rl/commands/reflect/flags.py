@@ -46,7 +46,7 @@ class Resuming(Quiet):
     """Like many stages."""
 
     resume: str | None = flag(
-        None, "a run's folder: go on with it where its newest checkpoint is, with its own flags."
+        None, "a run's folder: resume it from its newest checkpoint, with its own flags."
     )
 
 
@@ -118,7 +118,7 @@ def own_flags(env: str) -> type:
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
-    """What a run learns by; published command lines and runs that go on say more than they use."""
+    """What a run learns by; published command lines and resumed runs have more than they use."""
     if flags["compat"] == "published" or flags.get("resume") or flags["mode"] in {"train_SPT", "test"}:
         return {}
     return {
@@ -132,7 +132,7 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     """The command line with whole names, and a value behind every switch.
 
     Options of other worlds are left out where published command lines have them without effect: in
-    fine-tuning, with --compat published, and where a run goes on. Such a run's world is that of its folder.
+    fine-tuning, with --compat published, and where a run is resumed. Such a run's world is that of its folder.
 
     Args:
         function: the stage.
@@ -172,7 +172,7 @@ def _envs(arguments: Sequence[str]) -> set[str]:
 
 
 def _env_of(folder: str) -> str | None:
-    """The world of a run that is to go on; the stage says what is wrong with a folder that names none."""
+    """The world of a run that is resumed; the stage says what is wrong with a folder that names none."""
     from sweet_rl.algorithms.reflect.experiments import read_settings
 
     try:

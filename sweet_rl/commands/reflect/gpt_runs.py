@@ -1,4 +1,4 @@
-"""What `evaluate_gpt` does once its flags are known."""
+"""The work of `evaluate_gpt` after its flags are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stages with models share: tiny ones made on the spot, and who speaks."""
+"""Models of the Reflect-RL stages: tiny ones made on the spot, and progress messages."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PANELS = {"succ": "success rate", "cost": "cost of an episode", "loss": "loss"}
 
 @dataclass(frozen=True, kw_only=True)
 class PlotFlags(Output, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     window: int = flag(99, "iterations over which a point is a mean.", at_least=1)
 
@@ -36,7 +36,7 @@ def plot(flags: PlotFlags, /, *runs: str) -> None:
     """Draw success rate, cost and loss of runs, those that they went on from included, as PDF and PNG.
 
     Args:
-        flags: what it is told.
+        flags: of this stage.
         runs: folders such as results/003_rl_finetune.
     """
     from pathlib import Path

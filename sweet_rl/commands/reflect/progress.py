@@ -1,4 +1,4 @@
-"""How an online run goes, on one line: means over the last iterations.
+"""The progress of an online run on one line: means over the last iterations.
 
 Published behaviour: docs/published/reflect_rl.md#losses.
 """

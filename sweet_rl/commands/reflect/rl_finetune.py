@@ -21,7 +21,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
 
     An iteration plays per_device_eval_batch_size episodes, learns from them, then from successful ones that it
     remembers. Runs go to CKPT_PATH/NNN_rl_finetune, with setting.yml and checkpoint-N/ (adapter, tokenizer,
-    critic, logs.json, and what --resume needs to go on exactly).
+    critic, logs.json, and what --resume needs to continue exactly).
 
     A tiny model learns:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
@@ -77,14 +77,14 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
         done = 0 if state is None else int(state["done"])
         if old is not None:
             say(
-                f"It goes on behind iteration {done}."
+                f"It resumes after iteration {done}."
                 if done
-                else "It has no checkpoint yet: it begins anew."
+                else "It has no checkpoint yet: it starts from the beginning."
             )
         with (
             Bar(settings, playground, done, quiet=how.quiet or not main) as bar,
             on_interrupt(
-                f"Go on from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
+                f"Resume from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
             ),
         ):
             loop = Loop(settings, trainer, reflector, playground, checkpoints if main else None, [bar])

@@ -20,7 +20,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
     Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
     used, whatever --shrink_head says. Runs go to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
-    checkpoint-N/ (adapter, tokenizer, and what --resume needs to go on exactly).
+    checkpoint-N/ (adapter, tokenizer, and what --resume needs to continue exactly).
 
     The policy, then the reflection model:
     sweet-rl reflect supervised_pretrain --task_file data/sft_policy.jsonl --max_steps 2000
@@ -79,10 +79,14 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
         tracking.sets(as_flags(settings))
         tracking.writes(folder, folder=True, continues=True)
         if old is not None:
-            say(f"It goes on behind update {done}." if done else "It has no checkpoint yet: it begins anew.")
+            say(
+                f"It resumes after update {done}."
+                if done
+                else "It has no checkpoint yet: it starts from the beginning."
+            )
         with (
             progress(settings.max_steps, done, unit="update", quiet=how.quiet or not main) as bar,
-            on_interrupt(f"Go on with: sweet-rl reflect supervised_pretrain --resume {folder}"),
+            on_interrupt(f"Resume with: sweet-rl reflect supervised_pretrain --resume {folder}"),
         ):
             run.run(done)
         done = max(done, settings.max_steps)

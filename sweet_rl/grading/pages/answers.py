@@ -1,4 +1,4 @@
-"""What a trajectory hands in: a picture in a file, and the page that was drawn for it.
+"""The final answer of a trajectory: its picture file, and its page.
 
 Published behaviour: docs/published/sweet_rl.md#files, #grading-pages.
 """

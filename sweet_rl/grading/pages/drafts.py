@@ -1,4 +1,4 @@
-"""A dialogue's drafts: what each turn drew, and where its picture lies. Knows nothing of grades."""
+"""A dialogue's drafts: the page of each turn, and the path of its picture. Knows nothing of grades."""
 
 from __future__ import annotations
 

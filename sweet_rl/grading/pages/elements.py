@@ -1,4 +1,4 @@
-"""Two pages compared by what the browser says stands where: words and blocks.
+"""Compares two pages by the browser's layout: words and blocks.
 
 Both measures pair elements of the two pages, best pairs first, and give each pair a credit that falls with
 the distance. In [0, 1], 1 for equal pages, symmetric but for ties between pairs; a page without elements has

@@ -1,4 +1,4 @@
-"""Two answers to one task, compared: by a vision model that sees three pictures, or by a metric.
+"""Compares two answers to one task: by a vision model that sees three pictures, or by a metric.
 
 A model is asked twice, with the answers in both orders, because the place of a picture sways it. Only a
 verdict that survives the exchange counts; otherwise the page is a tie.
@@ -39,7 +39,7 @@ ORDERS = ("ab", "ba")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one request; without an outcome `failure` says why: "malformed_verdict", "timeout", ..."""
+    """The result of one request; without an outcome, `failure` names the cause ("timeout", ...)."""
 
     outcome: Outcome | None
     reply: str = ""

@@ -1,4 +1,4 @@
-"""Grades of pages to the numbers that are quoted: means with 95 % intervals, best of k, floors."""
+"""Means of page grades with 95 % intervals, best of k, and floors."""
 
 from __future__ import annotations
 

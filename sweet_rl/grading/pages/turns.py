@@ -1,4 +1,4 @@
-"""How good each draft of a dialogue was, turn by turn."""
+"""The grade of each draft of a dialogue, turn by turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pictures compared pixel by pixel: structure and colour. Symmetric, in [0, 1], 1 for equal pictures.
+"""Compares two pictures pixel by pixel: structure and colour. Symmetric, in [0, 1], 1 for equal pictures.
 
 Pages are mostly paper. A plain average over all pixels would find any two pages alike, an empty one included,
 so both measures look at what is *on* the paper: structure is weighed by contrast, colour is counted as ink.

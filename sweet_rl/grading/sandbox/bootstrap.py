@@ -1,4 +1,4 @@
-"""How `guest` gets into a bare interpreter: as compiled code in one message, under its own short name.
+"""Loads `guest` into a bare interpreter: as compiled code in one message, under its own short name.
 
 Read from its files there, it would be compiled anew wherever there is no up-to-date bytecode beside them; the
 litter of that, and of the search for files, lies between the objects that every fork has to copy by the page.

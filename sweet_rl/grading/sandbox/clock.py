@@ -1,4 +1,4 @@
-"""What a test has used: processor time, and time by the clock in which it could have gone on.
+"""The time of a test: processor time, and wall time in which it could have run.
 
 Waiting for a core, or for the disk, is the machine's doing and not the test's. Both are seen from outside, in
 what the kernel says of the child's threads; nothing of it is the child's own word.

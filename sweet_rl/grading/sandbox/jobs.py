@@ -1,4 +1,4 @@
-"""What is asked of the sandbox, and what it answers. The bytes that cross its wall are made and read here."""
+"""Requests to the sandbox and its replies, and their bytes on the wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_TEXT_BYTES = MAX_TEXT
 
 
 class Outcome(StrEnum):
-    """What came of one test. The first eight are sent from inside, in this order; we see the rest."""
+    """The result of one test. The first eight are sent from inside, in this order; we see the rest."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -140,7 +140,7 @@ class TestValue:
 
 @dataclass(slots=True)
 class Reply:
-    """What a child has said so far. It is not to be trusted with more than its own results.
+    """What a child has sent so far. It is not to be trusted with more than its own results.
 
     `cpu_s` is what it claims to have computed until its last result; a lie buys it no time.
     """

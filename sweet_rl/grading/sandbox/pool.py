@@ -1,4 +1,4 @@
-"""This side of the sandbox: warm workers, one job each at a time, a clock over every test.
+"""The outside of the sandbox: warm workers, one job each at a time, a clock over every test.
 
 Most jobs end within a moment and are read when they have ended: we wake up once for all their results. Only a
 job that takes longer is watched test by test, so that it is known which one hangs; the others count.
@@ -27,7 +27,7 @@ AFTER_A_TIMEOUT = 1 / 30
 """Share of the time limit that is left for an answer's remaining tests once one has used all of it."""
 
 _WALL = 1.5  # of the time limit: by the clock, when the machine was not to blame
-_STARVED = 10.0  # of the time limit: by the clock, whoever is to blame
+_STARVED = 10.0  # of the time limit, by the clock, whatever the cause
 _STEP = 1 / 10  # of the time limit: between two looks at a test that takes long
 _SHORTEST_STEP_S = 0.01
 _MOMENT = 1 / 20  # of the time limit: after that, a job is watched
@@ -45,7 +45,7 @@ class _Worker:
 
     Args:
         process: replaced when it has died.
-        is_up: whether it has said how it is protected.
+        is_up: whether it has reported how it is protected.
         is_trusted: whether it has not taken the place of one that has died, or has done a job since.
         has_seen_references: whether it has had a published job.
         channel: of the child that is ready or at work.
@@ -193,7 +193,9 @@ class Sandbox:
             if worker is None:
                 continue  # freed in this very round
             if descriptor == worker.process.control.fileno():
-                if worker.channel is None:  # else its child has ended just now, and what it said comes first
+                if (
+                    worker.channel is None
+                ):  # else its child has ended just now, and its messages are read first
                     self._welcome(worker)
             elif worker.work is None:
                 self._release(worker)  # a child that has died before it was given anything
@@ -240,7 +242,7 @@ class Sandbox:
         return max(_SHORTEST_STEP_S, min(limit * _STEP, *left))
 
     def _hear(self, worker: _Worker) -> Assignment | None:
-        """Read what a child says; return its assignment when it has said everything, or nothing any more."""
+        """Read a child's messages; return its assignment when it has sent everything, or nothing more."""
         if worker.channel is None or worker.work is None:
             return None
         work, reply = worker.work, worker.work.reply

@@ -1,4 +1,4 @@
-"""Jobs on their way through the workers: what is still to be done of each, and the results in order."""
+"""Jobs in progress: what is left of each, and the results in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Assignment:
         number: its place among all jobs.
         done: results of earlier children.
         before: results of the job of which this one has been made (`Job.then`).
-        reply: what the present child has said.
+        reply: what the present child has sent.
         hurried_until: tests before this number get less time: one of their program has used up its own.
         watched: whether each result is looked at when it comes, and no longer all of them at the end.
         delivered: whether a child has got it.
@@ -53,7 +53,7 @@ class Assignment:
     def fail(self, value: TestValue) -> None:
         """Set the present test's result, for which the child is to blame.
 
-        Or whoever was in the child before: a program that was not the first one there is run again, alone.
+        Or a program that ran in the child before: one that was not the first there is run again, alone.
         """
         program = self.job.program_of(self.next_test)
         if program.start > self.reply.first:

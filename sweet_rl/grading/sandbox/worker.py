@@ -96,14 +96,14 @@ class WorkerProcess:
             )
         finally:
             inner.close()
-        with contextlib.suppress(OSError):  # it has ended already: `layers` says what it said
+        with contextlib.suppress(OSError):  # it has ended already: `layers` reports its output
             self.control.send(first_message(settings))
 
     def layers(self) -> list[str]:
         """The protection that is active inside; waits until the worker is up.
 
         Raises:
-            SandboxError: it does not come up; carries what it said.
+            SandboxError: it does not start; carries its output.
         """
         self.control.settimeout(START_TIMEOUT_S)
         try:

@@ -1,4 +1,4 @@
-"""What pages get in place of the network: Tailwind CSS, pictures of any size, fonts. Nothing else exists.
+"""Local replacements for the network of a page: Tailwind CSS, pictures of any size, fonts. Nothing else.
 
 Tailwind CSS 2.2.19 is the file of its npm package; the fonts are Liberation 2.1.5 and DejaVu Sans 2.37.
 Licences lie beside them.

@@ -1,4 +1,4 @@
-"""Tailwind CSS 2.2.19, whole or only what a page can use of it.
+"""Tailwind CSS 2.2.19, whole or only the rules that a page can use.
 
 The file has 2.9 MB, and a browser spends most of a page's time on reading it. A rule whose selectors all ask
 for classes that occur nowhere in a page cannot match anything there, so that page is given the others: a

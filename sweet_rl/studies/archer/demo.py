@@ -40,7 +40,7 @@ def demo_archer(flags: ArcherDemoFlags, /) -> None:
     plays against the embedded oracle; for every seed a tiny GPT-2 learns to imitate it, and each method goes
     on from there by its own games. Each command is printed as a person would type it. It ends with a table
     and a page: return against environment steps, and what is more than chance over seeds. An interrupted demo
-    goes on where it was.
+    resumes where it stopped.
     """
     from functools import partial
 

@@ -1,7 +1,7 @@
-"""The study behind `demo_archer`: games of a teacher, policies that imitate them, three ways to learn online.
+"""The steps of `demo_archer`: games of a teacher, policies that imitate them, three online algorithms.
 
 Every seed has a policy of its own, which all methods of that seed begin with. Steps are run by
-`sweet_rl.pipelines`: two at a time, each once, and an interrupted study goes on where it was. The runs' own
+`sweet_rl.pipelines`: two at a time, each once, and an interrupted study resumes where it stopped. The runs' own
 settings are in configs/archer/demo_20q.yaml.
 """
 

@@ -1,4 +1,4 @@
-"""What came of an online study, as the report page and the table want it.
+"""The results of an online study, as the report page and the table use them.
 
 Reads the files of the runs and of the games that policies were measured on, and nothing else.
 """

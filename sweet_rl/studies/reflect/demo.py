@@ -1,4 +1,4 @@
-"""Reflect-RL from nothing: a teacher, tiny models, two worlds, what reflections are good for, a page."""
+"""Reflect-RL from nothing: a teacher, tiny models, two worlds, the use of reflections, a page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning only, both
     with reflections, without wrong ways in the texts, without a curriculum. Each command is printed as a
     person would type it. It ends with a table and a page: success against episodes, and which published
-    orderings hold at this size. An interrupted demo goes on where it was.
+    orderings hold at this size. An interrupted demo resumes where it stopped.
     """
     from functools import partial
 

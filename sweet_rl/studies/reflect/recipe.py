@@ -1,8 +1,8 @@
-"""The study behind `demo_reflect`: data of a teacher that knows, two models of a seed, four ways to learn.
+"""The steps of `demo_reflect`: data of an expert teacher, two models of one seed, four ways to learn.
 
 Two worlds, the taxi and repositories to explore. For every seed a tiny Llama is made for each of them; it is
 fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
-`sweet_rl.pipelines.running`: two at a time, each once, and an interrupted study goes on where it was.
+`sweet_rl.pipelines.running`: two at a time, each once, and an interrupted study resumes where it stopped.
 """
 
 from __future__ import annotations

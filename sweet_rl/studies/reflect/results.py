@@ -1,4 +1,4 @@
-"""What came of a Reflect-RL study, as the report page and the table want it.
+"""The results of a Reflect-RL study, as the report page and the table use them.
 
 Reads the reports of evaluations and the logs of online runs, and nothing else.
 """

@@ -1,1 +1,1 @@
-"""The result of a study, to a page."""
+"""The report page of a study."""

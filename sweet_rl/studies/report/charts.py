@@ -1,4 +1,4 @@
-"""The charts of a report: drawn by matplotlib, as SVG for inside a page, the same bytes for the same numbers.
+"""The charts of a report: drawn by matplotlib as SVG, the same bytes for the same numbers.
 
 Colours are names of the page's palette, so that they change with a dark screen; letters are the page's.
 """

@@ -1,4 +1,4 @@
-"""The results of a study as one page that needs no network, and no script to be read.
+"""The results of a study as one page that needs neither network nor scripts.
 
 What models wrote is hostile: jinja2 escapes every text, and a Content-Security-Policy allows the page's own
 style and script only. Style attributes are allowed, which charts have: they can load nothing.
@@ -19,7 +19,7 @@ from sweet_rl.studies.results import Claim, Comparison, Results
 from sweet_rl.viewer.page import source_hash, static_text
 
 IDEAS = ("sweet", "archer", "reflect")
-"""Studies whose idea is told in pictures."""
+"""Studies whose idea is explained in pictures."""
 
 
 @dataclass(frozen=True, slots=True)

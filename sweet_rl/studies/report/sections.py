@@ -1,4 +1,4 @@
-"""The sections of a comparison: a heading, a sentence that says how to read it, and what is shown."""
+"""The sections of a comparison: a heading, a sentence on how to read it, and its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and texts of a report as people read them."""
+"""Numbers and texts of a report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERDICTS: dict[Verdict, str] = {
     "open": "not settled here",
     "unknown": "one seed does not settle it",
 }
-"""What is said of a claim."""
+"""The words for a claim."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 """Not allowed in HTML, or not in UTF-8: control characters and lone surrogates."""

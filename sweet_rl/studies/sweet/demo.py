@@ -1,4 +1,4 @@
-"""The whole story on the embedded defaults, every stage by the command a person would type."""
+"""The whole SWEET-RL pipeline on the embedded defaults, every stage by its command."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def demo(flags: DemoFlags, /) -> None:
     the scripted human over HTTP, its dialogues are graded in the sandbox, and every method learns from the
     same ones: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in four forms. Where a browser is
     installed, designers without a model draw a few web pages (Frontend Design). Each command is printed as a
-    person would type it. It ends with a table and a page to look at. An interrupted demo goes on where it
-    was.
+    person would type it. It ends with a table and a page to look at. An interrupted demo resumes where it
+    stopped.
     """
     from dataclasses import replace
     from functools import partial

@@ -1,4 +1,4 @@
-"""The page demo of the mini study: designers that need no model, on a few pages, in pictures and numbers."""
+"""The page demo of the mini study: designers without a model, on a few pages, in pictures and numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TITLES = {
     "blank": ("blank", "Hands in an empty page: the floor."),
     "generic": ("generic", "A page from the description alone: what can be had without talking."),
     "improver": ("improver", "Begins like the generic one, then does what the human says of each draft."),
-    "target": ("told the target", "Is told the page that is wanted: the ceiling."),
+    "target": ("knows the target", "Is given the page that is wanted: the ceiling."),
 }
 """Every designer: its title, and what it is, in one sentence."""
 

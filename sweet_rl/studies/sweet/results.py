@@ -1,4 +1,4 @@
-"""What came of a mini study: every method's success and habits, every critic's agreement with the oracle.
+"""The results of a mini study: every method's success and habits, every critic's agreement with the oracle.
 
 Reads the files of the stages and nothing else.
 """
@@ -261,7 +261,7 @@ def _curves(study: Study, name: str) -> dict[str, Points]:
 
 
 def _dialogues(study: Study) -> list[Dialogue]:
-    """The same tasks before and after, with the critic's scores of what was said and could have been said."""
+    """The same tasks before and after, with the critic's scores of the turn and its alternatives."""
     shown = []
     sides = [(name, _seen(study, name)) for name in ("warm_start", "sweet")]
     improved = [

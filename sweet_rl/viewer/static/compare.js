@@ -1,5 +1,5 @@
 // A draft laid against the target: side by side, behind a slider, as a difference, or blended. Pictures are
-// scaled to one width, and the shorter one goes on in white, as the metrics see them.
+// scaled to one width, and the shorter one is filled with white, as the metrics see them.
 "use strict";
 
 const Compare = (() => {

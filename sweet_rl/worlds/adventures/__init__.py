@@ -1,1 +1,1 @@
-"""What the two text adventures share: the rules of an episode, scenes, players and prompts."""
+"""The shared part of the two text adventures: rules of an episode, scenes, players and prompts."""

@@ -12,7 +12,7 @@ from sweet_rl.types import Observation, derive_seed
 from sweet_rl.worlds.adventures.scenes import listed_actions
 
 NOTHING_LISTED = "look"
-"""What is said where an observation lists no action."""
+"""The reply where an observation lists no action."""
 
 
 class RandomAdventurer(ScriptedPolicy):

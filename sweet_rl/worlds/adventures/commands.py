@@ -1,4 +1,4 @@
-"""What an agent may type into a game: one line, and nothing that reaches past its own episode.
+"""The commands that an agent may send to a game: one line, within its own episode.
 
 Interpreters know commands that are not moves. Some write files or keep a second copy of the game that other
 episodes would meet (`save`, `script`, `undo`): those never reach the game. Others end or restart the session,

@@ -1,4 +1,4 @@
-"""What a text game shows in one turn: where one is, what one carries, what happened, what one may do.
+"""One turn of a text game: place, inventory, what happened, possible actions.
 
 The four parts and their order are those of the text game of ArCHer; `Scene.published` joins
 them as published, `Scene.text` so that they can be distinguished. Both end with the list of actions, which

@@ -1,4 +1,4 @@
-"""What plays household games, as seen by those who wrap it; the real one and a test's stand-in both fit.
+"""The contract of an engine for household games.
 
 A state of a game is given by the commands that led to it, so that an engine keeps no episode's state.
 """

@@ -57,7 +57,7 @@ class Household(WorkerPool):
         """What `command` leads to.
 
         Raises:
-            EpisodeError: the engine broke, or hangs; the pool goes on without it.
+            EpisodeError: the engine broke, or hangs; the pool continues without it.
         """
         state: EngineState = self.ask_now("play", source, tuple(before), command, label=command)
         return state

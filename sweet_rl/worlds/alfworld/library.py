@@ -1,4 +1,4 @@
-"""The engine's packages as one worker process uses them: one planner's library, texts parsed once.
+"""The engine's packages in one worker process: one planner's library, texts parsed once.
 
 TextWorld loads a copy of the library, 34 MB, for each game. One serves all of them: it gets a game anew,
 which takes half a millisecond, whenever another one had it.

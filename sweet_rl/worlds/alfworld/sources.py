@@ -1,4 +1,4 @@
-"""A household game as the engine wants it: domain, grammar with the task in it, problem.
+"""The inputs of the engine for a household game: domain, grammar with the task, problem.
 
 Read in a worker process: a problem may come from a user's ALFWorld folder, and the domain from the alfworld
 package. Nothing is ever written there.

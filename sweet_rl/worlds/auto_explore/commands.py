@@ -1,4 +1,4 @@
-"""The little command language of AutoExplore: names with quotes, commands in fenced blocks, files they name.
+"""The command language of AutoExplore: names with quotes, commands in fenced blocks, files they name.
 
 Nothing here runs anything. `compat="published"` gives the published results where those are defects:
 `None` for every line break between commands, and quotes that only blanks ask for.

@@ -1,4 +1,4 @@
-"""What a step costs: one, and more for troubles.
+"""The cost of a step: one, and more for errors.
 
 The published code means to charge for messages that speak of errors and warnings, but asks whether a message
 *is* the word, so nothing is ever charged. By default the step's own result is charged when it is an

@@ -1,4 +1,4 @@
-"""What an episode does not see of a repository: drawn, never the way to a target.
+"""The files of a repository that an episode leaves out: drawn, never on the way to a target.
 
 Published behaviour: docs/published/reflect_rl.md#autoexplore.
 """

@@ -1,4 +1,4 @@
-"""Levels of a curriculum: which tasks are learnt first. When, the trainer knows.
+"""Levels of a curriculum: the order in which tasks are learned. The trainer knows when.
 
 Published behaviour: docs/published/reflect_rl.md#curriculum, #deviations.
 """

@@ -1,4 +1,4 @@
-"""What an agent can do in a repository, for one episode: look, go, open, hand in.
+"""An agent's commands in a repository, for one episode: list, move, open, submit.
 
 A sandbox is a view of a shared index: where one is, what is left out, what `echo` wrote. Nothing is copied,
 nothing of the repository is changed, no shell is asked and no process begins: commands are done here, and
@@ -113,13 +113,13 @@ class Sandbox:
         return not path or self._view.is_folder(path)
 
     def run(self, words: Sequence[str | None]) -> Result:
-        """Do one command; what goes wrong is said in the result.
+        """Run one command; errors are part of the result.
 
         Args:
             words: as `split_command` gives them.
 
         Raises:
-            NotImplementedError: with `compat="published"`, for `exit`: whoever plays ends the episode.
+            NotImplementedError: with `compat="published"`, for `exit`: the caller ends the episode.
         """
         command, *rest = [word for word in words if word is not None] or [""]
         if self._compat == "published" and command == "exit":

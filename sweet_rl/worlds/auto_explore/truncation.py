@@ -1,4 +1,4 @@
-"""How much of a file is shown: lines by its kind, then tokens.
+"""Truncates the text of a file: lines by its kind, then tokens.
 
 The published token is one of cl100k_base. What counts here is exchangeable; the default is a rule of our own
 that needs no vocabulary: about one token for a short word, as tokenizers of English have it.

@@ -1,4 +1,4 @@
-"""Backend Programming: a function is wanted, and a simulated human knows what it has to do."""
+"""Backend Programming: the agent writes a function for a simulated human who knows the requirements."""
 
 from __future__ import annotations
 

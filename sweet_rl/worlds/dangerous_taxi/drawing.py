@@ -1,4 +1,4 @@
-"""How a state of DangerousTaxi is shown: a grid, and the prompt around it.
+"""The text of a state of DangerousTaxi: a grid, and the prompt around it.
 
 Published behaviour: docs/published/reflect_rl.md#dangeroustaxi, #episodes.
 """

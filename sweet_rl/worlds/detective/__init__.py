@@ -73,7 +73,7 @@ class Detective(World):
         return WalkthroughPolicy(routes, system_prompt=wanted.system_prompt)
 
     def transcript(self) -> LastObservation:
-        """What the game said last: it says the whole state each time."""
+        """The game's last message: each one has the whole state."""
         return LastObservation()
 
 

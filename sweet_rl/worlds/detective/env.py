@@ -62,7 +62,7 @@ class DetectiveEnv(AdventureEnv):
 
 
 class _DetectiveGame:
-    """A game of Detective: its saved position, and who can go on from it."""
+    """A game of Detective: its saved position, and the pool that continues from it."""
 
     max_score = 360
 

@@ -1,4 +1,4 @@
-"""The Detective game file: where it is, and whether it is the one that is meant.
+"""The Detective game file: its path, and a check that it is the right one.
 
 The file is not part of this project; its checksum identifies it.
 """

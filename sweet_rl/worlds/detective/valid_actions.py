@@ -1,4 +1,4 @@
-"""Which commands do something here in Detective: found by trying them, without a language model.
+"""The commands that have an effect here in Detective: found by trying them, without a language model.
 
 jericho finds the nouns of a scene with spaCy's tagger, which is a download. Here they come from the game
 itself: the object tree says what is in the room and in the player's hands, the dictionary says which words

@@ -50,7 +50,7 @@ class Interpreters(WorkerPool):
         """What `command` leads to from a saved moment.
 
         Raises:
-            EpisodeError: the interpreter broke, or hangs; the pool goes on without it.
+            EpisodeError: the interpreter broke, or hangs; the pool continues without it.
         """
         position: Position = await self.ask("play", state, command, with_actions, label=command)
         return position

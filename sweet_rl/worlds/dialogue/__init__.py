@@ -1,4 +1,4 @@
-"""What the two worlds of ColBench share: an agent asks a simulated human, and hands in an answer."""
+"""The shared part of the two worlds of ColBench: an agent asks a simulated human, and submits an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the worlds of ColBench have in common: turns, markers, a human who replies.
+"""The episode of the worlds of ColBench: turns, markers, a human who replies.
 
 The agent talks until it announces its answer or has used up its turns. Rewards are 0: answers are graded
 afterwards, by `sweet_rl.grading`. A world says what it does with a turn and what its human may know.

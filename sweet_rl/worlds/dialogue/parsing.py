@@ -1,4 +1,4 @@
-"""How an agent's raw text is split into what the human sees, what is kept, and the answer.
+"""Splits an agent's raw text into the part that the human sees, the recorded part, and the answer.
 
 Two parsers: `parse_published` does what the published system does, quirks included (held to recorded
 episodes), `parse_fixed` repairs them.

@@ -1,4 +1,4 @@
-"""Frontend Design: a web page is wanted, and a simulated human sees the one it should look like."""
+"""Frontend Design: the agent writes a web page for a simulated human who sees the target page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the pictures of a run lie: PNG files in one folder, named so that a resumed run finds its own again.
+"""The pictures of a run: PNG files in one folder, named so that a resumed run finds its own again.
 
 Rows hold paths relative to the output file's folder, so that a run can be moved with its pictures.
 

@@ -1,4 +1,4 @@
-"""WebSight v0.2 as frontend tasks: the data that ColBench's pages come from.
+"""WebSight v0.2 as frontend tasks: the source of ColBench's pages.
 
 The idea that a page was written from becomes the request, the page the hidden one. Rows come from the hub, or
 from files on this machine: Parquet as the hub has them, or JSON Lines.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from sweet_rl.worlds.question_games.words import says_name, without_tail, words_of
 
 REFUSAL = "I can't answer that question."
-"""What is said instead of an answer that gives the city away."""
+"""The reply in place of an answer that gives the city away."""
 
 
 def guesses_city(question: str, names: Sequence[str], others: Iterable[Sequence[str]]) -> bool:

@@ -1,4 +1,4 @@
-"""What is guessed: 91 cities.
+"""The 91 cities to guess.
 
 The list and its order are the published ones, spellings included. What is ours stands at the end: names under
 which most people know some of the cities today.

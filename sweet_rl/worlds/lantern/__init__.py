@@ -49,7 +49,7 @@ class Lantern(World):
         return WalkthroughPolicy(routes, system_prompt=wanted.system_prompt)
 
     def transcript(self) -> LastObservation:
-        """What the game said last: it says the whole state each time."""
+        """The game's last message: each one has the whole state."""
         return LastObservation()
 
     def settings(self, options: Options) -> dict[str, Json]:

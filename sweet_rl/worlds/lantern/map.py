@@ -1,4 +1,4 @@
-"""Lantern's island: rooms, things, deeds and what they are worth. Data and words only; rules are elsewhere.
+"""Lantern's island: rooms, things, actions and their points. Data and words only; rules are elsewhere.
 
 The story is our own: the great lantern of a lighthouse has gone out, a ship is coming, and whoever plays has
 to find what it takes to light it again. 100 points in 14 steps, four ways to die.

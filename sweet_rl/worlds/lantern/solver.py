@@ -1,4 +1,4 @@
-"""The way to Lantern's 100 points: an order of errands, and the shortest ways between them."""
+"""The solution of Lantern for all 100 points: an order of goals, and the shortest paths between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What question games share: an oracle answers, and an agent asks until it can name the answer."""
+"""The shared part of question games: an oracle answers, and an agent asks until it can name the answer."""
 
 from __future__ import annotations
 

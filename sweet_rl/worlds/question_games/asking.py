@@ -1,4 +1,4 @@
-"""What question an agent asks that writes more than the question.
+"""Finds the question in an agent's text.
 
 Published behaviour: docs/published/archer.md#ten-words.
 """

@@ -1,4 +1,4 @@
-"""An agent finds out what an oracle has in mind.
+"""The episode of a question game: an agent finds out the oracle's secret.
 
 A turn costs 1; the turn that solves the game costs nothing. So a game solved with
 question k returns -(k - 1), one not solved in 20 questions -20.
@@ -47,7 +47,7 @@ class QuestionGameEnv:
         compat: "fixed" or "published": the rules with their oddities.
         read_action: the agent's raw text to its question, for agents that write more than the question
             (`asking.decode_question`). The dialogue shows the question; the record keeps both.
-        stop_on_user_failure: end a game whose oracle cannot be asked with an error. False goes on with the
+        stop_on_user_failure: end a game whose oracle cannot be asked with an error. False continues with the
             game's words for what cannot be answered, and records the failure.
 
     Raises:

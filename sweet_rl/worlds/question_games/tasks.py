@@ -1,4 +1,4 @@
-"""What the task lists of question games share: the first words, and which tasks are held out.
+"""The shared part of question games' tasks: the first words, and which tasks are held out.
 
 A row is a plain object: what the agent is shown first, what only the oracle may know, and the names by which
 the thing may be guessed (`aliases`). The rows of a game are always the same; nothing is drawn but the splits.

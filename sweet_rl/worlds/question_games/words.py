@@ -1,4 +1,4 @@
-"""Texts as words, and whether a name stands among them. Pure functions.
+"""Texts as words, and whether a name is among them. Pure functions.
 
 Published behaviour: docs/published/archer.md#deviations.
 """

@@ -1,4 +1,4 @@
-"""An agent without a model that plays Twenty Questions: it asks what splits the remaining words best.
+"""The scripted player of Twenty Questions: asks the question that splits the remaining words best.
 
 The teacher of agents that start from scripted dialogues, and a yardstick for trained ones.
 """

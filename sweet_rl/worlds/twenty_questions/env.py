@@ -1,4 +1,4 @@
-"""Which of the objects is it? The oracle says yes or no.
+"""The episode of Twenty Questions: which object is it? The oracle says yes or no.
 
 Published behaviour: docs/published/archer.md#twenty-questions, #ten-words.
 """

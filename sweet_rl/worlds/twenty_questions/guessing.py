@@ -1,4 +1,4 @@
-"""What counts as naming the object, and what an oracle's words mean.
+"""What counts as naming the object, and the meaning of an oracle's answer.
 
 Pure functions of text. Each rule exists twice: ours, which is the default of the world, and the published
 one, whose name ends in `_published` and which gives the published results to the character.
@@ -15,7 +15,7 @@ from sweet_rl.worlds.question_games.words import without_tail, words_of
 
 YES, NO = "Yes.", "No."
 INVALID_QUESTION = "Invalid Question."
-"""What is said to what is no question that can be answered with yes or no."""
+"""The reply to a text that is no yes-or-no question."""
 
 _POLARITY = dict.fromkeys(("yes", "yeah", "yep"), YES) | dict.fromkeys(
     ("no", "nope", "not", "isnt", "arent", "doesnt"), NO

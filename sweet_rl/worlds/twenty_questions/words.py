@@ -1,4 +1,4 @@
-"""What is guessed: 157 objects in 17 categories, and ten of them.
+"""The words to guess: 157 objects in 17 categories, and a list of ten.
 
 The lists and their order are the published ones, spellings included.
 

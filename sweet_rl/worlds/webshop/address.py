@@ -1,4 +1,4 @@
-"""The five addresses of a shop: which page is asked for, as a path.
+"""The five addresses of a shop, as paths.
 
 /{session}
 /search_results/{session}/{query}/{page}

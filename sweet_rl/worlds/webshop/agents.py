@@ -1,4 +1,4 @@
-"""Scripted customers of a shop: they know what they have seen, and nothing of what is behind it.
+"""Scripted customers of a shop: they know only what they have seen.
 
 `random` is the floor, `careful` near the ceiling, `buyer` what one gets without looking. They read a dialogue
 of the WebShop world as an agent does: the instruction in the first message, pages, their own actions.

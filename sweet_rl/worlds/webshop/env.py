@@ -1,4 +1,4 @@
-"""The WebShop world: an agent that looks for what an instruction asks for, and buys it.
+"""The WebShop world: an agent searches for the product of an instruction, and buys it.
 
 It speaks to any server with the five routes, the published one's included, and to the embedded shop
 (`webshop.shop`) through the same code. The reward is 0 until something is bought, then the shop's score.

@@ -1,4 +1,4 @@
-"""A shop's page as its agent reads it: text, and what can be clicked.
+"""A shop's page as its agent reads it: text, and clickable elements.
 
 Published behaviour: docs/published/archer.md#webshop.
 """

@@ -1,4 +1,4 @@
-"""What the published client of the shop does oddly, each oddity by its name.
+"""The faults of the published shop client, each by its name.
 
 All off is the repaired behaviour, the default; `PUBLISHED` has them all on, as recorded.
 

@@ -1,4 +1,4 @@
-"""Where pages come from: a shop's server, or a shop in this process. Both are read by the same code."""
+"""The source of pages: a shop's server, or a shop in this process. Both are parsed by the same code."""
 
 from __future__ import annotations
 

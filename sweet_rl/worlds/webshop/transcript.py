@@ -1,4 +1,4 @@
-"""How a visit to a shop looks to a model that reads plain text, and what its first page asks for.
+"""A visit to a shop as plain text for a model, and the goal on its first page.
 
 Published behaviour: docs/published/archer.md#webshop.
 """

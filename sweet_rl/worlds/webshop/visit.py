@@ -1,4 +1,4 @@
-"""One visit to a shop: what an action does to where the visitor stands.
+"""One visit to a shop: how an action changes the visitor's state.
 
 Pure decisions, no requests: an action becomes a `Move` (the address to fetch and what the visitor reads),
 or None when it is invalid.

@@ -189,7 +189,7 @@ def test_a_polite_kill_says_how_to_go_on_and_loses_nothing(here, capsys):
     with talking(killing) as url:
         with pytest.raises(KeyboardInterrupt):
             taxi_reflection(base_url=url, **flags)
-        assert "The same command goes on" in capsys.readouterr().err
+        assert "The same command resumes" in capsys.readouterr().err
         assert not Path("data/taxi/data_reflection.json").exists()
         assert len(calls) < 20
         taxi_reflection(base_url=url, **flags)
@@ -298,7 +298,7 @@ def test_wrong_flags_are_refused_before_anything_is_made(here, work, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"scenario": "auto_explore"}, "Nobody who knows the way is packaged for auto_explore"),
+        ({"scenario": "auto_explore"}, "auto_explore has no expert"),
         ({"scenario": "lantern", "random": True}, "lantern offers no labels"),
         ({"scenario": "alfworld", "extra": "full"}, "--extra belongs to the scenario dangerous_taxi"),
     ],

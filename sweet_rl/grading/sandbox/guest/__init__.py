@@ -1,4 +1,4 @@
-"""What runs on the other side: a warm worker, the walls around it, and the answers themselves.
+"""The inside of the sandbox: a warm worker, its isolation, and the answers themselves.
 
 A worker gets this package as code, under the bare name `guest` (`sandbox.bootstrap`), without the rest of the
 library, of which nothing is then in the memory of a process in which an answer runs. Hence: standard library

@@ -1,4 +1,4 @@
-"""The open files of a child: nothing shared with the next one, and no sockets that could be counted.
+"""The open files of a child: none shared with the next child, and no sockets.
 
 A socket's inode number comes from a counter of the whole machine: who makes many tells it to all who make
 one later. So a child can make none (`guest.seccomp`), its own have numbers from `HIDDEN` on, and a descriptor

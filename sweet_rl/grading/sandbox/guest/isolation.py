@@ -1,4 +1,4 @@
-"""Cutting a process off from the machine, with what the kernel offers and the user may use.
+"""Isolates a process from the machine with what the kernel offers and the user may use.
 
 Each layer is tried on its own; what must be there is decided outside (`sweet_rl.grading.sandbox.worker`).
 Namespaces take away the file system, the network and other processes; Landlock takes away files where mount

@@ -1,4 +1,4 @@
-"""Values of less usual types as plainer data: what of them Python would compare, or what a person would.
+"""Less usual types as plainer data, for comparison by Python's rules or a person's.
 
 Each function here takes a value apart; `canonical` puts the parts into bytes. Where Python compares by
 identity (iterators, exceptions, matches), the data in them counts, so that a reference's value can be met at
@@ -16,7 +16,7 @@ MODULE = "answer"
 """What an answer has for `__name__`, and its classes for `__module__`."""
 
 MAX_ITEMS = 10_000
-"""Of an iterator; one that goes on after that has no value."""
+"""Of an iterator; one that yields more has no value."""
 
 
 class NotPlainData(Exception):  # noqa: N818 - a verdict, not an error

@@ -1,4 +1,4 @@
-"""Landlock: which files may be read or written, no other network, no signals to anybody outside.
+"""Landlock: which files may be read or written, no other network, no signals to processes outside.
 
 It needs no privileges and no namespaces: in an ordinary container, where those are refused, it is what keeps
 files out of reach.

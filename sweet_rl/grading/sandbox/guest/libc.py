@@ -1,4 +1,4 @@
-"""The Linux calls that Python does not offer. What fails raises OSError and names the call."""
+"""Linux calls that Python does not offer. A failure raises OSError and names the call."""
 
 from __future__ import annotations
 

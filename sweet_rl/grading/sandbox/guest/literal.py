@@ -1,4 +1,4 @@
-"""Values as source text: what a person reads in a report, and what a constant answer returns.
+"""Values as source text, for reports and for constant answers.
 
 The text evaluates to an equal value, without any import wherever the value is made of literals and of numbers
 that have one; `Decimal("0.1")`, a deque and the types of `datetime` stand as they write themselves.

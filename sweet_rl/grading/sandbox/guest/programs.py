@@ -1,4 +1,4 @@
-"""Running one program: definition, tests, values. In the fixed way and in the published one.
+"""Runs one program: definition, tests, values; fixed or as published.
 
 This is the code beside which hostile code runs, in a process of its own that is thrown away afterwards. It
 may be patched, killed or lied to by that code; all it can achieve is a wrong value for its own tests.

@@ -248,7 +248,7 @@ def _fcntl() -> _Program:
 def _futex() -> _Program:
     """Private ones. A shared one's key may be a page of a library's file, by which others could be woken.
 
-    libc waits so for the end of a thread; told to try again, it looks until the thread is gone.
+    libc waits so for the end of a thread; on EAGAIN it looks again until the thread is gone.
     """
     again = _answer(errno.EAGAIN)
     waits = (

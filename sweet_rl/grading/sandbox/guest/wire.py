@@ -1,4 +1,4 @@
-"""Plain data as text, types included: what a test compares outside has to travel there, and nothing else may.
+"""Plain data as text, with types, for tests that are compared outside the sandbox.
 
 The text is JSON, in which a list begins with a word for its type. It is read where no answer runs, into
 objects of built-in types and of a few of the standard library; reading runs no code of its writer's.

@@ -1,4 +1,4 @@
-"""What there is in a household: furniture of each kind of room, things, where they fit, what they are for.
+"""The objects of a household: furniture of each kind of room, things, where they fit, their uses.
 
 Names are ALFWorld's; which thing fits where is our own, smaller choice. Nothing here is drawn.
 """

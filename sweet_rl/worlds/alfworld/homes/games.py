@@ -1,4 +1,4 @@
-"""Which household games there are: the embedded ones by split, and those of a user's ALFWorld folder.
+"""The household games: the embedded ones by split, and those of a user's ALFWorld folder.
 
 Published behaviour: docs/published/reflect_rl.md#alfworld.
 """

@@ -1,4 +1,4 @@
-"""Household games of our own: a goal and a home to do it in, both from the game's name alone.
+"""Generated household games: a goal and a home, both from the game's name alone.
 
 A name is ALFWorld's for a problem, `FAMILY-THING-None-PLACE-NUMBER`; the number stands for a home. Every game
 can be solved, and `Game.way` holds a solution: a test holds the way to the real engine and its planner.

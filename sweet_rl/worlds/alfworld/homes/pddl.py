@@ -1,4 +1,4 @@
-"""A household game as ALFWorld keeps it: the PDDL problem of its domain, and what it calls trajectory data.
+"""A household game in ALFWorld's format: the PDDL problem of its domain, and its trajectory data.
 
 Written for the package's own `alfred.pddl` and `alfred.twl2`. Nothing here needs the package.
 """

@@ -16,7 +16,7 @@ from sweet_rl.sft_data.flags import Label, Output, TaskFile
 
 @dataclass(frozen=True, kw_only=True)
 class AlfworldGenSftFlags(TaskFile, Output, Label, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     containing: str = flag(
         "pick_and_place_simple-Tomato-None-Microwave", 'what a record\'s problem must contain; "" for all.'

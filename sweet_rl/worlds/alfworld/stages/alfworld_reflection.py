@@ -15,7 +15,7 @@ from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 @dataclass(frozen=True, kw_only=True)
 class AlfworldReflectionFlags(Tasks, RecordingFlags):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect alfworld_reflection", reads=("tasks",), prices=True)
@@ -38,7 +38,7 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
 def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -> None:
     """Play household games and let a teacher reflect on every state.
 
-    The published stage runs until it is stopped; this one ends with so many records. The same command goes on
+    The published stage runs until it is stopped; this one ends with so many records. The same command resumes
     where it was stopped, and the records depend on the seed alone.
     """
     from functools import partial

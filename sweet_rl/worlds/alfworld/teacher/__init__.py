@@ -1,1 +1,1 @@
-"""Texts to learn household games from."""
+"""Training texts for household games."""

@@ -1,4 +1,4 @@
-"""What the embedded player knows of a game: the planner's next command, and words for it."""
+"""The expert of household games: the planner's next command, and an explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repositories as trees of files: looked at once, read safely, and small ones made from a seed.
+"""Repositories as trees of files: indexed once, read safely, and small ones made from a seed.
 
 Nothing here knows worlds or agents.
 """

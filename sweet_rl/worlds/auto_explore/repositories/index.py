@@ -1,4 +1,4 @@
-"""A repository, looked at once: names, kinds and sizes of everything in it, in order. It never changes.
+"""The index of a repository: names, kinds and sizes of all files, in order. It never changes.
 
 Many episodes share one index; what is in the files is read when they are opened. What cannot be offered
 to an agent is left out and remembered with the reason: links, sockets and the like, names that would not

@@ -1,4 +1,4 @@
-"""What a file is, by its name: code, data, text, something to run, or none of these.
+"""The kind of a file by its name: code, data, text, executable, or none of these.
 
 Published behaviour: docs/published/reflect_rl.md#two-models, #autoexplore.
 """

@@ -1,4 +1,4 @@
-"""Names in commands: with quotes where they need them, and taken out of them again.
+"""Names in commands: quoted where they need it, and unquoted again.
 
 `compat="published"` gives the published results where those are defects.
 

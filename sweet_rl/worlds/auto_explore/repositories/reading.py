@@ -1,4 +1,4 @@
-"""Reading one file of a folder that is not ours, and nothing outside it.
+"""Reads one file of an untrusted folder, and nothing outside it.
 
 Every name on the way is opened in the folder before it and may not be a link, so that a repository that
 changes while it is looked at cannot lead out of itself. Pipes and devices are refused without waiting.

@@ -19,7 +19,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Levels, Repositories
 class AutoExploreGptFlags(
     TaskFile, Repositories, Levels, Markov, Output, MaxFailed, Seeded, Overwriting, Compatible, Quiet
 ):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     eval_reps: int = flag(10, "episodes of every task.", at_least=1)
 
@@ -46,7 +46,7 @@ def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
     the embedded player is, and the result says so.
 
-    An episode that fails for want of a service is in no number; the same command plays it again, and goes on
+    An episode that fails because a service is missing is in no number; the same command plays it again, and resumes
     where it was stopped.
     """
     from sweet_rl.worlds.auto_explore.teacher.measuring import run

@@ -17,7 +17,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 @dataclass(frozen=True, kw_only=True)
 class FilterRepoFlags(Repositories, Output, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect filter_repo", reads=("repo_dir",))

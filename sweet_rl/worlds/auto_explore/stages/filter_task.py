@@ -16,7 +16,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 @dataclass(frozen=True, kw_only=True)
 class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect filter_task", reads=("task_file", "repo_dir"))

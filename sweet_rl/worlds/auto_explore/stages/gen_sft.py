@@ -16,7 +16,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 @dataclass(frozen=True, kw_only=True)
 class GenSftFlags(TaskFile, Repositories, Output, Overwriting, Compatible, Quiet):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect gen_sft", reads=("task_file", "repo_dir"))

@@ -17,7 +17,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 @dataclass(frozen=True, kw_only=True)
 class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect gen_task", reads=("repo_dir",), prices=True)
@@ -36,7 +36,7 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet)
 def gen_task(told: GenTaskFlags, flags: TeacherFlags, /) -> None:
     """Let a teacher ask questions about files of every repository, with answers.
 
-    Of each repository up to 100 files are drawn, none deeper than two folders. The same command goes on where
+    Of each repository up to 100 files are drawn, none deeper than two folders. The same command resumes where
     it was stopped, and asks again where a reply could not be read.
     """
     from functools import partial

@@ -12,7 +12,7 @@ from sweet_rl.flags.common import OutputDir, Overwriting, Seeded
 
 @dataclass(frozen=True, kw_only=True)
 class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     num: int = flag(40, "how many repositories.", at_least=1)
 

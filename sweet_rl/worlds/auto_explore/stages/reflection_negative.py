@@ -18,7 +18,7 @@ from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Overwriting, Compatible, Quiet):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     negatives: bool = flag(True, "make the wrong ways as well.")
 
@@ -42,7 +42,7 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
 
     Each task gets one trajectory of the right way and, for each file on its path, two that open another file
     there first. Where the output exists, what is missing in it is added (another teacher adds its own right
-    ways). The same command goes on where it was stopped.
+    ways). The same command resumes where it stopped.
     """
     from functools import partial
     from pathlib import Path

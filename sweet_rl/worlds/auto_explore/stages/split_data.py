@@ -16,7 +16,7 @@ from sweet_rl.sft_data.flags import TaskFile
 
 @dataclass(frozen=True, kw_only=True)
 class SplitDataFlags(TaskFile, Seeded, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     by_repo: bool = flag(
         False, "all tasks of a repository go to one part, so that tests are on repositories never seen."

@@ -1,1 +1,1 @@
-"""Texts to learn exploring from: questions, searches, thoughts and lessons."""
+"""Training texts for exploration: questions, searches, thoughts and lessons."""

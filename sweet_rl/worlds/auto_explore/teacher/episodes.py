@@ -25,7 +25,7 @@ async def play_explore(
 ) -> Done:
     """Play a task to its end; the result has `won`, `cost`, and the commands.
 
-    An episode that the model cannot go on with is not won. One that the service or the world broke off has no
+    An episode that the model cannot continue is not won. One that the service or the world broke off has no
     result; `compat="published"`: it is not won either.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the embedded teacher asks about a file: questions that the shown text answers, by plain patterns.
+"""The embedded teacher's questions about a file: those that the shown text answers, by plain patterns.
 
 It finds functions, classes and named values in code, statements and headings in text, columns and cells in
 tables. What another file of the repository could answer as well is not asked. Where it finds nothing it says

@@ -1,4 +1,4 @@
-"""What `auto_explore_gpt` does once its flags are known."""
+"""The work of `auto_explore_gpt` after its flags are checked."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def success_by_level(
 
     Args:
         levels: the episodes of each, by key.
-        played: what came of those that did not fail: `won`.
+        played: the results of those that did not fail: `won`.
     """
     results: list[dict[str, Json]] = []
     for at, episodes in enumerate(levels):

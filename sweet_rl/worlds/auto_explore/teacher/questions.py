@@ -1,4 +1,4 @@
-"""Questions about the files of a repository, with answers: what is asked of a teacher, and what it wrote.
+"""Questions about the files of a repository, with answers: the request to a teacher, and its reply.
 
 Which files, which part of each, the request, and the reading of the reply. Who
 answers is decided in `teachers`; what the embedded teacher says, of `known_questions`.

@@ -1,4 +1,4 @@
-"""Repositories as they came to repositories that are fit to be explored.
+"""Removes from repositories what is not fit to be explored.
 
 Copies what may be shown and says how much of the rest was left out, and why. Links and special files are
 never followed, so that a loop or a device in a repository does no harm.

@@ -1,4 +1,4 @@
-"""How the embedded teacher looks for a file: by names that it has seen and contents that it has read.
+"""How the embedded teacher searches for a file: by names that it has seen and contents that it has read.
 
 It learns what a reader finds out by reading, and no sooner: whether a file that it opened answers. All else
 it concludes from what an agent is shown, so that an agent can learn it. Where names do not help, it tries one

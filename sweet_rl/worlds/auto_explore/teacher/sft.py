@@ -63,7 +63,7 @@ def _replay(
                 return "trajectory with a command that is not on offer"
             replayed.append(sft_texts(game.text, head, str(step.get("reflection") or ""), label))
             if game.step(label).over and len(replayed) < len(steps):
-                return "trajectory that goes on after its end"
+                return "trajectory that continues after its end"
     except EpisodeError as error:
         return f"task that cannot be played ({error.failure.kind})"
     finally:

@@ -1,7 +1,7 @@
-"""How a repository is explored in words: two questions a step, the published way.
+"""A repository explored in a dialogue: two questions a step, the published way.
 
 First the state without its actions, and the request for an analysis; then the list of actions, and the
-request for a choice. A model sees all that was said before, or, Markov, only what belongs to the step.
+request for a choice. A model sees all messages before, or, Markov, only those of the step.
 
 Published behaviour: docs/published/reflect_rl.md#episodes.
 """

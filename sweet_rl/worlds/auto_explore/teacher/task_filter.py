@@ -1,4 +1,4 @@
-"""Task records, cleaned: nothing unanswerable, nothing twice.
+"""Cleans task records: no unanswerable ones, no duplicates.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-autoexplore, #deviations.
 """

@@ -1,4 +1,4 @@
-"""What the embedded teacher thinks aloud in a repository: where the search stands, why, what comes next.
+"""The embedded teacher's thoughts in a repository: state of the search, reasons, next step.
 
 Its sentences say what `explore_search` found, and claim no more than an agent can see: the folder, the names
 in it, what was opened. They are varied by draws, so that a model learns the thought, not a phrase.
@@ -24,12 +24,12 @@ _COMMON: Final = frozenset(
 
 
 def thought(search: Search, draws: random.Random) -> str:
-    """What is said before a choice: at most three short sentences."""
+    """The text before a choice: at most three short sentences."""
     return f"{_so_far(search, draws)} {_next(search, draws)}"
 
 
 def second_thought(search: Search, draws: random.Random) -> str:
-    """What is said after a wrong file was opened: why it is wrong, and how to go on."""
+    """The text after a wrong file was opened: why it is wrong, and how to continue."""
     wrong = posixpath.basename(search.opened[-1]) if search.opened else "this file"
     subject, missing = _subject(search.question, draws), _missing(search)
     sentences = [

@@ -1,4 +1,4 @@
-"""Which fact answers which question, given what has been told already."""
+"""Which fact answers which question, given what has been answered already."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _BEYOND = phrases(
 """What functions like these say nothing about."""
 
 _CLOSE = 0.75
-"""From this share of the best score on, a fact not told yet goes before one told, and a second may join."""
+"""From this share of the best score on, a new fact goes before one given already, and a second may join."""
 _TRIVIAL_NUMBERS = frozenset({0.0, 1.0})
 
 
 class Answers:
-    """What the human can say about one function, after what has been said.
+    """What the human can say about one function, after its earlier replies.
 
     Args:
         facts: all facts of the function.
-        said: the human's earlier replies, as one text.
+        earlier: the human's earlier replies, as one text.
         public: stems of the problem description: words that belong to the matter.
     """
 
@@ -69,7 +69,7 @@ class Answers:
         return [_after(_opening(question, fresh[0], repeated=False), fresh[0]), *also[:1]]
 
     def more(self) -> str | None:
-        """One fact not told yet, those with constants first; None when everything has been told."""
+        """One new fact, those with constants first; None when all have been given."""
         untold = [fact for fact in self._facts if not fact.parts and not self._told(fact)]
         weighty = [fact for fact in untold if _gives_constants(fact) and not fact.topics & SHAPES]
         return next((fact.text for fact in (*weighty, *untold)), None)

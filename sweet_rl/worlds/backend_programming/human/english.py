@@ -1,7 +1,7 @@
 """Python expressions as noun phrases: `price * (1 + rate)` -> "the price times (1 plus the rate)".
 
 Statements are in `statements`; conditions are in `conditions`, calls in `calls`. Whatever has no
-short wording raises `Unspeakable`, and the fact that needed it is left out rather than told wrongly.
+short wording raises `Unspeakable`, and the fact that needed it is left out rather than worded wrongly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A hidden function as facts, each one sentence that a person might say.
 
-The function is parsed, never run, and what cannot be said in plain words is left out.
+The function is parsed, never run, and what has no plain wording is left out.
 
 Published behaviour: docs/published/sweet_rl.md#backend-programming.
 """

@@ -1,4 +1,4 @@
-"""The last look at a reply before it is sent: it must not recite the hidden source.
+"""The last check of a reply before it is sent: it must not recite the hidden source.
 
 A recital is a run of the source's tokens, or one of its lines, word for word. Constants are what the human is
 asked for, and the problem description is known to both sides, so neither counts.

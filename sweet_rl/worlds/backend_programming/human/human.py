@@ -1,7 +1,7 @@
 """The scripted human: answers the agent's questions from the hidden function, without a model.
 
 It says what it knows in at most two sentences, admits what it does not know, and never recites the code.
-It is deterministic and keeps no state: what it has already told, it reads off the dialogue.
+It is deterministic and keeps no state: what it has already answered, it reads from the dialogue.
 """
 
 from __future__ import annotations

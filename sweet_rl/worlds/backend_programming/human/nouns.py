@@ -1,4 +1,4 @@
-"""Small words: identifiers, numbers and quoted texts as a person would type them.
+"""Identifiers, numbers and quoted texts as a person would type them.
 
 Knows nothing of Python's grammar; `english` builds expressions out of these.
 """

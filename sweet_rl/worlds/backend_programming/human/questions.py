@@ -1,4 +1,4 @@
-"""What the agent wants to know: its last message as questions, each with words, topics and constants.
+"""The agent's last message as questions, each with words, topics and constants.
 
 Reads English by its surface. It need not understand a message, only find out which facts could answer it.
 """

@@ -1,4 +1,4 @@
-"""What a human's prompt holds, whoever wrote it: the hidden function, and the dialogue so far.
+"""Reads a human's prompt in any format: the hidden function, and the dialogue so far.
 
 The packaged prompt marks its sections. In any other the hidden function is the first Python function that
 stands in the system message, or before the dialogue; the dialogue is what follows as `role: text` entries, as

@@ -1,4 +1,4 @@
-"""What a function's variables hold, as far as their use tells.
+"""The contents of a function's variables, as far as their use shows.
 
 The kinds are "text", "list", "dict", "number", "flag" (true or false) and "optional" (None unless given), and
 "" for what is not known. Wording only ("the number of comments", "the title is empty"): nothing is executed,

@@ -1,4 +1,4 @@
-"""What goes in and what comes out: defaults, the shape of each parameter, and the type of the result."""
+"""Inputs and outputs of a function: defaults, the shape of each parameter, the type of the result."""
 
 from __future__ import annotations
 

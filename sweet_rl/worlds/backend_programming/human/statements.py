@@ -1,7 +1,7 @@
-"""Statements in words: what a function does, when, and for each of what.
+"""Statements in words: what a function does, under which condition, and for which items.
 
 Reads a function from top to bottom and says each step as a clause, with the conditions and loops around it;
-an if/elif/else that decides one thing is also said in one go. What has no short wording is left out.
+an if/elif/else that decides one thing also has a summary. What has no short wording is left out.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Reader:
         )
 
     def read(self, body: Sequence[ast.stmt]) -> Iterator[Statement]:
-        """Everything that can be said about these statements, summaries before their parts."""
+        """Everything that has a wording about these statements, summaries before their parts."""
         yield from self._block(body, _Path(), 0)
 
     def _block(self, body: Sequence[ast.stmt], path: _Path, depth: int) -> Iterator[Statement]:
@@ -140,7 +140,7 @@ class Reader:
         yield from parts
 
     def _condition(self, branches: Sequence[_Branch], index: int) -> str:
-        """When this branch is taken, said so that it stands alone where that is possible."""
+        """When this branch is taken, worded so that it stands alone where that is possible."""
         test, before = branches[index].test, branches[index - 1].test if index else None
         try:
             if test is None:
@@ -154,7 +154,7 @@ class Reader:
             return _IN_SPECIAL_CASES if test is not None else _OTHERWISE
 
     def _stands_alone(self, branches: Sequence[_Branch], index: int) -> bool:
-        """Whether a branch can be told by itself: it is the first, the last, or excludes the others."""
+        """Whether a branch can be described by itself: it is the first, the last, or excludes the others."""
         test, before = branches[index].test, branches[index - 1].test
         if index == 0 or test is None or before is None:
             return True

@@ -1,4 +1,4 @@
-"""What facts and questions can be about, and the words by which each is recognised.
+"""The topics of facts and questions, and the words by which each is recognised.
 
 Phrases are written plainly: commas between them, `*` for any ending ("round*" is also "rounded").
 """

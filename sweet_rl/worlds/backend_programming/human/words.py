@@ -1,4 +1,4 @@
-"""Words as far as matching a question to a fact needs them: stems, numbers and quoted texts."""
+"""Words for matching a question to a fact: stems, numbers and quoted texts."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def asked_about(text: str) -> str | None:
 
 
 def told(replies: Sequence[str]) -> dict[str, int]:
-    """What the person has said so far: the amount for each extra."""
+    """The amounts that the person has named so far, by extra."""
     return {match[1]: int(match[2]) for reply in replies for match in _TOLD.finditer(reply)}
 
 

@@ -15,7 +15,7 @@ from sweet_rl.sft_data.flags import Label, Output, Rules, TaskFile
 
 @dataclass(frozen=True, kw_only=True)
 class TaxiGenSftFlags(TaskFile, Output, Label, Rules, Overwriting, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
 
 @recorded("reflect taxi_gen_sft", reads=("task_file",))

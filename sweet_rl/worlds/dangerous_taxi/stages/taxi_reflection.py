@@ -17,7 +17,7 @@ from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 
 @dataclass(frozen=True, kw_only=True)
 class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
-    """What this stage is told."""
+    """The flags of this stage."""
 
     head_start: bool | None = flag(
         None,
@@ -42,7 +42,7 @@ class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
 def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     """Play games of the taxi and let a teacher reflect on every state.
 
-    The published stage runs until it is stopped; this one ends with so many records. The same command goes on
+    The published stage runs until it is stopped; this one ends with so many records. The same command resumes
     where it was stopped, and the records depend on the seed alone.
     """
     from functools import partial

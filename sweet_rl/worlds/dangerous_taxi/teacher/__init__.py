@@ -1,1 +1,1 @@
-"""Texts to learn the taxi from: records, thoughts and lessons."""
+"""Training texts for the taxi: records, thoughts and lessons."""

@@ -1,4 +1,4 @@
-"""What the embedded player knows of a game: the oracle's next action, and words for it."""
+"""The expert of DangerousTaxi: the oracle's next action, and an explanation."""
 
 from __future__ import annotations
 

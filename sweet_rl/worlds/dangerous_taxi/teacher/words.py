@@ -1,4 +1,4 @@
-"""What the embedded teacher thinks aloud in the taxi: where things are, what happened, what is next.
+"""The embedded teacher's thoughts in the taxi: positions, what happened, the next step.
 
 It knows the shortest way. Short sentences, varied by draws; the best action is named and given a reason.
 
@@ -19,7 +19,7 @@ _MOVES: Final = ((1, 0), (-1, 0), (0, 1), (0, -1))
 
 
 def thought(before: int | None, action: int | None, state: int, draws: random.Random) -> str:
-    """What is said about a state.
+    """The text about a state.
 
     Args:
         before: the state before the last action; None at the beginning.

@@ -1,4 +1,4 @@
-"""A page as a scripted designer keeps it: texts and things with their places, and the source it becomes.
+"""A page as a scripted designer keeps it: texts and elements with their positions, and its source.
 
 Everything stands where it is put (absolute positions, CSS pixels from the page's top left corner), so
 that a remark about one part moves no other part.

@@ -1,4 +1,4 @@
-"""Remarks about a page, understood and applied: what a designer does who takes every sentence at its word.
+"""Remarks about a page, parsed and applied literally.
 
 It reads plain English of a few builds ("The white box 0 px from the left and 72 px from the top should be
 green (#10b981)."); sentences of other builds change nothing. Each one is about the page as it was shown, so

@@ -1,4 +1,4 @@
-"""What differs between two pages, as sentences with weights: about how many square pixels look wrong."""
+"""Differences between two pages, as sentences with weights: about how many square pixels look wrong."""
 
 from __future__ import annotations
 

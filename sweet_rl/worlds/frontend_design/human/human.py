@@ -1,4 +1,4 @@
-"""The human that looks at both pages and says what strikes it: deterministic, and without a model."""
+"""The scripted human who compares both pages: deterministic, and without a model."""
 
 from __future__ import annotations
 

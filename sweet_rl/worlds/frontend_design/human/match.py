@@ -1,4 +1,4 @@
-"""Which text or element of one page is which of the other."""
+"""Matches texts and elements of one page with those of the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a rendered page to what is seen on it."""
+"""A rendered page as what is visible on it."""
 
 from __future__ import annotations
 

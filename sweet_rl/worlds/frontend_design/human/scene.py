@@ -1,4 +1,4 @@
-"""What is seen on a page: texts where their letters stand, and coloured areas, pictures, fields.
+"""The visible content of a page: texts with the position of their letters, coloured areas, pictures, fields.
 
 All lengths are CSS pixels from the page's top left corner.
 """

@@ -1,4 +1,4 @@
-"""Where on a picture the letters of a box stand: boxes tell how wide a line may be, not how wide it is."""
+"""Where in a picture the letters of a box are: the box has the largest width of a line, not its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TextExtent:
 
 
 def find_text_extent(picture: Picture, box: Box, inner: Sequence[Box]) -> TextExtent | None:
-    """The letters of a box, without what stands in the boxes inside it; None where they cannot be told."""
+    """The letters of a box, without what stands in the boxes inside it; None where they cannot be determined."""
     left, top = max(0, round(box.x)), max(0, round(box.y))
     right = min(picture.width, round(box.x + box.width))
     bottom = min(picture.height, round(box.y + box.height))

@@ -1,4 +1,4 @@
-"""How the scripted human talks: short sentences of one build for one element each.
+"""The wording of the scripted human: short sentences of one form, one for each element.
 
 Every sentence gives colours by name and code, and places in pixels from the left and from the top.
 """
@@ -103,7 +103,7 @@ def quote(text: str, limit: int = LONG) -> str:
 
 
 def call(texts: Sequence[Text], index: int) -> str:
-    """A text that both know of, told from others that begin the same; `texts` are in reading order."""
+    """A text that both have, distinguished from others with the same beginning; `texts` are in reading order."""
     label = quote(texts[index].text, SHORT)
     same = [i for i, text in enumerate(texts) if quote(text.text, SHORT) == label]
     number = same.index(index)

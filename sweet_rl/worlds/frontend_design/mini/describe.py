@@ -1,4 +1,4 @@
-"""What the agent is given: an idea of a page, as vague as the ideas that ColBench's pages were drawn from.
+"""The agent's task text: an idea of a page, as vague as the ideas that ColBench's pages were made from.
 
 It says what the page is for and what is found on it, and at most hints at its colours. Where things stand,
 how many there are and what they look like is for the agent to ask.

@@ -1,4 +1,4 @@
-"""The dice of a page. All its randomness comes from here."""
+"""The random numbers of a page. All its randomness comes from here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a page looks: colours, letters, corners. Each part of a page takes its classes from here."""
+"""The style of a page: colours, fonts, corners. Each part of a page takes its classes from here."""
 
 from __future__ import annotations
 

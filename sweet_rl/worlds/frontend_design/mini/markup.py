@@ -1,4 +1,4 @@
-"""Pages as trees of elements: how they are written, and what is left of them without their words."""
+"""Pages as trees of elements: their source, and their structure without words."""
 
 from __future__ import annotations
 

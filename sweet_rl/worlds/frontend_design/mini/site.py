@@ -1,4 +1,4 @@
-"""One site: what its pages are about, and how its templates are rendered.
+"""One site: its topic, and how its templates are rendered.
 
 Templates draw as they are rendered, so the order of what they write decides what is drawn. Every text that
 they insert is escaped; what macros and blocks have rendered is not escaped again.

@@ -1,4 +1,4 @@
-"""What pages speak about: lines of business and their wares, names of people, sentences that fit everywhere.
+"""Topics of pages: lines of business and their products, names of people, generic sentences.
 
 The words themselves are in `words.json`. `prices` of a topic are the lowest and the highest, in whole units
 of money; `purposes` are those of each kind of page, by its name; `only_for` names the topics of kinds that

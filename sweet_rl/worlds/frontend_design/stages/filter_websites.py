@@ -1,4 +1,4 @@
-"""Frontend tasks of which every page renders.
+"""Keeps the frontend tasks whose pages render.
 
 Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 """

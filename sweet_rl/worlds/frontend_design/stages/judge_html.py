@@ -87,7 +87,7 @@ def judge_html(flags: JudgeFlags, /) -> None:
     in both orders; where the two verdicts differ, the page is a tie. Equal pictures are a tie and a picture
     wins against none without asking. A tie is half a win; the 95 % interval is Wilson's, over tasks.
 
-    Every verdict is appended to a journal, so that the same command goes on where it was stopped.
+    Every verdict is appended to a journal, so that the same command resumes where it stopped.
     With --judge metrics nothing is asked or rendered: the higher grade of evaluate_html.py wins.
     """
     from sweet_rl.grading.pages import need_page_metrics

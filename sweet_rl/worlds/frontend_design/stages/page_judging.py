@@ -1,4 +1,4 @@
-"""What `judge_html` does once its flags are known: pair the rows, have each pair judged, count."""
+"""The work of `judge_html` after its flags are checked: pair the rows, judge each pair, count."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def run_by_judge(
 
     Raises:
         SweetRLError: the journal is in use or broken, or there is no server or no browser; verdicts that
-            were given are in the journal, and the same command goes on from there.
+            were given are in the journal, and the same command resumes from there.
     """
     found: dict[int, Outcome] = {}
     counts = Counter({UNPAIRED: runs.unpaired, FAILED: runs.failed})
@@ -240,7 +240,7 @@ class _Asking:
         }
 
     async def outcome_of(self, pair: Pair, runs: Runs) -> tuple[Outcome | None, str]:
-        """The outcome and, where it is none or was not simply said, why."""
+        """The outcome and, where there is none or it took more than one request, why."""
         first, second = await asyncio.to_thread(_pictures, pair, runs, self._job.most_pixels)
         decided = without_asking(first, second)
         if decided is not None or first is None or second is None:
@@ -309,7 +309,7 @@ def _by_key(path: str) -> dict[tuple[str, int], Trajectory]:
                 path=path,
                 field="task_id, sample_index",
                 value=trajectory.key,
-                repair="Two rows of one repeat cannot be told apart; remove one, or number them.",
+                repair="Two rows of one repeat cannot be distinguished; remove one, or number them.",
             )
         by_key[trajectory.key] = trajectory
     return by_key

@@ -1,1 +1,1 @@
-"""The packaged oracle of Guess My City: a table of cities, and what questions ask of it."""
+"""The packaged oracle of Guess My City: a table of cities, and the rules for questions about it."""

@@ -20,7 +20,7 @@ from sweet_rl.worlds.guess_my_city.oracle.what import CANNOT
 from sweet_rl.worlds.guess_my_city.oracle.words import Question, plain, read_question
 
 NOT_SURE: Final = "I am not sure."
-"""What is said to a question that is not understood, or to which the table has no answer."""
+"""The reply to a question that is not understood, or to which the table has no answer."""
 
 
 class CityOracle:
@@ -49,7 +49,7 @@ class CityOracle:
 
         Args:
             city: one of the 91, "City, Country".
-            question: what the agent said, in English.
+            question: the agent's message, in English.
 
         Raises:
             UsageError: `city` is none of the 91.

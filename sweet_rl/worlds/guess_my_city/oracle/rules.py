@@ -1,4 +1,4 @@
-"""The rules of `questions.toml`: which question each one fits, and what it says or holds of a city."""
+"""The rules of `questions.toml`: which question each one fits, and its answer for a city."""
 
 from __future__ import annotations
 

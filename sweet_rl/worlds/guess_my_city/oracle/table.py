@@ -1,4 +1,4 @@
-"""The facts of the 91 cities as objects: what the TOML files beside it hold, read once.
+"""The facts of the 91 cities as objects, read once from the TOML files beside this module.
 
 Only data and how it is looked up; `rules.py` makes sentences of it.
 """

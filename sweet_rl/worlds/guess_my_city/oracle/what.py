@@ -1,4 +1,4 @@
-"""What rules of open questions ask of Python: a sight by its kind, and the capital of a place by its name."""
+"""Python functions for open questions: a sight by its kind, and the capital of a place by its name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sweet_rl.worlds.guess_my_city.oracle.table import City, phrases
 from sweet_rl.worlds.guess_my_city.oracle.words import Question, words_of
 
 CANNOT: Final = "I can't answer that question."
-"""What is said to those who ask for the name instead of guessing it."""
+"""The reply to agents that ask for the name instead of guessing it."""
 
 
 def capital_of_own_place(city: City, question: Question) -> Answer:

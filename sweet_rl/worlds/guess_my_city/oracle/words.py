@@ -83,7 +83,7 @@ class Question:
 
 @lru_cache(maxsize=16384)
 def read_question(text: str) -> Question:
-    """The question in what the agent said: its last sentence with a question mark, or all of it."""
+    """The question in the agent's message: its last sentence with a question mark, or all of it."""
     text = text.strip()[-LONGEST_QUESTION:]
     marked = [part for part in re.split(r"(?<=[?])\s+|\n+", text) if "?" in part]
     raw = marked[-1] if marked else text

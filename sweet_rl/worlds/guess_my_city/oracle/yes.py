@@ -1,4 +1,4 @@
-"""What rules of yes-or-no questions ask of Python: names, numbers, distances, directions, what is known.
+"""Python functions for yes-or-no questions: names, numbers, distances, directions, known facts.
 
 Every function takes the hidden city and the question and returns True, False, or None where it does not know.
 """

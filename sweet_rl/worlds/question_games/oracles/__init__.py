@@ -1,4 +1,4 @@
-"""Who answers in the question games: each is a `sweet_rl.contracts.User` that serves many games at once.
+"""Oracles of the question games: each is a `sweet_rl.contracts.User` that serves many games at once.
 
 The games' own oracles answer from tables and need nothing. These are models: in this process
 (`seq2seq`), behind any OpenAI-compatible server (`server`), behind the published gradio server (`gradio`).

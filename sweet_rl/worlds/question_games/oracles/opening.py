@@ -1,4 +1,4 @@
-"""An oracle with a model behind it, from what a person typed. What is heavy is imported when it is needed.
+"""Opens an oracle with a model, by what a person typed. Heavy imports are lazy.
 
 Published behaviour: docs/published/archer.md.
 """
@@ -58,7 +58,7 @@ def open_oracle(
         return Seq2SeqOracle(asking, path, max_batch=concurrency)
     if kind == "openai":
         if not model:
-            raise UsageError(f"The server at {path!r} must be told which model to ask: name one.")
+            raise UsageError(f"The server at {path!r} needs the name of a model: give one.")
         from sweet_rl.openai_client import OpenAIClient, base_url_from
         from sweet_rl.worlds.question_games.oracles.server import OpenAIOracle
 

@@ -1,4 +1,4 @@
-"""How the published oracles are asked. Ours are asked by packaged templates.
+"""The prompts of the published oracles. Ours are packaged templates.
 
 Each game has its own `Asking` (`QuestionGame.asking`).
 """

@@ -1,4 +1,4 @@
-"""The table of the 157 objects of Twenty Questions, read: who has which attribute, how big each is.
+"""The table of the 157 objects of Twenty Questions: their attributes and sizes.
 
 A set of objects is an integer with one bit for each of them, the first object's the lowest. That makes "a
 fruit or a vegetable, and not red" three machine operations, and an answer one bit.

@@ -195,7 +195,7 @@ class _Reading:
         return behind
 
     def _more_to_come(self, place: int) -> bool:
-        """Whether this side of the question goes on with a word that says something."""
+        """Whether this side of the question continues with a word that has a meaning."""
         for word in self.words[place + 1 :]:
             if word.text in ("or", "and"):
                 return False

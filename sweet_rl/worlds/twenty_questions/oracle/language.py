@@ -1,4 +1,4 @@
-"""English as it is asked in Twenty Questions: words, stems, the shells around a question, phrases to look up.
+"""The English of Twenty Questions: words, stems, the frames of questions, phrases to look up.
 
 It knows nothing of the objects. Stems need not be words: two forms of a word have to fall together, two words
 apart. What is special is listed.

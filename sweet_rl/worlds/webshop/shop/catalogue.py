@@ -1,4 +1,4 @@
-"""The embedded shop's products: drawn once, from a seed."""
+"""The embedded shop's products, drawn from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How alike two short texts are, as the published shop measures it: from 0 to 100."""
+"""The similarity of two short texts, as the published shop measures it: from 0 to 100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the embedded shop's customers are sent for, and what a purchase is worth to them."""
+"""The goals of the embedded shop's customers, and the reward of a purchase."""
 
 from __future__ import annotations
 

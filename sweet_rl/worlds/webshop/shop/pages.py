@@ -1,4 +1,4 @@
-"""The embedded shop's pages as HTML, built of what the published client reads.
+"""The embedded shop's pages as HTML, with the elements that the published client reads.
 
 Published behaviour: docs/published/archer.md#webshop.
 """

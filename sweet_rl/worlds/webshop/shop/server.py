@@ -1,4 +1,4 @@
-"""The embedded shop over HTTP, for clients that know nothing of it: the five routes of WebShop, as HTML."""
+"""The embedded shop over HTTP: the five routes of WebShop, as HTML."""
 
 from __future__ import annotations
 

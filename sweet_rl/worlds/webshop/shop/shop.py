@@ -1,4 +1,4 @@
-"""The embedded shop: a path in, a page out, and nothing remembered between two requests.
+"""The embedded shop: a path in, a page out, without state between requests.
 
 Published behaviour: docs/published/archer.md#webshop.
 """

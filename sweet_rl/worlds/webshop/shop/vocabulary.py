@@ -1,4 +1,4 @@
-"""What the embedded shop sells: the words that its catalogue is drawn from."""
+"""The vocabulary of the embedded shop's catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small repositories made from a name, with facts to find: no download, no disk, no end of them."""
+"""Small repositories made from a name, with facts to find: no download, no disk, any number of them."""
 
 from sweet_rl.worlds.auto_explore.repositories.made.repository import (
     MadeRepository,

@@ -1,4 +1,4 @@
-"""What made repositories are about. No word is part of another, and none is dropped by the published filters.
+"""Topics of made repositories. No word is part of another, and none is dropped by the published filters.
 
 (`ci`, `out`, `test` and `git` anywhere in a path drop it.)
 
