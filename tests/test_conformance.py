@@ -54,9 +54,9 @@ class Seeing(OpenAIClient):
 
 
 ENVS = {
-    "backend": lambda folder: BackendEnv(ScriptedHuman(), max_steps=4),
+    "backend": lambda folder: BackendEnv(ScriptedHuman(), max_turns=4),
     "frontend": lambda folder: FrontendEnv(
-        ScriptedViewer(), FakeRenderer(), PictureFolder(folder, beside=folder), max_steps=4
+        ScriptedViewer(), FakeRenderer(), PictureFolder(folder, beside=folder), max_turns=4
     ),
 }
 USERS = {
@@ -79,7 +79,7 @@ POLICIES = {
     "blank": lambda url: BlankDesigner("rules"),
     "generic": lambda url: GenericDesigner("rules"),
     "target": lambda url: TargetDesigner(ANSWERS, system_prompt="rules"),
-    "improver": lambda url: ImproverDesigner(max_steps=4, system_prompt="rules"),
+    "improver": lambda url: ImproverDesigner(max_turns=4, system_prompt="rules"),
     "openai completions": lambda url: OpenAIPolicy(
         OpenAIClient([url]), "echo", system_prompt="rules", chat_format=PlainChat()
     ),

@@ -160,8 +160,8 @@ def test_what_only_a_person_can_mend_ends_the_run_after_what_had_finished(error)
 
 def test_token_ids_are_dropped_where_the_text_was_cut():
     cut = "OUTPUT:a OUTPUT:b"
-    whole, _ = run([Episode(tasks(1)[0], 0, 0)], Policy(), max_steps=1)
-    shortened, _ = run([Episode(tasks(1)[0], 0, 0)], Policy(text=cut), max_steps=1)
+    whole, _ = run([Episode(tasks(1)[0], 0, 0)], Policy(), max_turns=1)
+    shortened, _ = run([Episode(tasks(1)[0], 0, 0)], Policy(text=cut), max_turns=1)
     assert whole[0].last_turn.token_ids == (1, 2)
     assert isinstance(shortened[0].last_turn, AgentTurn)
     assert shortened[0].last_turn.output == "OUTPUT:a "

@@ -24,21 +24,21 @@ class Output(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Horizon(Settings):
+class MaxTurns(Settings):
     """The games."""
 
-    horizon: int = flag(15, "steps of an episode at most.", at_least=1)
+    max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("max_turns",))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Markov(Horizon):
+class Markov(MaxTurns):
     """The games."""
 
     markov: bool = flag(False, "the model is shown nothing of earlier steps.", shown="all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played(Horizon):
+class Played(MaxTurns):
     """The games."""
 
     num_records: int = flag(REQUIRED, "states to record.", at_least=1)

@@ -15,7 +15,7 @@ from sweet_rl.sft_data.teacher_flags import TeacherFlags
 from sweet_rl.sft_data.texts import write_list
 from sweet_rl.types import Json
 
-_OF_ALL = ("seed", "random_share", "horizon", "reflections")
+_OF_ALL = ("seed", "random_share", "max_turns", "reflections")
 """Flags of every such stage that decide about the content of a record."""
 
 

@@ -53,7 +53,7 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
     assert "model_name: results/000_supervised_pretrain/tiny" in (run / "setting.yml").read_text()
     load("reflect rl_finetune")(resume=str(run), max_steps=3, quiet=True)
     assert (run / "checkpoint-3").is_dir()
-    with pytest.raises(UsageError, match="--horizon was 3, is 7"):
+    with pytest.raises(UsageError, match="--max_turns was 3, is 7"):
         load("reflect rl_finetune")(resume=str(run), horizon=7)
     capsys.readouterr()
 

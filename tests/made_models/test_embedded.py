@@ -53,7 +53,7 @@ def test_dialogues_keep_the_turn_limit_and_end_with_the_agent():
     for text in islice(school.teaching(Random(0)), 60):
         mine = [message for message in text.messages if message.role == "assistant"]
         assert text.messages[-1] is mine[-1]
-        assert len(mine) <= extras.MAX_STEPS
+        assert len(mine) <= extras.MAX_TURNS
         assert not any(ANSWER_MARKER in message.content for message in mine[:-1])
 
 

@@ -89,8 +89,8 @@ def test_in_colbench():
     human = ScriptedHuman()
     policy = ReflectivePolicy(agent, thinker, request="Think first.")
     assert policy.name == "questioner after reflections of thinker"
-    plain = played(agent, lambda: BackendEnv(human, max_steps=4), "mini:test")
-    done = played(policy, lambda: BackendEnv(human, max_steps=4), "mini:test")
+    plain = played(agent, lambda: BackendEnv(human, max_turns=4), "mini:test")
+    done = played(policy, lambda: BackendEnv(human, max_turns=4), "mini:test")
     for trajectory, without in zip(done, plain, strict=True):
         first, second, *_ = turns(trajectory)
         description = trajectory.task.problem_description
@@ -127,7 +127,7 @@ def test_in_the_taxi_the_reflection_stands_before_the_actions():
     game = TaxiGame()
     text = game.begin(246, "full")
     policy = ReflectivePolicy(agent, thinker, head=TAXI, instruction=game.instruction)
-    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=1)), "taxi:full:any", 1)
+    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=1)), "taxi:full:any", 1)
     shown = agent.seen[0].messages[-1].content
     assert "The actions" not in thinker.seen[0].messages[-1].content
     said = trajectory.dialogue_history[0].content
@@ -139,7 +139,7 @@ def test_in_the_taxi_the_reflection_stands_before_the_actions():
 def test_the_reflection_model_never_sees_a_list_of_actions():
     thinker = Reflector()
     policy = ReflectivePolicy(TaxiDriver(), thinker, head=TAXI)
-    played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=2)), "taxi:full:any", 1)
+    played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
     assert [len(seen.messages) for seen in thinker.seen] == [1, 3]
     for seen in thinker.seen:
         assert not any("The actions" in message.content for message in seen.messages)
@@ -166,7 +166,7 @@ def test_the_published_prompts_from_two_samplers():
         SampledPolicy(thinks, ANALYSE_MARKER, instruction=game.instruction),
         head=TAXI,
     )
-    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=2)), "taxi:full:any", 1)
+    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
     said = [entry.content for entry in trajectory.dialogue_history if entry.role == "user"]
     for number, turn in enumerate(turns(trajectory)):
         reflect = reflection_prompt(said[number], TAXI, instruction=game.instruction)
@@ -182,7 +182,7 @@ def test_the_published_prompts_from_two_samplers():
 def test_a_reflection_that_fails_is_recorded_and_the_agent_goes_on():
     trouble = EpisodeError(StopReason.CONTEXT_FULL, Failure("context_full", "too long"))
     policy = ReflectivePolicy(TaxiDriver(), Reflector(trouble=trouble), head=TAXI)
-    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=2)), "taxi:full:any", 1)
+    (trajectory,) = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=2)), "taxi:full:any", 1)
     assert trajectory.error is None
     assert trajectory.failures == tuple(
         Failure("context_full", "reflection: too long", turn=turn) for turn in (0, 1)
@@ -202,11 +202,11 @@ def test_a_dead_reflection_model_ends_the_run():
 def test_share_of_turns(share, low, high):
     thinker = Reflector()
     policy = ReflectivePolicy(Echo("fly"), thinker, head=TAXI, reflect_prob=share)
-    done = played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=4)), "taxi", 50)
+    done = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=4)), "taxi", 50)
     reflected = sum(turn.reflection is not None for trajectory in done for turn in turns(trajectory))
     assert reflected == len(thinker.seen)
     assert low <= reflected <= high
-    again = played(policy, lambda: TextGameEnv(lambda: TaxiGame(horizon=4)), "taxi", 50)
+    again = played(policy, lambda: TextGameEnv(lambda: TaxiGame(max_turns=4)), "taxi", 50)
     assert {one.key: turns(one) for one in again} == {one.key: turns(one) for one in done}
 
 

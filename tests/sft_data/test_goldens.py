@@ -113,7 +113,7 @@ def test_sft_texts_of_auto_explore(golden, repositories, tmp_path):
     library = Library(repositories)
     texts = explore_texts(
         recorded["input"],
-        lambda steps: ExploreGame(library, horizon=steps, tokens=CharacterCounter(), compat="published"),
+        lambda steps: ExploreGame(library, max_turns=steps, tokens=CharacterCounter(), compat="published"),
     )
     texts.write(tmp_path)
     for name in recorded:

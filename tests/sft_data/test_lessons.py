@@ -191,7 +191,7 @@ def test_a_task_that_cannot_be_played_is_a_failure(task, kind):
 def test_a_wrong_way_teaches_its_last_step_only():
     planned, done = lessons_of([TASK], EmbeddedTeacher())
     tasks = add_lessons([TASK], planned, {key: one.result for key, one in done.items()})
-    texts = explore_texts(tasks, lambda steps: game(horizon=steps))
+    texts = explore_texts(tasks, lambda steps: game(max_turns=steps))
     assert {name: len(lines) for name, lines in texts.files.items()} == {
         "sft.jsonl": 5,
         "sft_reflection.jsonl": 5,
@@ -205,6 +205,6 @@ def test_a_wrong_way_teaches_its_last_step_only():
 def test_a_trajectory_that_goes_on_after_its_end_is_passed_over():
     steps = [{"reflection": "r", "cmd": "id README.md"}, {"reflection": "r", "cmd": "cat README.md"}]
     task = {**TASK, "trajectories": [{"info": "positive", "trajectory": steps}]}
-    texts = explore_texts([task], lambda steps: game(horizon=steps))
+    texts = explore_texts([task], lambda steps: game(max_turns=steps))
     assert texts.skipped == {"trajectory that continues after its end": 1}
     assert texts.files["sft.jsonl"] == []

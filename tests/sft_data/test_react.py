@@ -53,7 +53,7 @@ class Listening(EmbeddedTeacher):
 
 
 def run(teacher, expert=None, **flags):
-    game = TaxiGame(horizon=15)
+    game = TaxiGame(max_turns=15)
     game.begin(START_STATES[7], "full")
     expert = TaxiExpert(game) if expert is None else expert
     return game, asyncio.run(play(game, expert, teacher, seed=0, **flags))

@@ -75,7 +75,7 @@ class ReflectFlags:
         map_size: of no effect; kept for published command lines.
         random_map: of no effect; kept for published command lines.
         is_slippery: of no effect; kept for published command lines.
-        horizon: steps of an episode at most.
+        max_turns: agent turns of an episode at most.
         task_file: tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.
         sandbox_dir: of no effect: no files are copied.
         discretize_actions: of no effect: actions are labels.
@@ -150,7 +150,7 @@ class ReflectFlags:
     map_size: int = 4
     random_map: bool = True
     is_slippery: bool = False
-    horizon: int = 15
+    max_turns: int = flag(15, "agent turns of an episode at most.", aliases=("max_turns",))
     task_file: str | None = None
     sandbox_dir: str = "/dev/shm/"  # noqa: S108 - as published
     discretize_actions: bool = True
@@ -227,7 +227,7 @@ class ReflectSettings(ReflectFlags):
             option.name: getattr(self.options, option.name) for option in fields(self.world.learns_with)
         }
         values |= {name: getattr(self, name) for name in _OF_GAMES if name in names}
-        values |= {"max_turns": self.horizon, "compat": self.compat}
+        values |= {"max_turns": self.max_turns, "compat": self.compat}
         return self.world.learns_with(**values)
 
 
@@ -272,7 +272,7 @@ _RANGES: Final[tuple[_Range, ...]] = (
         (
             "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps eval_reps "
             "lora_r max_seq_length max_new_tokens max_steps save_steps save_total_limit logging_steps "
-            "horizon critic_update_freq critic_update_iter ppo_update_iter "
+            "max_turns critic_update_freq critic_update_iter ppo_update_iter "
             "max_tokens_per_batch reflect_max_new_tokens"
         ),
         lambda value: value >= 1,

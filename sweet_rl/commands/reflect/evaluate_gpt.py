@@ -12,13 +12,13 @@ from sweet_rl.command_line import Options
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Tasks
-from sweet_rl.sft_data.flags import Horizon, Output
+from sweet_rl.sft_data.flags import MaxTurns, Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds import first_for, names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateGptFlags(Tasks, Horizon, Output, MaxFailed, Overwriting, Compatible, Quiet):
+class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
     """The flags of this stage."""
 
     scenario: str = flag(first_for("as_it_is"), "the world, by its name; also its published one.")

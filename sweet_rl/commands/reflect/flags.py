@@ -141,7 +141,11 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     Raises:
         UsageError: a beginning fits several flags, or a switch is given something else.
     """
-    kinds = {one.name: one.annotation.partition(" ")[0] for one in stage_flags(function)}
+    kinds = {
+        name: one.annotation.partition(" ")[0]
+        for one in stage_flags(function)
+        for name in (one.name, *one.aliases)
+    }
     worlds = {
         name: {one.name: one.annotation.partition(" ")[0] for one in _own(name)} for name in _envs(arguments)
     }

@@ -24,7 +24,7 @@ from sweet_rl.worlds.registry import world_of
 if TYPE_CHECKING:
     from sweet_rl.commands.reflect.evaluate_gpt import EvaluateGptFlags
 
-_OF_THE_GAMES = ("scenario", "random", "horizon", "react", "tasks", "compat")
+_OF_THE_GAMES = ("scenario", "random", "max_turns", "react", "tasks", "compat")
 """Flags that decide about the content of an episode."""
 
 
@@ -42,7 +42,7 @@ def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
     """
     folder, overwrite = Path(games.output), games.overwrite
     world = world_of(games.scenario)
-    measured = world.measured(own, tasks=games.tasks, max_turns=games.horizon)
+    measured = world.measured(own, tasks=games.tasks, max_turns=games.max_turns)
     name = "random" if games.random else player.name
     journal = beside(folder / "result.txt", f"{games.scenario}.{name}", "journal")
     settings = {**player.settings(), **{name: getattr(games, name) for name in _OF_THE_GAMES}, **asdict(own)}

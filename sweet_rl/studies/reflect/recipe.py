@@ -205,7 +205,7 @@ class ReflectStudy:
     def playing(self, world: str) -> dict[str, Any]:
         """Flags of a world, the same when it is learned from and when it is measured."""
         if world == TAXI:
-            return {"env": TAXI, "horizon": 20}
+            return {"env": TAXI, "max_turns": 20}
         return {"env": EXPLORE, "repo_dir": self.folder / "repositories"}
 
 

@@ -1,7 +1,7 @@
-"""A text game as a world: turns, the horizon, rewards from the score. Which game it is, it is handed.
+"""A text game as a world: turns, their limit, rewards from the score. Which game it is, it is handed.
 
 A turn's reward is what the score rose by. The game's own end (won, lost) terminates the
-episode; the horizon truncates it.
+episode; `max_turns` truncates it.
 
 Published behaviour: docs/published/archer.md (text games).
 """
@@ -46,22 +46,22 @@ class AdventureEnv:
 
     Args:
         game: what is played; this episode's own.
-        max_steps: agent turns at most.
+        max_turns: agent turns at most.
         compat: "published" joins the parts of an observation as published and lets the agent type more of the
             game's own commands (see `commands`); "fixed" keeps the parts and the agent's moves apart from
             what is none.
 
     Raises:
-        UsageError: `max_steps` or `compat` has a value that it cannot have.
+        UsageError: `max_turns` or `compat` has a value that it cannot have.
     """
 
-    def __init__(self, game: Game, *, max_steps: int = 50, compat: Compat = "fixed") -> None:
-        if max_steps < 1:
-            raise UsageError(f"max_steps must be at least 1, got {max_steps}.")
+    def __init__(self, game: Game, *, max_turns: int = 50, compat: Compat = "fixed") -> None:
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
         if compat not in {"fixed", "published"}:
             raise UsageError(f"compat must be 'fixed' or 'published', got {compat!r}.")
         self._game = game
-        self._max_steps = max_steps
+        self._max_turns = max_turns
         self._published = compat == "published"
         self._done = True
 
@@ -92,7 +92,7 @@ class AdventureEnv:
         self._latest = await self._play(typed(action))
         latest = self._latest
         self._messages = (*self._messages, Message("assistant", first_line(action)), self._say(latest))
-        truncated = self._steps >= self._max_steps and not latest.over
+        truncated = self._steps >= self._max_turns and not latest.over
         self._done = latest.over or truncated
         reason = StopReason.ENDED if latest.over else StopReason.TURN_LIMIT if truncated else None
         return StepResult(

@@ -93,7 +93,7 @@ class Alfworld(TextGameWorld):
         with Household() as household:
             yield lambda: HouseholdGame(
                 household,
-                horizon=self.turns(options),
+                max_turns=self.turns(options),
                 shuffle_action=shuffle,
                 compat=options.compat,
                 blacklist=BLACKLIST,

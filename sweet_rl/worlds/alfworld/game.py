@@ -23,7 +23,7 @@ from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.engine import Engine
 from sweet_rl.worlds.alfworld.homes.games import blacklist_name
 
-HORIZON: Final = 15
+MAX_TURNS: Final = 15
 
 
 class HouseholdGame:
@@ -34,13 +34,13 @@ class HouseholdGame:
 
     Args:
         engine: shared by many games, which it outlives.
-        horizon: steps at most.
+        max_turns: steps at most.
         shuffle_action: labels mean other commands at each step.
         compat: "published": see above.
         blacklist: a file to which a problem of a user's folder is added when the engine fails at it.
 
     Raises:
-        UsageError: the horizon is not positive.
+        UsageError: `max_turns` is not positive.
     """
 
     head = ACTION_HEAD
@@ -52,14 +52,14 @@ class HouseholdGame:
         self,
         engine: Engine,
         *,
-        horizon: int = HORIZON,
+        max_turns: int = MAX_TURNS,
         shuffle_action: bool = False,
         compat: Compat = "fixed",
         blacklist: str | Path | None = None,
     ) -> None:
-        if horizon < 1:
-            raise UsageError(f"horizon must be at least 1, got {horizon}.")
-        self.horizon = horizon
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
+        self.max_turns = max_turns
         self._engine = engine
         self._shuffles = shuffle_action
         self._compat = compat
@@ -131,7 +131,7 @@ class HouseholdGame:
         self.steps += 1
         found = resolve_label(label, self._offered)
         if found is None:
-            self._truncated = self.steps >= self.horizon
+            self._truncated = self.steps >= self.max_turns
             return self._moved(0.0, "no_such_action", None)
         command = self._offered[found]
         try:
@@ -144,7 +144,7 @@ class HouseholdGame:
             return self._moved(0.0, "engine_failed", command)
         self._path.append((command, self._moment.feedback))
         self._terminated = self._moment.done
-        self._truncated = self.steps >= self.horizon
+        self._truncated = self.steps >= self.max_turns
         if not self._moment.done or self._compat == "published":
             self._label()
         return self._moved(float(self._moment.score), "acted", command)

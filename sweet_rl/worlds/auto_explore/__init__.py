@@ -132,7 +132,7 @@ class AutoExplore(TextGameWorld):
         library = Library(explore.place)
         yield lambda: ExploreGame(
             library,
-            horizon=self.turns(options),
+            max_turns=self.turns(options),
             leaveout_prob=explore.leaveout_prob,
             shuffle_action=explore.shuffle_action,
             easy=learning.easy,

@@ -27,14 +27,14 @@ from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
 from sweet_rl.worlds.auto_explore.sandbox import MAX_LISTED, Sandbox
 from sweet_rl.worlds.auto_explore.truncation import PIECES, TokenCounter
 
-HORIZON: Final = 15
+MAX_TURNS: Final = 15
 """The published number of steps."""
 
 SUCCESS_THRESHOLD: Final = 0.01
 """An episode is a success when it costs less: handing a target in with the last step costs nothing."""
 
 FIRST_STEP_BONUS: Final = 100
-"""What the right first command saves beside the horizon where only that is played."""
+"""What the right first command saves beside the turns where only that is played."""
 
 
 class ExploreGame:
@@ -42,7 +42,7 @@ class ExploreGame:
 
     Args:
         library: the repositories, shared by all games of a run.
-        horizon: steps at most.
+        max_turns: steps at most.
         leaveout_prob: with which each file and folder that leads to no target is left out (0.5 is the
             published share for training, 0 for everything else).
         shuffle_action: draw the labels anew for every step.
@@ -65,7 +65,7 @@ class ExploreGame:
         self,
         library: Library,
         *,
-        horizon: int = HORIZON,
+        max_turns: int = MAX_TURNS,
         leaveout_prob: float = 0.0,
         shuffle_action: bool = False,
         easy: bool = False,
@@ -73,11 +73,11 @@ class ExploreGame:
         tokens: TokenCounter = PIECES,
         compat: Compat = "fixed",
     ) -> None:
-        if horizon < 1:
-            raise UsageError(f"horizon must be at least 1, got {horizon}.")
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
         if not 0 <= leaveout_prob <= 1:
             raise UsageError(f"leaveout_prob must be from 0 to 1, got {leaveout_prob}.")
-        self._library, self._horizon, self._leaveout = library, horizon, leaveout_prob
+        self._library, self._max_turns, self._leaveout = library, max_turns, leaveout_prob
         self._shuffle, self._easy, self._first_step = shuffle_action, easy, first_step
         self._tokens, self._compat = tokens, compat
         self._over = True
@@ -138,14 +138,14 @@ class ExploreGame:
             result, identified = self._do(command)
             self._result = f"Executing: {command}\n{result}"
         won = identified in self.targets
-        out_of_steps = self.steps >= self._horizon
+        out_of_steps = self.steps >= self._max_turns
         cost = step_cost(result, compat=self._compat)
         if self._first_step:
             won = command is not None and command == self._first
-            cost = float(-FIRST_STEP_BONUS - self._horizon) if won else cost
+            cost = float(-FIRST_STEP_BONUS - self._max_turns) if won else cost
             out_of_steps = out_of_steps or self._compat == "fixed"
         elif identified is not None or out_of_steps:
-            cost += -self._horizon if won else self._horizon
+            cost += -self._max_turns if won else self._max_turns
         terminated = identified is not None or (self._compat == "published" and out_of_steps)
         self._over = terminated or out_of_steps
         if not self._over:

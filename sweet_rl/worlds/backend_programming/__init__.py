@@ -79,7 +79,7 @@ class BackendProgramming(Dialogue):
         stop = options.user_failure == "stop"
         parser = PARSERS[options.parser]
         yield lambda: BackendEnv(
-            user, max_steps=self.turns(options), parser=parser, stop_on_user_failure=stop
+            user, max_turns=self.turns(options), parser=parser, stop_on_user_failure=stop
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
@@ -91,7 +91,7 @@ class BackendProgramming(Dialogue):
         if wanted.name == "questioner":
             if not 0 <= wanted.num_questions < turns:
                 raise UsageError(
-                    f"--num_questions must be from 0 to max_steps - 1 = {turns - 1}, "
+                    f"--num_questions must be from 0 to max_turns - 1 = {turns - 1}, "
                     f"got {wanted.num_questions}."
                 )
             return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
@@ -159,7 +159,7 @@ def _expert(seed: int, max_turns: int) -> Callable[[Observation], str]:
 
     def say(observation: Observation) -> str:
         rng = Random(derive_seed(seed, observation.seed, observation.turn))
-        return expert.say(observation.messages, rng, max_steps=max_turns)
+        return expert.say(observation.messages, rng, max_turns=max_turns)
 
     return say
 

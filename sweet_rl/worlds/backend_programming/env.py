@@ -14,7 +14,7 @@ class BackendEnv(DialogueEnv):
 
     Args:
         user: who answers; shared by many episodes.
-        max_steps: agent turns at most; the last one counts as the answer whatever it says.
+        max_turns: agent turns at most; the last one counts as the answer whatever it says.
         parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".

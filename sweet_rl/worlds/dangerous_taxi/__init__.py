@@ -100,7 +100,7 @@ class DangerousTaxi(TextGameWorld):
 
         taxi = options if isinstance(options, TaxiOptions) else TaxiOptions()
         yield lambda: TaxiGame(
-            horizon=self.turns(options),
+            max_turns=self.turns(options),
             with_prompt=taxi.with_prompt,
             with_history=taxi.with_history,
             compat=options.compat,

@@ -32,7 +32,7 @@ from sweet_rl.worlds.dangerous_taxi.rules import (
     decode,
 )
 
-HORIZON: Final = 15
+MAX_TURNS: Final = 15
 CURRICULA: Final[tuple[str | None, ...]] = (None, "pickup", "dropoff", "full")
 """None: deliver. pickup: ends when the passenger is in the taxi. dropoff: begins there. full: both count."""
 
@@ -54,14 +54,14 @@ class TaxiGame:
     "no_effect" or "no_such_action", and `won`: whether the curriculum's goal was reached with this step.
 
     Args:
-        horizon: steps at most.
+        max_turns: steps at most.
         with_prompt: the rules stand in every text.
         with_history: every state so far stands in every text.
         compat: "published": the first step may change nothing without ending the game, and the history of
             `dropoff` begins before the oracle's drive, of which it says nothing else.
 
     Raises:
-        UsageError: the horizon is not positive.
+        UsageError: `max_turns` is not positive.
     """
 
     head = ACTION_HEAD
@@ -70,14 +70,14 @@ class TaxiGame:
     def __init__(
         self,
         *,
-        horizon: int = HORIZON,
+        max_turns: int = MAX_TURNS,
         with_prompt: bool = False,
         with_history: bool = False,
         compat: Compat = "fixed",
     ) -> None:
-        if horizon < 1:
-            raise UsageError(f"horizon must be at least 1, got {horizon}.")
-        self.horizon = horizon
+        if max_turns < 1:
+            raise UsageError(f"max_turns must be at least 1, got {max_turns}.")
+        self.max_turns = max_turns
         self.with_prompt = with_prompt
         self.with_history = with_history
         self.compat = compat
@@ -156,7 +156,7 @@ class TaxiGame:
         if self._terminated or self._truncated:
             return GameStep(self.text, 0.0, self._terminated, self._truncated, _info("over"))
         self.steps += 1
-        self._truncated = self.steps >= self.horizon
+        self._truncated = self.steps >= self.max_turns
         found = resolve_label(label, _OFFERED)
         if found is None:
             return self._moved(STEP_REWARD, "no_such_action")

@@ -51,7 +51,7 @@ class Detective(World):
 
         interpreters = open_detective(_place(options))
         try:
-            yield lambda: DetectiveEnv(interpreters, max_steps=self.turns(options), compat=options.compat)
+            yield lambda: DetectiveEnv(interpreters, max_turns=self.turns(options), compat=options.compat)
         finally:
             interpreters.close()
 

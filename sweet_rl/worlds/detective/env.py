@@ -1,6 +1,6 @@
 """Detective by Matt Barringer, the real game file: 360 points, 10 of them from the start.
 
-Repaired by default: resetting begins the game anew, observations keep their parts apart, the horizon
+Repaired by default: resetting begins the game anew, observations keep their parts apart, the turn limit
 truncates. `compat="published"` gives the published observations.
 
 Published behaviour: docs/published/archer.md#detective.
@@ -18,8 +18,8 @@ from sweet_rl.worlds.detective.interpreter import Position
 from sweet_rl.worlds.detective.story import find_story
 from sweet_rl.worlds.detective.workers import Interpreters
 
-MAX_STEPS = 50
-"""The published horizon."""
+MAX_TURNS = 50
+"""The published limit."""
 
 
 def open_detective(
@@ -45,7 +45,7 @@ class DetectiveEnv(AdventureEnv):
 
     Args:
         interpreters: shared by many episodes, see `open_detective`.
-        max_steps: agent turns at most.
+        max_turns: agent turns at most.
         compat: "fixed" or "published", see `AdventureEnv`.
         valid_actions: listed instead of the commands that change something (as in the recorded episodes).
     """
@@ -54,11 +54,11 @@ class DetectiveEnv(AdventureEnv):
         self,
         interpreters: Interpreters,
         *,
-        max_steps: int = MAX_STEPS,
+        max_turns: int = MAX_TURNS,
         compat: Compat = "fixed",
         valid_actions: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(_DetectiveGame(interpreters, valid_actions), max_steps=max_steps, compat=compat)
+        super().__init__(_DetectiveGame(interpreters, valid_actions), max_turns=max_turns, compat=compat)
 
 
 class _DetectiveGame:

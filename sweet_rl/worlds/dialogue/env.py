@@ -33,7 +33,7 @@ class DialogueEnv:
 
     Args:
         user: who answers; shared by many episodes.
-        max_steps: agent turns at most; the last one ends the episode whatever it says.
+        max_turns: agent turns at most; the last one ends the episode whatever it says.
         parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
             published "No response.".
@@ -48,12 +48,12 @@ class DialogueEnv:
         self,
         user: User,
         *,
-        max_steps: int = 10,
+        max_turns: int = 10,
         parser: Callable[[str], ParsedAction] = parse_published,
         stop_on_user_failure: bool = False,
     ) -> None:
         self._user = user
-        self._max_steps = max_steps
+        self._max_turns = max_turns
         self._parse = parser
         self._stop_on_user_failure = stop_on_user_failure
         self._done = True
@@ -85,7 +85,7 @@ class DialogueEnv:
         parsed = self._parse(action)
         self._messages.append(Message("assistant", parsed.visible))
         failures = await self._consider(parsed)
-        if parsed.answer is not None or self._steps >= self._max_steps:
+        if parsed.answer is not None or self._steps >= self._max_turns:
             return self._finish(parsed, failures)
         reply = await self._user.reply(self._context())
         if reply.failure is not None:

@@ -96,7 +96,7 @@ class FrontendDesign(Dialogue):
                 human,
                 renderer,
                 pictures,
-                max_steps=self.turns(options),
+                max_turns=self.turns(options),
                 parser=PARSERS[design.parser],
                 stop_on_user_failure=design.user_failure == "stop",
                 forget_answer=options.published,
@@ -137,7 +137,7 @@ class FrontendDesign(Dialogue):
             pages = {task.task_id: task.hidden_information for task in wanted.tasks}
             return designers.TargetDesigner(pages, system_prompt=prompt)
         if wanted.name == "improver":
-            return designers.ImproverDesigner(max_steps=self.turns(wanted.options), system_prompt=prompt)
+            return designers.ImproverDesigner(max_turns=self.turns(wanted.options), system_prompt=prompt)
         raise self.no_agent(wanted.name)
 
     def refuses(self, tasks: Sequence[Task]) -> str:

@@ -43,7 +43,7 @@ class FrontendEnv(DialogueEnv):
         user: who answers, from a `PageContext`; shared by many episodes.
         renderer: pages to pictures; shared as well.
         pictures: keeps the pictures.
-        max_steps: agent turns at most.
+        max_turns: agent turns at most.
         parser: how the agent's text is read, one of `sweet_rl.worlds.dialogue.parsing.PARSERS`; the
             marker ends the episode and cuts nothing.
         stop_on_user_failure: end the episode when the human cannot be asked, instead of going on with the
@@ -59,14 +59,14 @@ class FrontendEnv(DialogueEnv):
         renderer: Renderer,
         pictures: Pictures,
         *,
-        max_steps: int = 10,
+        max_turns: int = 10,
         parser: Callable[[str], ParsedAction] = parse_published,
         stop_on_user_failure: bool = False,
         forget_answer: bool = False,
     ) -> None:
         super().__init__(
             user,
-            max_steps=max_steps,
+            max_turns=max_turns,
             parser=parser,
             stop_on_user_failure=stop_on_user_failure,
         )

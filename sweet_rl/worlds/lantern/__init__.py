@@ -34,7 +34,7 @@ class Lantern(World):
         """Open games; episodes share nothing."""
         from sweet_rl.worlds.lantern.env import LanternEnv
 
-        yield lambda: LanternEnv(max_steps=self.turns(options), compat=options.compat)
+        yield lambda: LanternEnv(max_turns=self.turns(options), compat=options.compat)
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
         """One that knows the way, or one that draws a command."""

@@ -12,7 +12,7 @@ from sweet_rl.worlds.adventures.env import AdventureEnv, AdventureStep
 from sweet_rl.worlds.lantern.game import LanternGame
 from sweet_rl.worlds.lantern.map import MAX_SCORE
 
-MAX_STEPS = 50
+MAX_TURNS = 50
 """As in ArCHer's; `lantern_solver.solve` needs at most 45 in the first 100 variants."""
 
 
@@ -20,12 +20,12 @@ class LanternEnv(AdventureEnv):
     """One episode of Lantern.
 
     Args:
-        max_steps: agent turns at most.
+        max_turns: agent turns at most.
         compat: "fixed" or "published", how observations are joined (see `AdventureEnv`).
     """
 
-    def __init__(self, *, max_steps: int = MAX_STEPS, compat: Compat = "fixed") -> None:
-        super().__init__(_Lantern(), max_steps=max_steps, compat=compat)
+    def __init__(self, *, max_turns: int = MAX_TURNS, compat: Compat = "fixed") -> None:
+        super().__init__(_Lantern(), max_turns=max_turns, compat=compat)
 
 
 class _Lantern:

@@ -66,7 +66,7 @@ class WebShop(World):
         shop = LocalShop(EmbeddedShop(compat=options.compat).get) if place is None else HttpShop(place)
         quirks = quirks_of(options.compat)
         try:
-            yield lambda: WebShopEnv(shop, max_steps=self.turns(options), quirks=quirks)
+            yield lambda: WebShopEnv(shop, max_turns=self.turns(options), quirks=quirks)
         finally:
             await shop.close()
 
@@ -77,7 +77,7 @@ class WebShop(World):
         if wanted.name not in self.agents:
             raise self.no_agent(wanted.name)
         turns = self.turns(wanted.options)
-        return ShopperPolicy(wanted.name, max_steps=turns, system_prompt=wanted.system_prompt)
+        return ShopperPolicy(wanted.name, max_turns=turns, system_prompt=wanted.system_prompt)
 
     def training_tasks(self, options: Options) -> tuple[str, str]:
         """A range of sessions, and as many behind it; a server's have goals of its own."""

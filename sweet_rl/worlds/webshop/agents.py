@@ -41,7 +41,7 @@ class ShopperPolicy(ScriptedPolicy):
         strategy: `random` clicks anything, or searches for a word of the instruction; `buyer` searches for
             the instruction's words and buys the first product as it is; `careful` compares up to three
             products, by title, price, options and features, and chooses the options that are asked for.
-        max_steps: turns that the careful one makes do with.
+        max_turns: turns that the careful one makes do with.
         system_prompt: recorded as part of the input; changes nothing else.
         chat_format: how the input is recorded.
 
@@ -53,7 +53,7 @@ class ShopperPolicy(ScriptedPolicy):
         self,
         strategy: str = "careful",
         *,
-        max_steps: int = 10,
+        max_turns: int = 10,
         system_prompt: str = "",
         chat_format: ChatFormat | None = None,
     ) -> None:
@@ -62,7 +62,7 @@ class ShopperPolicy(ScriptedPolicy):
             raise UsageError(f"A shopper's strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}.")
         self.name = f"{strategy} shopper"
         self._strategy = strategy
-        self._max_steps = max_steps
+        self._max_turns = max_turns
 
     def _say(self, observation: Observation) -> str:
         seen = _look_back(observation.messages)
@@ -70,7 +70,7 @@ class ShopperPolicy(ScriptedPolicy):
             return _wander(seen, random.Random(derive_seed(observation.seed, observation.turn)))
         if self._strategy == "buyer":
             return _buy_first(seen)
-        return _compare(seen, self._max_steps - observation.turn)
+        return _compare(seen, self._max_turns - observation.turn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from sweet_rl.worlds.webshop.transcript import shop_instruction
 from sweet_rl.worlds.webshop.visit import Visit
 
 INVALID_ACTION = "Invalid action!"
-MAX_STEPS = 10
+MAX_TURNS = 10
 
 
 class WebShopEnv:
@@ -32,13 +32,13 @@ class WebShopEnv:
 
     Args:
         shop: where pages come from; shared by many episodes.
-        max_steps: agent turns at most.
+        max_turns: agent turns at most.
         quirks: published oddities; none by default.
     """
 
-    def __init__(self, shop: Shop, *, max_steps: int = MAX_STEPS, quirks: Quirks = FIXED) -> None:
+    def __init__(self, shop: Shop, *, max_turns: int = MAX_TURNS, quirks: Quirks = FIXED) -> None:
         self._shop = shop
-        self._max_steps = max_steps
+        self._max_turns = max_turns
         self._quirks = quirks
         self._done = True
         self._steps = 0
@@ -72,7 +72,7 @@ class WebShopEnv:
         content = action.removesuffix("\n")
         if self._done:
             return StepResult(content, action, None, terminated=True, info=self._info())
-        if self._quirks.late_limit and self._steps >= self._max_steps:
+        if self._quirks.late_limit and self._steps >= self._max_turns:
             return self._cut_short(content, action, None)
         self._steps += 1
         move = self._visit.move(content, self._quirks)
@@ -88,7 +88,7 @@ class WebShopEnv:
         self._messages += [Message("assistant", content), Message("user", reply)]
         if score is not None:
             return self._sold(content, action, score)
-        if self._steps >= self._max_steps and not self._quirks.late_limit:
+        if self._steps >= self._max_turns and not self._quirks.late_limit:
             return self._cut_short(content, action, self._observe())
         return StepResult(content, action, self._observe(), reward=0.0, info=self._info())
 

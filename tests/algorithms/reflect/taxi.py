@@ -24,7 +24,7 @@ def settings(model, **changed):
         "env": "taxi",
         "taxi_curriculum": True,
         "curriculum_index": 0,
-        "horizon": 4,
+        "max_turns": 4,
         "model_name": model,
         "reflect_model_name": model,
         "use_8bit": False,

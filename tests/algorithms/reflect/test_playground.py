@@ -68,7 +68,7 @@ def test_worlds_that_cannot_be_learned_in(env):
 
 def test_a_world_without_games_of_its_own():
     """Its episodes are games: what stands in a prompt is the transcript, success is a return above a bound."""
-    with open_playground(settings_of(env="lantern", horizon=3)) as playground:
+    with open_playground(settings_of(env="lantern", max_turns=3)) as playground:
         game = playground.make_game()
         task = playground.levels[0][0]
         text = game.reset(task, seed=1)

@@ -56,7 +56,7 @@ def played(game, task, seed, moves=40):
         told.append((moved.text, moved.reward, moved.terminated, moved.truncated, dict(moved.info)))
         if moved.over:
             return told
-    raise AssertionError("no horizon")
+    raise AssertionError("no limit")
 
 
 def test_texts_and_labels(made):

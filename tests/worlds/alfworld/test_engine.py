@@ -107,7 +107,7 @@ def test_a_finished_game_file_is_read(engine, tmp_path):
     from sweet_rl.worlds.alfworld.sources import read_game
 
     (tmp_path / "game.tw-pddl").write_text(json.dumps(read_game(TOMATO) | {"solvable": True}))
-    assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).told
+    assert engine.begin(str(tmp_path)).feedback == engine.begin(TOMATO).feedback
 
 
 def bad_problem(text):
@@ -165,7 +165,7 @@ def test_episodes_side_by_side_do_not_mix(engine):
     tasks = load_tasks(f"alfworld:{household.TOMATO}")[:2]
 
     async def episode(number):
-        game = HouseholdGame(engine, shuffle_action=True, horizon=20)
+        game = HouseholdGame(engine, shuffle_action=True, max_turns=20)
         env = TextGameEnv(lambda: game, threaded=True)
         task = tasks[number % 2]
         await env.reset(task, seed=number)
@@ -191,8 +191,8 @@ def test_a_row_without_a_game(engine):
     (task,) = load_tasks("detective")
     with pytest.raises(EpisodeError, match="'game' must name a household game"):
         game.reset(task, seed=0)
-    with pytest.raises(UsageError, match="horizon"):
-        HouseholdGame(engine, horizon=0)
+    with pytest.raises(UsageError, match="max_turns"):
+        HouseholdGame(engine, max_turns=0)
 
 
 def test_the_workers_leave_nothing_behind(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def golden(shared):
 
 
 def test_an_episode(golden):
-    game = HouseholdGame(FakeEngine(), horizon=3, compat="published")
+    game = HouseholdGame(FakeEngine(), max_turns=3, compat="published")
     assert game.begin("x") == golden["first_prompt"]
     assert game.expert_label() == golden["oracle"]
     for step in golden["steps"]:
@@ -68,7 +68,7 @@ def test_the_expert_label_is_right_by_default():
 
 
 def test_no_such_label_at_the_horizon(golden):
-    game = HouseholdGame(FakeEngine(), horizon=1)
+    game = HouseholdGame(FakeEngine(), max_turns=1)
     game.begin("x")
     moved = game.step("9")
     want = golden["invalid_at_horizon"]

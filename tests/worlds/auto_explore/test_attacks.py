@@ -261,7 +261,7 @@ def test_odd_names_are_offered_opened_and_handed_in(tmp_path):
     for name in names:
         (repo / "my 'own' dir" / name).write_text(f"this is {name}\n")
     for name in names:
-        game = ExploreGame(Library(tmp_path), horizon=3)
+        game = ExploreGame(Library(tmp_path), max_turns=3)
         game.reset(task("Which?", [f"my 'own' dir/{name}"], root="odd"), seed=0)
         assert list(game.offered.values()) == ["cd \"my 'own' dir\""]
         game.step("0")

@@ -51,7 +51,7 @@ def test_warnings_cost_and_what_files_say_does_not(library):
 
 
 def test_out_of_steps_is_no_end(library):
-    game = begun(library, horizon=2)
+    game = begun(library, max_turns=2)
     game.step("cd docs")
     moved = game.step("cd ..")
     assert (moved.terminated, moved.truncated, moved.cost, moved.info["won"]) == (False, True, 3, False)
@@ -178,8 +178,8 @@ def test_what_is_read_is_enough():
 
 
 def test_settings_that_cannot_be(library):
-    with pytest.raises(UsageError, match="horizon"):
-        ExploreGame(library, horizon=0)
+    with pytest.raises(UsageError, match="max_turns"):
+        ExploreGame(library, max_turns=0)
     with pytest.raises(UsageError, match="leaveout_prob"):
         ExploreGame(library, leaveout_prob=1.5)
 

@@ -136,7 +136,7 @@ def test_episode(golden, shared, name):
     episode = golden["episodes"][name]
     game = ExploreGame(
         Library(shop_folder(shared)),
-        horizon=episode["horizon"],
+        max_turns=episode["horizon"],
         tokens=CharacterCounter(),
         compat="published",
         easy=name == "easy_question",

@@ -91,8 +91,8 @@ def test_a_quiet_teacher_asks_each_extra_once_and_answers_when_it_knows_both():
     messages = dialogue(
         "Two extras.", "Do you charge for delivery?", yes[0], "Do you charge for tuning?", yes[1]
     )
-    assert expert.say(messages, Random(0), max_steps=6, noise=QUIET) == f"I WANT TO ANSWER:\n{SOLUTION}"
-    asked = {expert.say(messages[:3], Random(seed), max_steps=6, noise=QUIET) for seed in range(200)}
+    assert expert.say(messages, Random(0), max_turns=6, noise=QUIET) == f"I WANT TO ANSWER:\n{SOLUTION}"
+    asked = {expert.say(messages[:3], Random(seed), max_turns=6, noise=QUIET) for seed in range(200)}
     assert asked == {extras.question(e) for e in extras.EXTRAS if e != "delivery"}
 
 
@@ -100,7 +100,7 @@ def test_the_teacher_errs_as_often_as_told():
     messages = dialogue("They are delivery and tuning.\n", "Do you charge for delivery?", "I don't know.")
     noise = expert.Noise(early=0, late=0, astray=0.25)
     said = collections.Counter(
-        expert.say(messages, Random(seed), max_steps=6, noise=noise) for seed in range(2000)
+        expert.say(messages, Random(seed), max_turns=6, noise=noise) for seed in range(2000)
     )
     assert "Do you charge for delivery?" not in said  # never asks again
     assert 0.75 < said["Do you charge for tuning?"] / 2000 < 0.81  # also one of ten when astray
@@ -108,7 +108,7 @@ def test_the_teacher_errs_as_often_as_told():
 
 def test_the_teacher_always_answers_in_the_last_turn():
     last = dialogue("Two.", *["Do you charge for cleaning?", "No."] * 5)
-    assert expert.say(last, Random(0), max_steps=6).startswith("I WANT TO ANSWER:")
+    assert expert.say(last, Random(0), max_turns=6).startswith("I WANT TO ANSWER:")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def full_view(messages):
 
 
 def play_case(case, responses=None, **settings):
-    env = BackendEnv(ScriptedReplies(case["simulator_replies"]), max_steps=case["max_steps"], **settings)
+    env = BackendEnv(ScriptedReplies(case["simulator_replies"]), max_turns=case["max_steps"], **settings)
     policy = ReplayPolicy(responses or case["agent_responses"])
     return asyncio.run(play(Episode(make_task(case), 0, 0), env, policy, {}, RolloutStats()))
 
@@ -92,7 +92,7 @@ def play_case(case, responses=None, **settings):
 def test_every_step_returns_what_the_original_returned(shared):
     async def replay(case, want):
         user = ScriptedReplies(case["simulator_replies"])
-        env = BackendEnv(user, max_steps=case["max_steps"])
+        env = BackendEnv(user, max_turns=case["max_steps"])
         assert view((await env.reset(make_task(case), seed=0)).messages) == want["reset_returns"]
         for response, expected in zip(case["agent_responses"], want["returns"], strict=True):
             result = await env.step(response or "")

@@ -39,7 +39,7 @@ def test_dropoff_begins_with_the_passenger_in_the_taxi_and_pays_no_pickup():
 @pytest.mark.parametrize("curriculum", ["none", "pickup", "dropoff", "full"])
 def test_the_oracle_succeeds_in_every_curriculum(curriculum, compat):
     """But for the published threshold that nothing reaches."""
-    game = TaxiGame(compat=compat, horizon=20)
+    game = TaxiGame(compat=compat, max_turns=20)
     for start in START_STATES[::17]:
         game.reset(task(curriculum, start), seed=0)
         moves = []
@@ -83,7 +83,7 @@ def test_seeds_draw_the_start_and_nothing_of_an_earlier_game_is_left():
 
 
 def test_a_label_that_there_is_not_costs_a_step():
-    game = TaxiGame(horizon=3)
+    game = TaxiGame(max_turns=3)
     before = game.reset(task("full", 246), seed=0)
     moves = play(game, ["6", "fly", ""])
     assert [(move.reward, move.over) for move in moves] == [(-0.05, False), (-0.05, False), (-0.05, True)]
@@ -112,8 +112,8 @@ def test_wrong_tasks_are_named(more):
 
 
 def test_horizon_is_checked():
-    with pytest.raises(UsageError, match="horizon"):
-        TaxiGame(horizon=0)
+    with pytest.raises(UsageError, match="max_turns"):
+        TaxiGame(max_turns=0)
 
 
 def in_world(start, curriculum, actions, **settings):
@@ -133,7 +133,7 @@ def test_world_ends():
     assert (lost.terminated, lost.truncated, lost.reward) == (True, False, -0.5)
     published = in_world(6, "full", [1], compat="published")[-1]
     assert (published.over, published.reward) == (False, -0.05)
-    cut = in_world(246, "full", [0, 1, 0], horizon=3)[-1]
+    cut = in_world(246, "full", [0, 1, 0], max_turns=3)[-1]
     assert (cut.terminated, cut.truncated, cut.stop_reason) == (False, True, StopReason.TURN_LIMIT)
     assert decode(246).passenger == 1
 

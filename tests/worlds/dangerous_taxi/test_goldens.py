@@ -72,7 +72,7 @@ def test_all_recorded_episodes_are_played(taxi):
 @pytest.mark.parametrize("name", EPISODES)
 def test_episode(taxi, name):
     recorded = taxi["episodes"][name]
-    game = TaxiGame(horizon=recorded["horizon"], compat="published", **recorded["kwargs"])
+    game = TaxiGame(max_turns=recorded["horizon"], compat="published", **recorded["kwargs"])
 
     def shown():
         return game.text.replace(rules_text(), "<TAXI_RULES_TEXT>")
@@ -96,7 +96,7 @@ def test_episode(taxi, name):
 def test_episode_without_the_exemption(taxi, name):
     """By default the same, but that the first step ends the game, too, when it changes nothing."""
     recorded = taxi["episodes"][name]
-    game = TaxiGame(horizon=recorded["horizon"], **recorded["kwargs"])
+    game = TaxiGame(max_turns=recorded["horizon"], **recorded["kwargs"])
     game.begin(recorded["start"], recorded["curriculum"])
     first = game.step(recorded["steps"][0]["action"])
     if name in {"bump_first_step", "illegal_pickup_first"}:

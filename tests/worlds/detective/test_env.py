@@ -89,21 +89,21 @@ def test_published_parts_at_the_beginning(pool, goldens):
 
 
 def test_horizon_of_two(pool, goldens):
-    _, steps = play(published(pool, goldens, max_steps=2), ["take paper", "read paper", "n"])
+    _, steps = play(published(pool, goldens, max_turns=2), ["take paper", "read paper", "n"])
     assert [(step.reward, step.over) for _, step in steps[:2]] == [
         tuple(row) for row in goldens["max_steps_2"][:2]
     ]
     assert steps[1][1].truncated
     assert not steps[1][1].terminated
     assert steps[1][1].stop_reason is StopReason.TURN_LIMIT
-    assert steps[1][0]  # the last words are there: the value beyond the horizon is estimated from them
+    assert steps[1][0]  # the last words are there: the value beyond the limit is estimated from them
     assert steps[2][0] is None
 
 
 def test_walkthrough_of_51_commands_scores_350_and_wins(pool, goldens):
     commands = asyncio.run(pool.walkthrough())
     assert list(commands) == goldens["walkthrough"]
-    _, steps = play(DetectiveEnv(pool, max_steps=60), commands)
+    _, steps = play(DetectiveEnv(pool, max_turns=60), commands)
     last = steps[-1][1]
     assert sum(step.reward for _, step in steps) == goldens["full_walkthrough"]["return"] == 350
     assert (last.terminated, last.truncated, last.stop_reason) == (True, False, StopReason.ENDED)
@@ -181,7 +181,7 @@ def test_walls_are_no_ways(pool):
 
 def test_most_commands_of_the_walkthrough_are_listed(pool):
     names = {"n": "north", "e": "east", "s": "south", "w": "west"}
-    text, steps = play(DetectiveEnv(pool, max_steps=12), asyncio.run(pool.walkthrough())[:12])
+    text, steps = play(DetectiveEnv(pool, max_turns=12), asyncio.run(pool.walkthrough())[:12])
     before = [text, *(text for text, _ in steps[:-1])]
     listed = [
         names.get(step.content.lower(), step.content.lower()) in listed_actions(text)

@@ -43,7 +43,7 @@ def act(policy, *turns, task_id="t"):
         BlankDesigner(),
         GenericDesigner(),
         TargetDesigner({"t": "<p>the page</p>"}),
-        ImproverDesigner(max_steps=1),
+        ImproverDesigner(max_turns=1),
     ],
     ids=lambda policy: policy.name,
 )
@@ -82,7 +82,7 @@ def test_markers_in_a_page_cut_nothing():
 
 
 def test_the_improver_goes_on_until_told_or_out_of_turns():
-    improver = ImproverDesigner(max_steps=3)
+    improver = ImproverDesigner(max_turns=3)
     first = act(improver)
     assert parse_published(first).answer is None
     assert extract_html(first)[1] == sketch(DESCRIPTION).html()

@@ -74,7 +74,7 @@ class World:
             prompt_template=golden["simulator_prompt"],
             image_url="jpeg" if case["gpt_client"] else "vllm",
         )
-        self.env = FrontendEnv(user, self.driver, Temp(), max_steps=case["max_steps"], **settings)
+        self.env = FrontendEnv(user, self.driver, Temp(), max_turns=case["max_steps"], **settings)
         page = case["ground_truth_html"]
         self.task = Task("t", case["problem_description"], page, page, {}, {})
 

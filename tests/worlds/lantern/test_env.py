@@ -8,7 +8,7 @@ from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.types import StopReason
 from sweet_rl.worlds.adventures.scenes import Scene, listed_actions
-from sweet_rl.worlds.lantern.env import MAX_STEPS, LanternEnv
+from sweet_rl.worlds.lantern.env import MAX_TURNS, LanternEnv
 from sweet_rl.worlds.lantern.game import LanternGame
 from sweet_rl.worlds.lantern.map import DEEDS, FOUND, REACHED, island
 from sweet_rl.worlds.lantern.solver import solve
@@ -41,7 +41,7 @@ def test_points_add_up_to_100():
 @pytest.mark.parametrize("variant", range(20))
 def test_walkthrough_gets_100(variant):
     _, steps = play(solve(variant), variant)
-    assert len(steps) <= MAX_STEPS
+    assert len(steps) <= MAX_TURNS
     assert sum(step.reward for step in steps) == 100
     last = steps[-1]
     assert (last.terminated, last.truncated, last.stop_reason) == (True, False, StopReason.ENDED)
@@ -201,7 +201,7 @@ def test_only_the_first_line_counts():
 
 
 def test_horizon_truncates():
-    _, steps = play(["wait"] * 3, max_steps=2)
+    _, steps = play(["wait"] * 3, max_turns=2)
     assert (steps[1].terminated, steps[1].truncated, steps[1].stop_reason) == (
         False,
         True,
@@ -212,7 +212,7 @@ def test_horizon_truncates():
 
 def test_a_victory_at_the_horizon_is_a_victory():
     way = solve(0)
-    _, steps = play(way, max_steps=len(way))
+    _, steps = play(way, max_turns=len(way))
     assert (steps[-1].terminated, steps[-1].truncated) == (True, False)
 
 
@@ -232,8 +232,8 @@ def test_scene_reads_back_odd_lists():
 
 
 def test_wrong_settings_and_tasks():
-    with pytest.raises(UsageError, match="max_steps"):
-        LanternEnv(max_steps=0)
+    with pytest.raises(UsageError, match="max_turns"):
+        LanternEnv(max_turns=0)
     with pytest.raises(UsageError, match="compat"):
         LanternEnv(compat="old")
     with pytest.raises(EpisodeError, match="'variant' must be a whole number, got 'x'"):

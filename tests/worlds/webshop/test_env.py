@@ -44,12 +44,12 @@ PAGES = {
 ONE_BY_ONE = {field.name: replace(FIXED, **{field.name: True}) for field in fields(Quirks)}
 
 
-def visit(*actions, quirks=FIXED, pages=PAGES, max_steps=10):
+def visit(*actions, quirks=FIXED, pages=PAGES, max_turns=10):
     """All that the world said, the last step, and the paths asked for by the last action."""
     shop = GivenPages(pages)
 
     async def main():
-        env = WebShopEnv(shop, quirks=quirks, max_steps=max_steps)
+        env = WebShopEnv(shop, quirks=quirks, max_turns=max_turns)
         seen = await env.reset(task_of("s"), seed=3)
         step = None
         for action in actions:
@@ -88,13 +88,13 @@ def test_the_trailing_newline_is_no_part_of_what_was_said():
 
 
 def test_turns_are_limited_and_the_last_one_counts():
-    said, step, _ = visit("think[a]", "search[q]", max_steps=2)
+    said, step, _ = visit("think[a]", "search[q]", max_turns=2)
     assert said[-1] == SEARCHED
     assert (step.reward, step.terminated, step.truncated) == (0.0, False, True)
     assert step.stop_reason is StopReason.TURN_LIMIT
-    late = visit("think[a]", "search[q]", quirks=ONE_BY_ONE["late_limit"], max_steps=2)[1]
+    late = visit("think[a]", "search[q]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)[1]
     assert not late.over
-    later = visit("think[a]", "search[q]", "click[A1]", quirks=ONE_BY_ONE["late_limit"], max_steps=2)
+    later = visit("think[a]", "search[q]", "click[A1]", quirks=ONE_BY_ONE["late_limit"], max_turns=2)
     assert (later[1].truncated, later[1].observation, later[1].reward, later[2]) == (True, None, 0.0, [])
 
 

@@ -29,7 +29,7 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
     helps={
         "tasks": "games: alfworld:train and the like (embedded), or alfworld-data:train (of $ALFWORLD_DATA); default the published family, tomatoes into microwaves, of the one or else of the other.",
         "random_share": "how often the player takes any action, 0 to 1; else the planner's next.",
-        "horizon": "steps of a game at most.",
+        "max_turns": "steps of a game at most.",
         "seed": "decides about the games and the wording.",
         "overwrite": "begin again.",
         "teacher": "embedded (knows the plan and has sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
@@ -58,7 +58,7 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
         play = partial(
             play_household,
             tasks=level.tasks,
-            make_game=lambda: HouseholdGame(engine, horizon=told.horizon),
+            make_game=lambda: HouseholdGame(engine, max_turns=told.max_turns),
             random_share=told.random_share,
         )
         plan = RecordPlan(play, household_request(), told.seed, told.reflections)

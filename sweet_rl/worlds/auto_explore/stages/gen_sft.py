@@ -50,7 +50,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
     texts = explore_texts(
         tasks,
-        lambda steps: ExploreGame(library, horizon=steps, compat=flags.compat),
+        lambda steps: ExploreGame(library, max_turns=steps, compat=flags.compat),
         on_done=bar.update,
     )
     bar.close()

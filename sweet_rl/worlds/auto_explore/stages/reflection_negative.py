@@ -30,7 +30,7 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
     helps={
         "task_file": "the filtered tasks.",
         "output": "the file to write; default data_reflection_negative.json beside task_file.",
-        "horizon": "steps of the right way at most.",
+        "max_turns": "steps of the right way at most.",
         "seed": "decides about the wrong files and the wording.",
         "overwrite": "begin again, without what the output has.",
         "compat": "fixed, or published: reflections and commands are paired by their place even where a reply could not be read, quoted names stay quoted, and both wrong ways may open the same file.",
@@ -64,10 +64,10 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
     settings = flags.settings() | {
         "seed": told.seed,
         "compat": told.compat,
-        "horizon": told.horizon,
+        "max_turns": told.max_turns,
         "markov": told.markov,
     }
-    new_game = partial(ExploreGame, Library(told.repo_dir), horizon=told.horizon, compat=told.compat)
+    new_game = partial(ExploreGame, Library(told.repo_dir), max_turns=told.max_turns, compat=told.compat)
 
     async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
         return await teach(job, new_game, teacher, seed=told.seed, markov=told.markov, compat=told.compat)

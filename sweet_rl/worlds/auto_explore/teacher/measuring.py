@@ -38,10 +38,10 @@ def run(games: AutoExploreGptFlags, player: TeacherFlags) -> None:
     planned = {key: task for level in levels for key, task in level.items()}
     if not planned:
         raise UsageError(f"{games.task_file!r} holds no task that can be played.")
-    new_game = partial(ExploreGame, Library(games.repo_dir), horizon=games.horizon, compat=games.compat)
+    new_game = partial(ExploreGame, Library(games.repo_dir), max_turns=games.max_turns, compat=games.compat)
     settings = player.settings() | {
         "seed": games.seed,
-        "horizon": games.horizon,
+        "max_turns": games.max_turns,
         "markov": games.markov,
         "compat": games.compat,
     }

@@ -34,7 +34,7 @@ def say(
     messages: Sequence[Message],
     rng: Random,
     *,
-    max_steps: int,
+    max_turns: int,
     noise: Noise | None = None,
     relevant: Collection[str] = (),
 ) -> str:
@@ -43,7 +43,7 @@ def say(
     Args:
         messages: the dialogue so far, from the request on.
         rng: all randomness comes from it.
-        max_steps: agent turns of an episode; the last one has to be the answer.
+        max_turns: agent turns of an episode; the last one has to be the answer.
         noise: how often it errs; default `Noise()`.
         relevant: extras to prefer, for a teacher who knows which matter; those that the request names
             are preferred in any case.
@@ -54,7 +54,7 @@ def say(
     known = extras.told([message.content for message in messages[1:] if message.role == "user"])
     left = [extra for extra in extras.EXTRAS if extra not in asked]
     complete = len(known) == extras.CHARGED
-    last = len(mine) == max_steps - 1
+    last = len(mine) == max_turns - 1
     answer = f"{ANSWER_MARKER}\n{extras.source(known)}"
     if last or (complete and rng.random() >= noise.late):
         return answer

@@ -35,7 +35,7 @@ USUALLY = 0.9
 
 AMOUNTS = range(2, 10)
 
-MAX_STEPS = 6
+MAX_TURNS = 6
 """Agent turns of an episode, the answer included: five questions for twelve extras."""
 
 _REQUESTS = (

@@ -51,7 +51,7 @@ def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
     if ANSWER_MARKER in turn:
         if not complete:
             taken = sum(message.role == "assistant" for message in messages)
-            return Verdict.FORCED if taken == extras.MAX_STEPS - 1 else Verdict.EARLY
+            return Verdict.FORCED if taken == extras.MAX_TURNS - 1 else Verdict.EARLY
         return Verdict.RIGHT if turn == f"{ANSWER_MARKER}\n{solution}" else Verdict.WRONG
     extra = extras.asked_about(turn)
     if extra is None:

@@ -53,9 +53,9 @@ def dialogue(rng: Random, *, named: bool = False, with_solution: bool = False) -
     relevant = dict(problem.rules) if with_solution and rng.random() < 0.7 else {}
     messages = [Message("user", request)]
     while True:
-        reply = expert.say(messages, rng, max_steps=extras.MAX_STEPS, relevant=relevant)
+        reply = expert.say(messages, rng, max_turns=extras.MAX_TURNS, relevant=relevant)
         messages.append(Message("assistant", reply))
-        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_STEPS:
+        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_TURNS:
             return Text(tuple(messages), problem.source if with_solution else None)
         messages.append(_reply(problem, request, messages))
 

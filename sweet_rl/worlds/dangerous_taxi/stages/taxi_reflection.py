@@ -28,11 +28,11 @@ class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
 
 @recorded("reflect taxi_reflection", prices=True)
 @teacher_stage(
-    defaults={"output": "", "num_records": 2000, "horizon": 20},
+    defaults={"output": "", "num_records": 2000, "max_turns": 20},
     helps={
         "output": "the file to write; default data/taxi/data_reflection.json (data_reflection_oracle.json where nothing is random, data.json without reflections).",
         "random_share": "how often the driver takes any action, 0 to 1; else the best one.",
-        "horizon": "steps of a game at most.",
+        "max_turns": "steps of a game at most.",
         "with_prompt": "put the rules into every recorded state, as the published stage does. A model gets the rules anyway.",
         "seed": "decides about the games and the wording.",
         "overwrite": "begin again.",
@@ -61,7 +61,7 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
         play_taxi,
         starts=start_states("" if told.split == "any" else told.split),
         random_share=told.random_share,
-        horizon=told.horizon,
+        max_turns=told.max_turns,
         **own,
     )
     plan = RecordPlan(play, taxi_request(), told.seed, told.reflections)

@@ -21,7 +21,7 @@ from sweet_rl.worlds.dangerous_taxi.planner import plan
 from sweet_rl.worlds.dangerous_taxi.rules import LABELS, TABLE
 from sweet_rl.worlds.dangerous_taxi.teacher.words import hint_of, thought
 
-HORIZON: Final = 20
+MAX_TURNS: Final = 20
 RANDOM_SHARE: Final = 0.9
 """How often the driver takes any action; else the oracle's first."""
 
@@ -34,7 +34,7 @@ def play_taxi(
     starts: Sequence[int],
     *,
     random_share: float = RANDOM_SHARE,
-    horizon: int = HORIZON,
+    max_turns: int = MAX_TURNS,
     with_prompt: bool = False,
     head_start: bool = True,
     compat: Compat = "fixed",
@@ -45,7 +45,7 @@ def play_taxi(
         seed: of the start and of the driver.
         starts: states to begin in.
         random_share: of the steps that are random.
-        horizon: steps at most.
+        max_turns: steps at most.
         with_prompt: the rules stand in every text.
         head_start: the oracle drives a random part of the way first, which is not recorded, and of which the
             game remembers some last actions or none, as a game of a curriculum begins without a history.
@@ -63,7 +63,7 @@ def play_taxi(
         forgotten = draws.randrange(len(states))
         states, actions = states[forgotten:], actions[forgotten:]
     moments: list[Moment] = []
-    while len(actions) < horizon:
+    while len(actions) < max_turns:
         state = states[-1]
         best = next(iter(plan(state)), None)
         any_action = draws.random() < random_share

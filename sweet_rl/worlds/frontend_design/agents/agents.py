@@ -66,23 +66,23 @@ class ImproverDesigner(ScriptedPolicy):
     """Begins like the generic one and changes its page as asked; knows nothing but the dialogue.
 
     Args:
-        max_steps: the turn limit; in the last turn it answers, and before when it learns that nothing is
+        max_turns: the turn limit; in the last turn it answers, and before when it learns that nothing is
             left to do.
         system_prompt: recorded as part of the input; changes nothing else.
     """
 
     name = "improver"
 
-    def __init__(self, *, max_steps: int, system_prompt: str = "") -> None:
+    def __init__(self, *, max_turns: int, system_prompt: str = "") -> None:
         super().__init__(system_prompt)
-        self._max_steps = max_steps
+        self._max_turns = max_turns
 
     def _say(self, observation: Observation) -> str:
         canvas = sketch(_description(observation))
         remarks = [message.content for message in observation.messages[1:] if message.role == "user"]
         understood = [apply_remarks(canvas, remark) for remark in remarks]
         page = canvas.html()
-        if observation.turn >= self._max_steps - 1 or (remarks and "look alike" in remarks[-1]):
+        if observation.turn >= self._max_turns - 1 or (remarks and "look alike" in remarks[-1]):
             return _answer("This is my last version.", page)
         thought = (
             f"I change {understood[-1]} things as you said." if remarks else "I begin with what you wrote."
