@@ -27,7 +27,7 @@ class Output(Settings):
 class MaxTurns(Settings):
     """The games."""
 
-    max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("max_turns",))
+    max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("horizon",))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,7 +107,7 @@ def read_settings(folder: Path) -> dict[str, Json]:
 
 def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
     """Settings of a run that was begun with earlier or published names of flags."""
-    named = {"max_turns" if name == "max_turns" else str(name): value for name, value in saved.items()}
+    named = {"max_turns" if name == "horizon" else str(name): value for name, value in saved.items()}
     if "strict" in named:
         named["compat"] = "published" if named.pop("strict") else "fixed"
     return named

@@ -150,7 +150,7 @@ class ReflectFlags:
     map_size: int = 4
     random_map: bool = True
     is_slippery: bool = False
-    max_turns: int = flag(15, "agent turns of an episode at most.", aliases=("max_turns",))
+    max_turns: int = flag(15, "agent turns of an episode at most.", aliases=("horizon",))
     task_file: str | None = None
     sandbox_dir: str = "/dev/shm/"  # noqa: S108 - as published
     discretize_actions: bool = True

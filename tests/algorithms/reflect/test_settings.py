@@ -37,7 +37,7 @@ def test_names_and_defaults_are_the_published_ones(shared):
     recorded = {flag["name"]: flag for flag in golden(shared, "data_and_cli")["cli_flags"]}
     settings = {env: as_flags(ReflectSettings(env=env)) for env in ENVS}
     known = settings["taxi"] | settings["alfworld"] | settings["auto_explore"]
-    known["max_turns"] = known.pop("max_turns")  # both are taken
+    known["horizon"] = known.pop("max_turns")  # both are taken
     assert (len(recorded), set(known) - set(recorded)) == (75, OURS)
     assert ReflectSettings().env == "auto_explore"
     for name, flag in recorded.items():
