@@ -83,7 +83,7 @@ def test_every_flag_has_its_line_of_help():
         (["--temperature", "0.5"], ["--temperature=0.5"]),
         (["--reflect_load", "x"], ["--reflect_load_dir=x"]),
         (["--max-steps", "5"], ["--max_steps=5"]),
-        (["--hor", "5"], ["--max_turns=5"]),
+        (["--hor", "5"], ["--horizon=5"]),
         (["--no_shrink"], ["--shrink_head=False"]),
         (["--weight_decay", "0.01"], ["--weight_decay=0.01"]),
         (["--curriculum_index", "-1"], ["--curriculum_index=-1"]),
