@@ -1,4 +1,4 @@
-"""Show the hidden page's picture in pairs of page dialogues, for a critic with eyes. Flags: --help."""
+"""Show the hidden page's picture in pairs of page dialogues, for a vision critic. Flags: --help."""
 
 from sweet_rl.cli import run
 

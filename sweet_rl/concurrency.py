@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
-    """Await `work` for every item, `at_once` of them at a time, begun in the order of the items.
+    """Await `work` for every item, `at_once` of them at a time, started in the order of the items.
 
     Args:
         items: asked for the next one when a place is free.

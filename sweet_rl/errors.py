@@ -105,7 +105,7 @@ def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def no_such(what: str, name: object, known: Iterable[str], hint: str = "") -> UsageError:
-    """The error for a name that stands for nothing: it lists the names that do, and the nearest of them.
+    """The error for an unknown name: it lists the known ones, and the most similar.
 
     Args:
         what: is not there, as in "world".

@@ -48,7 +48,7 @@ class Registry:
         return (*self.ours, *sorted(set(_installed(self.group)) - set(self.ours)))
 
     def knows(self, name: str) -> bool:
-        """Whether the name stands for something here, or is written as `module:ATTRIBUTE`."""
+        """Whether the name is known here, or is written as `module:ATTRIBUTE`."""
         return bool(_PLACE.fullmatch(name)) or name in self.names()
 
     def make(self, name: str, given: object, *, flag: str) -> Any:
@@ -90,7 +90,7 @@ class Registry:
         return found(given) if needed else found()
 
     def find(self, name: str) -> Any:
-        """What the name stands for.
+        """The object with that name.
 
         Raises:
             UsageError: nothing; or what should be there cannot be imported.

@@ -115,7 +115,7 @@ async def play(
     stats: RolloutStats,
     on_progress: Callable[[], None] = lambda: None,
 ) -> Trajectory:
-    """Play one episode to its end. What goes wrong in it is part of the trajectory, not an exception.
+    """Play one episode to its end. Failures in it are part of the trajectory, not exceptions.
 
     Raises:
         SweetRLError: the run cannot continue (see `rollout`).

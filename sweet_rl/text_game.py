@@ -46,7 +46,7 @@ def bad_task(task: Task, detail: str, kind: str = "bad_task") -> EpisodeError:
 
 
 class TextGame(Protocol):
-    """One game; begun anew as often as one likes. It blocks, and is not to be shared between threads."""
+    """One game; can be reset any number of times. It blocks, and must not be shared between threads."""
 
     @property
     def head(self) -> str:
@@ -55,7 +55,7 @@ class TextGame(Protocol):
 
     @property
     def instruction(self) -> str:
-        """What is put before the state when an agent reflects; "" where there is nothing to say."""
+        """The text before the state when an agent reflects; "" where there is none."""
         ...
 
     @property

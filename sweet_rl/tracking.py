@@ -112,7 +112,7 @@ def sets(settings: Mapping[str, object]) -> None:
 
 
 def reads(flag: str, source: str | Path | None) -> None:
-    """What is made depends on this file, folder, model or source of tasks.
+    """The outputs depend on this file, folder, model or source of tasks.
 
     Args:
         flag: where it was named.

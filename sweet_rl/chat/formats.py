@@ -98,7 +98,7 @@ class TokenizerChat:
             ) from error
 
     def encode(self, prompt: str) -> list[int]:
-        """Token ids of a rendered prompt: what is written, no token is added."""
+        """Token ids of a rendered prompt; no token is added."""
         ids: list[int] = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
         return ids
 

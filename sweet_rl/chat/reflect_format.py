@@ -111,7 +111,7 @@ def policy_prompt(
 
 
 def sft_texts(text: str, head: str | None, reflection: str, label: str, *, instruction: str = "") -> SftTexts:
-    """The training texts of one step: exactly what games and evaluation show, and what is to be written."""
+    """The training texts of one step: exactly what games and evaluation show, and the target."""
     return SftTexts(
         plain=f"{policy_prompt(text, head)}{label}",
         reflection=f"{reflection_prompt(text, head, instruction=instruction)}{reflection}",

@@ -14,7 +14,7 @@ Facets = Mapping[str, Collection[str]]
 
 
 def refuse_idle(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse what was typed for something else than what the stage is about to do.
+    """Refuse flags that do not apply to what the stage is about to do.
 
     Args:
         function: the stage.

@@ -49,7 +49,7 @@ def read(function: Callable[..., Any], arguments: Sequence[str]) -> Typed:
 
 
 def values(function: Callable[..., Any], typed: Typed) -> dict[str, Any]:
-    """What was typed as the values that the stage expects.
+    """The typed flags as the values that the stage expects.
 
     Raises:
         UsageError: a value is not of its flag's kind.

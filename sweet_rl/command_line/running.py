@@ -147,7 +147,7 @@ def judge_failed(
 
 
 def words_of(failure: Mapping[str, Json]) -> str:
-    """A failure as it stands in a row, in words."""
+    """A recorded failure in words."""
     status = failure.get("status")
     words = Failure(str(failure.get("kind")), str(failure.get("detail", "")).rstrip(" ."))
     return str(Failure(words.kind, words.detail, status if isinstance(status, int) else None))

@@ -71,7 +71,7 @@ def client_of(
 
 
 def vllm_server(model: str, flags: VLLM) -> VLLMServer:
-    """A vLLM server of our own, not started yet; what it says while it loads goes to standard error."""
+    """A vLLM server that is not started yet; its output while it loads goes to standard error."""
     from sweet_rl.policies.vllm_server import VLLMServer
 
     return VLLMServer(

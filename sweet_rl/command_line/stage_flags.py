@@ -29,7 +29,7 @@ class Options:
     names: Callable[[], Iterable[str]]
 
     def flags(self, name: str | None) -> tuple[Flag, ...]:
-        """Those of what is named; none as long as nothing is.
+        """The flags of the named choice; none without a name.
 
         Raises:
             UsageError: the name stands for nothing.
@@ -68,7 +68,7 @@ def stage_flags(function: Callable[..., Any]) -> tuple[Flag, ...]:
 def in_front(
     function: Callable[..., Any], words: Sequence[str], values: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and named arguments of a call: further words stand behind the flags that need no name."""
+    """Positional and named arguments of a call: further words follow the flags that need no name."""
     if not words:
         return (), dict(values)
     first = [one for one in stage_flags(function) if one.positional and not one.many]
@@ -106,7 +106,7 @@ def bound(
     positional: Sequence[Any],
     named: Mapping[str, Any],
 ) -> inspect.BoundArguments:
-    """The arguments of a call from Python, every alias under the name that it stands for; no defaults yet.
+    """The arguments of a call from Python, aliases replaced by their flags; no defaults yet.
 
     Raises:
         UsageError: a flag that is needed is missing.

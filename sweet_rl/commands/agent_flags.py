@@ -168,7 +168,7 @@ class Player:
         return replace(self, flags=replace(self.flags, **flags))
 
     def check_keys(self) -> None:
-        """Find a missing key before anything is begun.
+        """Find a missing key before anything starts.
 
         Raises:
             UsageError: a variable that is named is not set.
@@ -202,7 +202,7 @@ class Player:
         return settings | {name: taken[name] if value is None else value for name, value in own.items()}
 
     def engine(self) -> str:
-        """The engine that `auto` stands for.
+        """The engine that `auto` selects.
 
         Raises:
             UsageError: engine and model do not go together, or a name that may be a typing error.
@@ -211,7 +211,7 @@ class Player:
 
 
 def engine_of(flags: AgentFlags, world: World | None) -> str:
-    """What runs a model or scripted agent: the engine that is named, or the one that `auto` stands for.
+    """The engine of a model or scripted agent: as named, or the one that `auto` selects.
 
     Raises:
         UsageError: engine and model do not go together, or a name that may be a typing error.

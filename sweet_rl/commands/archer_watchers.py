@@ -30,7 +30,7 @@ _WITHOUT = "use_wandb=false continues without it"
 
 
 def check_wandb() -> None:
-    """Find out whether wandb can be used before anything is begun.
+    """Find out whether wandb can be used before anything starts.
 
     Raises:
         UsageError: the package is missing, or there is no login and it is to go online.
@@ -102,7 +102,7 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is buffered and close the event file."""
+        """Flush and close the event file."""
         self._writer.close()
 
 

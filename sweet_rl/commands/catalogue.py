@@ -28,7 +28,7 @@ COMMANDS = {
     "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
     "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
-    "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a critic with eyes.",
+    "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
     "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
     "run_archer": "Train a policy online: it plays, and learns from what it played.",
     "merge_adapters": "Merge a LoRA adapter into the weights of its model.",

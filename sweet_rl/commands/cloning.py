@@ -49,12 +49,12 @@ _ANY: Final = "archer_debug"
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
-    """What is imitated, and the world that it is of."""
+    """The demonstrations, and their world."""
 
     flags: ShownFlags
 
     def check(self) -> None:
-        """Find what is wrong before anything is begun.
+        """Find what is wrong before anything starts.
 
         Raises:
             UsageError: an unknown world, one that rewards no turns, or one without a place that is named.
@@ -67,7 +67,7 @@ class Demonstrations:
 
     @property
     def world(self) -> World:
-        """The world that is begun in."""
+        """The world of the first stage."""
         return world_of(self.flags.world)
 
     @property
@@ -95,7 +95,7 @@ class Demonstrations:
 
     @property
     def played(self) -> str:
-        """The task source that the scripted agent plays: what is played online."""
+        """The task source that the scripted agent plays, as online."""
         return self.flags.tasks or self.config["tasks"] or self.world.training_tasks(self.options)[0]
 
     @property

@@ -79,7 +79,7 @@ class GradedFile:
 
 @contextmanager
 def graded_file(path: str, k: int) -> Iterator[GradedFile]:
-    """The file, locked; what has been graded is saved at the end, also when something goes wrong.
+    """The file, locked; finished grades are saved at the end, also after an error.
 
     Raises:
         SweetRLError: the file is broken, in use, or not in groups of `k`; nothing in it was changed.
@@ -93,7 +93,7 @@ def graded_file(path: str, k: int) -> Iterator[GradedFile]:
 
 
 def check_outputs(flags: Evaluation) -> None:
-    """Make sure, before anything is graded, that what is to be written replaces nothing.
+    """Check, before grading, that no output replaces an existing file.
 
     A report of the same trajectory file is brought up to date without asking.
 

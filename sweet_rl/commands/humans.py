@@ -117,7 +117,7 @@ class Human:
         return not server_plays(self.world, self.flags)
 
     def check(self) -> None:
-        """Find what is wrong before anything is begun.
+        """Find what is wrong before anything starts.
 
         Raises:
             UsageError: a flag, or the prompt; no human has that name, and no server is named.

@@ -37,7 +37,7 @@ class OracleFlags:
     retry: RetryPolicy | None = None
 
     def check(self) -> None:
-        """Find what is wrong before anything is begun.
+        """Find what is wrong before anything starts.
 
         Raises:
             UsageError: there is no such oracle, or it needs a place.

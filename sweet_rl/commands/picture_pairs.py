@@ -38,7 +38,7 @@ class PicturePairFlags(SavedPath, OutputPath, RenderFlags, Overwriting):
     },
 )
 def picture_pairs(flags: PicturePairFlags, /) -> None:
-    """Turn pairs of page dialogues into messages that show the hidden page's picture, for a critic with eyes.
+    """Turn pairs of page dialogues into messages that show the hidden page's picture, for a vision critic.
 
     Each side becomes a list of messages: a system message with the picture, then the dialogue. train_dpo.py and
     train_reward_model.py read it with a vision-language model of the Qwen2-VL kind. Pictures are those of the

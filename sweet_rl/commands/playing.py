@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def oracle_flags(where: str, model: str | None, api_key_var: str | None) -> OracleFlags:
-    """Who answers, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
+    """The oracle, from what was typed: `embedded`, an address, or a model's folder, name or weights."""
     if where == "embedded":
         return OracleFlags()
     if USERS.knows(where):

@@ -46,7 +46,7 @@ class Model(NamedTuple):
 
 
 def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
-    """Score what is missing in the output file, then bring it into the order of the input.
+    """Score the missing rows of the output file, then sort it like the input.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file.

@@ -34,7 +34,7 @@ class TokenizerFacts(NamedTuple):
 
 
 def run(flags: SamplingFlags, agent: Player) -> None:
-    """Sample what is missing in the output file, then bring it into the order of the trajectories.
+    """Sample the missing rows of the output file, then sort it like the trajectories.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file.

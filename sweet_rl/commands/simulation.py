@@ -64,7 +64,7 @@ def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
 
 
 def run(flags: SimulationFlags, parts: Parts) -> None:
-    """Play what is missing in the output file, then bring it into the published order.
+    """Play the missing episodes of the output file, then sort it in the published order.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file. Also where too many

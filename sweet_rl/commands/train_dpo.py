@@ -66,7 +66,7 @@ class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
     disable_fast_tokenizer: bool = flag(False, "of no effect.", shown="never")
 
     def check_together(self) -> None:
-        """What is published and not there, and what an evaluation needs."""
+        """Published flags that have no effect here, and flags that an evaluation needs."""
         super().check_together()
         for name, given, instead in (
             ("packing_samples", self.packing_samples, "--max_tokens_per_batch packs without padding"),

@@ -21,7 +21,7 @@ _PACKAGES = frozenset({"torch", "transformers", "accelerate", "jinja2"})
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFlags):
-    """What is the same whatever is trained."""
+    """Flags of every training."""
 
     def settings(
         self,

@@ -282,7 +282,7 @@ class ShardFlags(Settings):
     local_rank: int = flag(-1, "given by launchers; the environment says the same.", shown="never")
 
     def shards(self) -> ShardSettings:
-        """Which engine, and what a file says about it; what is not given, `accelerate launch` may have set."""
+        """The sharding engine and its configuration file; defaults may come from `accelerate launch`."""
         from sweet_rl.training.settings import ShardSettings
 
         return ShardSettings(**same_fields(ShardSettings, self) | self._engine())

@@ -252,7 +252,7 @@ def _annotation(owner: type, name: str) -> Any:
 
 
 def described(documented: Any) -> dict[str, str]:
-    """What stands behind each name under `Args:` in a docstring, on one line."""
+    """The text after each name under `Args:` in a docstring, on one line."""
     args = inspect.cleandoc(documented.__doc__ or "").partition("Args:\n")[2]
     found: dict[str, str] = {}
     name = ""

@@ -17,7 +17,7 @@ from sweet_rl.types import Json, Trajectory
 
 
 class Output(Protocol):
-    """What is to be played, and what has been."""
+    """The episodes to play, and those that were played."""
 
     todo: Sequence[Episode]
 

@@ -88,7 +88,7 @@ def prompt_for(agent: Policy | str, path: str | None, world: World) -> str | Non
 
 
 async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stack: AsyncExitStack) -> Policy:
-    """Who acts. What a name stands for is closed with the stack.
+    """The agent. One that is made from a name is closed with the stack.
 
     Args:
         agent: an object, or a name.
@@ -132,7 +132,7 @@ def _model(name: str, wanted: AgentRequest, world: World) -> Policy:
 
 
 async def human_of(human: User | str | None, world: World, stack: AsyncExitStack) -> User | None:
-    """Who answers; None where the world itself does. What a name stands for is closed with the stack.
+    """The human; None where the world itself answers. One that is made from a name is closed with the stack.
 
     Raises:
         UsageError: a name that stands for nothing; no human; a human for a world that asks none.

@@ -31,7 +31,7 @@ _CROWDED_WAIT_S: Final = 5.0
 
 
 class RequestFailed(Exception):  # noqa: N818 - it is data for a row, not an error of the program
-    """One request has failed for good; `failure` goes into the episode's row."""
+    """One request has failed for good; `failure` is recorded in the episode's row."""
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure

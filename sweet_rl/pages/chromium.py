@@ -146,7 +146,7 @@ class Chromium:
         return self.process.memory_mb()
 
     async def kill(self) -> None:
-        """End the process, and wait until it has gone."""
+        """End the process, and wait for its end."""
         await self.process.kill()
 
     async def render(self, html: str) -> RenderedPage:
@@ -259,7 +259,7 @@ class _Page:
         return common.rendered(shot.get("data", ""), measured, self.problems)
 
     def check(self) -> None:
-        """Raise what is behind a refused command, if the page's process has died."""
+        """Raise the cause of a refused command, if the page's process has died."""
         if self.crashed:
             raise BrowserGone("the page's process has ended")
 

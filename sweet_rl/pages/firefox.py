@@ -157,7 +157,7 @@ class Firefox:
         return self.process.memory_mb()
 
     async def kill(self) -> None:
-        """End the process, and wait until it has gone."""
+        """End the process, and wait for its end."""
         await self.process.kill()
 
     async def render(self, html: str) -> RenderedPage:

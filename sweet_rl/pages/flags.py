@@ -51,7 +51,7 @@ class RenderFlags(Settings):
         self._cache()
 
     def rendering(self) -> RenderSettings:
-        """What the flags stand for."""
+        """The settings that the flags give."""
         from sweet_rl.pages import RenderSettings, Viewport
 
         return RenderSettings(

@@ -16,7 +16,7 @@ WATCH_S = 1.0
 
 
 class Seat:
-    """Room for one browser. An old one finishes its pages while the next one serves new ones.
+    """A slot for one browser. An old one finishes its pages while the next one serves new ones.
 
     Args:
         start: starts a browser.

@@ -86,7 +86,7 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageContext(UserContext):
-    """What a human with eyes may know when asked for a reply: also the target, and the last draft if any."""
+    """What a vision user knows when asked for a reply: also the target, and the last draft if any."""
 
     target: RenderedPage
     draft: RenderedPage | None

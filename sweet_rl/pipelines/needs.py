@@ -57,7 +57,7 @@ _COPIES: Final = "sweet_rl.pipelines.copying:copy"
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a step is expected to take; None where nothing tells.
+    """The expected needs of a step; None where there is no basis.
 
     Attributes:
         seconds: as its last run that ended well.

@@ -25,11 +25,11 @@ class Planned:
 
     @property
     def runs(self) -> bool:
-        """Whether it would run as things stand; what steps before it will write is not known yet."""
+        """Whether it would run now; outputs of earlier steps are not known yet."""
         return self.look.state != "done" or bool(self.after)
 
     def lines(self, place: str) -> Iterator[str]:
-        """It as it stands in a plan."""
+        """Its line in a plan."""
         words, why = _WORDS[self.look.state], self.look.why
         if self.look.state == "done" and self.after:
             words, why = "would run if its inputs change", f"after {', '.join(self.after)}"

@@ -53,7 +53,7 @@ class Node:
         return self.value
 
     def error(self, problem: str) -> UsageError:
-        """What is wrong here, with the place."""
+        """The error for this place, with file and line."""
         return UsageError(f"{self.place}: {problem}.")
 
     def only(self, known: Sequence[str], what: str) -> None:
@@ -104,7 +104,7 @@ def read_file(path: str | Path, above: tuple[Path, ...] = ()) -> Node:
 
 
 def laid_over(base: Node, over: Node) -> Node:
-    """Mappings entry by entry; anything else of `over` takes the place of what is there.
+    """Mappings are merged entry by entry; any other value of `over` replaces the old one.
 
     A stage that runs another command is another stage: nothing of the old one stays.
     """

@@ -56,7 +56,7 @@ class How:
 
 
 def run_steps(steps: Sequence[Step], folder: Path, how: How | None = None) -> None:
-    """Run what is not done.
+    """Run the steps that are not done.
 
     Args:
         steps: in an order in which each comes after those that it needs.

@@ -76,7 +76,7 @@ class Scope:
         return {flag.replace("-", "_"): node for flag, node in given.items()}
 
     def args(self, name: str, needs: set[str]) -> list[str]:
-        """A stage's further flags, as they stand on a command line."""
+        """A stage's further flags, as on a command line."""
         node = self._every[name].mapping.get("args")
         return [] if node is None else _split(node, self.text(node, needs) or "")
 

@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: ids and natural log-probabilities of the untempered model, end token included."""
+    """A sampled text: ids and natural log-probabilities of the untempered model, end token included."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]

@@ -42,7 +42,7 @@ class ScriptedPolicy:
 
 
 def skill_of(player: str, name: str, skill: float | None, skills: Mapping[str, float]) -> float:
-    """How often a player does what is best: as given, else by its name.
+    """How often a player takes the best action: as given, else by its name.
 
     Args:
         player: what its kind is called.

@@ -121,7 +121,7 @@ class VLLMServer:
             raise
 
     async def has_died(self) -> bool:
-        """Whether the server is gone; asked after a request that failed.
+        """Whether the server has ended; asked after a failed request.
 
         One that no longer answers is given a few seconds to end: its sockets close before its processes do.
         """

@@ -61,7 +61,7 @@ class Encoding:
 
 
 def candidate_tokens(row: Candidates, context: str, encoding: Encoding) -> list[Continuation]:
-    """What is scored: exactly the candidate's own tokens, with the end token where one was generated.
+    """The scored tokens: exactly the candidate's own, with the end token where one was generated.
 
     The sampler's ids are kept when they are of the same tokenizer; else the text is tokenised again and the
     end token put after it, unless the candidate was cut.

@@ -26,7 +26,7 @@ def key_fields(key: TurnKey) -> dict[str, Json]:
 
 
 def twice(path: str | Path | None, line: int, field: str, value: Json, earlier: int) -> DataError:
-    """The error of a row whose identity stood in line `earlier` already."""
+    """The error of a row with the same identity as line `earlier`."""
     return DataError(
         "stands in the file twice",
         path=path,

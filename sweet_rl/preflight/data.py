@@ -81,7 +81,7 @@ def look_at_dialogues(path: str, *, repeats: int, flag: str = "OFFLINE") -> Find
 
 
 def bytes_of_dialogues(path: str, count: int | None) -> float:
-    """How much room dialogues take on a disk.
+    """How much disk space dialogues take.
 
     Args:
         path: of those that there are already.

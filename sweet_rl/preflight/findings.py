@@ -10,7 +10,7 @@ Level = Literal["ok", "warn", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen of one thing.
+    """One check and its result.
 
     Attributes:
         level: "wrong" would end the run sooner or later; "warn" may, or makes it another run than intended.

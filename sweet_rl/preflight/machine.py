@@ -44,7 +44,7 @@ def look_at_output(folder: Path) -> Finding:
 
 
 def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
-    """Whether there is room for what will be written.
+    """Whether the disk has room for the outputs.
 
     Args:
         folder: in which it will be.
@@ -64,7 +64,7 @@ def look_at_disk(folder: Path, needed: float, parts: str) -> Finding:
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs that programs begun from here see; none where nvidia-smi lists none."""
+    """The GPUs that child processes see; none where nvidia-smi lists none."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
@@ -117,7 +117,7 @@ def _without_gpus(what: str, seen: str, processes: int) -> Finding:
 
 
 def look_at_main_memory(needed: float) -> Finding:
-    """Whether what is offloaded has room beside everything else."""
+    """Whether main memory has room for offloaded tensors."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     seen = f"{total / GB:.0f} GB, about {needed / GB:.0f} GB are needed for Adam's states"
     if needed > total:

@@ -86,7 +86,7 @@ def load_trajectories(path: str | Path) -> list[Trajectory]:
 
 
 def encode_row(row: Json) -> bytes:
-    """One row as a line; raises ValueError for NaN and Infinity rather than writing what is not JSON."""
+    """One row as a line; raises ValueError for NaN and Infinity which are not JSON."""
     return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
@@ -131,7 +131,7 @@ def replace_file(path: str | Path, chunks: Iterable[bytes]) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Make durable what stands at `path`: a file's content, or the names in a folder."""
+    """Sync `path` to disk: a file's content, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

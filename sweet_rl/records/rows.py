@@ -75,7 +75,7 @@ class Reader:
         return default if self.row.get(field) is None else self.get(field, kind, what, repair)
 
     def inner(self, value: Json, name: str, what: str, repair: str) -> Reader:
-        """A reader of the object `value` that stands at `name` in this row."""
+        """A reader of the object `value` at `name` in this row."""
         if not isinstance(value, dict):
             raise DataError(
                 f"must be {what}",
@@ -209,7 +209,7 @@ def trajectories_from_rows(
 
 
 def trajectory_to_row(trajectory: Trajectory) -> dict[str, Json]:
-    """The published fields first, then ours; what is unknown is left out."""
+    """The published fields first, then ours; unknown ones are left out."""
     row: dict[str, Json] = {
         "task": dict(trajectory.task.row),
         "dialogue_history": [_message_to_row(message) for message in trajectory.dialogue_history],

@@ -89,7 +89,7 @@ def plan(
     force: bool = False,
     retry_failed: bool = True,
 ) -> Run:
-    """Compare what is on disk with what is wanted.
+    """Compare the rows on disk with the plan.
 
     An episode that failed is played again. Its row stays until a complete run is brought into order; of
     several rows of one episode the last counts, and all before it must have failed.

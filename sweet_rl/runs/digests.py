@@ -45,7 +45,7 @@ def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:
 
 
 def unchanged(path: Path, then: Json) -> bool | None:
-    """Whether what lies there is what `digest_of` saw; None where nothing does.
+    """Whether the file still has the digest of `digest_of`; None where there is none.
 
     A file of the same size and time of change is believed to be the same.
     """

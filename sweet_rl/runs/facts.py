@@ -29,7 +29,7 @@ _NOT_OF_RUNS: Final = frozenset({"dev", "docs", "bench"})
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Of the library, of Python, and of what is installed of the packages that decide about numbers."""
+    """Versions of the library, of Python, and of installed packages that affect numbers."""
     found = {"sweet_rl": sweet_rl.__version__, "python": platform.python_version()}
     for name in dict.fromkeys((*_PACKAGES, *_of_extras())):
         try:

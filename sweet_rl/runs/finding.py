@@ -23,7 +23,7 @@ _SILENT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record, and where it lies (its first place, where several outputs have it)."""
+    """A record and its path (the first one, where several outputs have it)."""
 
     place: Path
     content: Mapping[str, Json]
@@ -44,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What lies below a folder.
+    """The records below a folder.
 
     `unrecorded` are files that no run says it wrote. `stale` are paths that a run's record no longer fits: an
     input or an output file that is another one now, or not there any more.

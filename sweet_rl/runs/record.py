@@ -49,7 +49,7 @@ def place_of(path: Path, *, folder: bool) -> Path:
 
 
 def read_record(place: Path) -> dict[str, Json] | None:
-    """The record that lies there; None where there is none that can be read."""
+    """The record at that path; None where no readable one is."""
     try:
         found = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ def read_record(place: Path) -> dict[str, Json] | None:
 
 
 def maker_of(path: Path) -> dict[str, Json] | None:
-    """The record of what lies there: its own, or that of the folder around it."""
+    """The record of a path: its own, or that of the folder around it."""
     for place in (place_of(path, folder=path.is_dir()), *(above / RECORD for above in path.parents[:3])):
         found = read_record(place)
         if found is not None:
@@ -74,7 +74,7 @@ def now() -> str:
 
 
 class Record:
-    """What is known of a run so far; a listener of `sweet_rl.tracking`.
+    """The state of a run's record; a listener of `sweet_rl.tracking`.
 
     Args:
         stage: its name.
@@ -150,7 +150,7 @@ class Record:
                     entry["made_by"] = maker["id"]
 
     def writes(self, path: Path, *, folder: bool, continues: bool) -> None:
-        """An output is begun: the record stands beside it from now on."""
+        """Start an output: from now on the record is beside it."""
         whole = _absolute(path)
         with self._lock:
             if whole in self._places or any(own in whole.parents for own in self._places if own.is_dir()):
@@ -166,7 +166,7 @@ class Record:
             self._begin(whole, place, {"path": str(path)})
 
     def changes(self, path: Path) -> None:
-        """A file is changed in place: the record stands beside that of the run that made it."""
+        """A file is changed in place: the record is beside that of the run that made it."""
         whole = _absolute(path)
         with self._lock:
             if whole not in self._places:

@@ -17,7 +17,7 @@ def summed(usages: Iterable[Usage]) -> dict[str, dict[str, Json]]:
 
 
 def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[str, Json]]:
-    """The sums of several such tables. A number that is unknown in one of them counts as what is known."""
+    """The sums of several such tables. A number that is unknown in one of them is ignored."""
     totals: dict[str, dict[str, Json]] = {}
     for part in parts:
         for role, models in part.items():

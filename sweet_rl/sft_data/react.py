@@ -33,7 +33,7 @@ class Expert(Protocol):
     """What the embedded player knows of a game's current state."""
 
     def thought(self) -> Words:
-        """A sentence on the current state, worded by what is drawn."""
+        """A sentence on the current state, with random wording."""
         ...
 
     def label(self) -> str:
@@ -118,7 +118,7 @@ async def play(
     react: bool = True,
     compat: Compat = "fixed",
 ) -> Played:
-    """Play a begun game to its end.
+    """Play a started game to its end.
 
     Args:
         game: begun.

@@ -11,7 +11,7 @@ from sweet_rl.types import Message
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A dialogue; `solution` stands before it as before the critic's texts, unless it is None."""
+    """A dialogue; `solution` comes before it as in the critic's texts, unless it is None."""
 
     messages: tuple[Message, ...]
     solution: str | None = None

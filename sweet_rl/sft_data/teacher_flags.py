@@ -21,7 +21,7 @@ PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherFlags(BaseUrl, Model, KeyVar, Requests, Concurrency):
-    """Who is asked, and how."""
+    """The teacher, and how it is asked."""
 
     teacher: Literal["embedded", "openai"] = flag(
         "embedded",
@@ -30,7 +30,7 @@ class TeacherFlags(BaseUrl, Model, KeyVar, Requests, Concurrency):
     )
 
     def check_together(self) -> None:
-        """Whoever names a model or its server wants it asked, and it needs both.
+        """A teacher with a model needs both its name and its server.
 
         Raises:
             UsageError: names the flag.

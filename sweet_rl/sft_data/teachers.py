@@ -71,7 +71,7 @@ class EmbeddedTeacher:
     name = "embedded"
 
     async def say(self, asked: Asked) -> str:
-        """What is known, worded by the question's seed."""
+        """The known facts, worded by the question's seed."""
         return asked.known(random.Random(asked.seed))
 
     async def close(self) -> None:

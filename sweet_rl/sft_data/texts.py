@@ -27,7 +27,7 @@ LABELS: Final = ("taken", "best")
 
 @dataclass(slots=True)
 class Texts:
-    """Training texts by file name, and what was passed over, by reason."""
+    """Training texts by file name, and skipped records by reason."""
 
     files: dict[str, list[str]]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class Texts:
             replace_file(folder / name, ["\n".join(lines).encode()])
 
     def summary(self, folder: Path) -> list[str]:
-        """What was written where, and what was not, for people."""
+        """A summary of the outputs and of skipped records."""
         lines = [f"{len(texts)} texts are in {folder / name}" for name, texts in self.files.items()]
         skipped = ", ".join(f"{count} {reason}" for reason, count in self.skipped.most_common())
         return [*lines, *([f"Passed over: {skipped}"] if skipped else [])]

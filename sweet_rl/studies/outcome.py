@@ -49,7 +49,7 @@ def prepared(flags: StudyFlags) -> Path:
 def run_study(
     flags: StudyFlags, steps: Sequence[Step], results: Callable[[Mapping[str, float]], Results]
 ) -> None:
-    """Run what is not done; write `study.json` and `report.html`, and print the table.
+    """Run the missing steps; write `study.json` and `report.html`, and print the table.
 
     Args:
         flags: of the study.

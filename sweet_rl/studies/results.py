@@ -129,7 +129,7 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That one method is better than another, and what was found: the first minus the second, pair by pair.
+    """The claim that one method is better than another, and the result: the first minus the second, pair by pair.
 
     Attributes:
         text: what is claimed.
@@ -153,7 +153,7 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the interval lies above 0 (holds), below (reversed), or includes it (open)."""
+        """Whether the interval is above 0 (holds), below (reversed), or includes it (open)."""
         if self.low is None or self.high is None:
             return "unknown"
         if self.low > 0:
@@ -295,7 +295,7 @@ def interval(values: Sequence[float]) -> tuple[float, float | None, float | None
 
 
 def claim_over_seeds(text: str, better: Method, worse: Method, measure: str) -> Claim:
-    """The claim with what was found, paired over the seeds that both methods have."""
+    """The claim with its result, paired over the seeds that both methods have."""
     ours, theirs = (
         {run.seed: run.measures[measure].mean for run in each.runs if measure in run.measures}
         for each in (better, worse)
@@ -308,7 +308,7 @@ def claim_over_seeds(text: str, better: Method, worse: Method, measure: str) -> 
 def claim_over_tasks(
     text: str, better: tuple[str, Mapping[str, float]], worse: tuple[str, Mapping[str, float]]
 ) -> Claim:
-    """The claim with what was found, paired over the tasks that both methods (name, values) were given."""
+    """The claim with its result, paired over the tasks that both methods (name, values) were given."""
     tasks = better[1].keys() & worse[1].keys()
     each = [better[1][task] - worse[1][task] for task in sorted(tasks)]
     found: _Found = interval(each) if each else (None, None, None)

@@ -68,7 +68,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def keep_loss(checkpoint: Path, loss: LossSettings) -> None:
-    """Write into a checkpoint what was minimised; before it is published."""
+    """Write the loss settings into a checkpoint, before it is published."""
     replace_file(checkpoint / LOSS, [json.dumps(asdict(loss), indent=1).encode()])
 
 

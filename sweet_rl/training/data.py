@@ -54,7 +54,7 @@ class PairRow:
 
     @property
     def place(self) -> str:
-        """Where the row stands, as `file:line`, for messages."""
+        """The row's position as `file:line`, for messages."""
         return f"{self.path}:{self.line}"
 
 

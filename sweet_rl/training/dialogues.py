@@ -34,7 +34,7 @@ class TextRow:
 
     @property
     def place(self) -> str:
-        """Where the row stands, as `file:line`, for messages."""
+        """The row's position as `file:line`, for messages."""
         return f"{self.path}:{self.line}"
 
 

@@ -358,7 +358,7 @@ class Sampled(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the row stands, as `file:line`, for messages."""
+        """The row's position as `file:line`, for messages."""
         ...
 
 

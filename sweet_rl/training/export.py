@@ -31,7 +31,7 @@ class _Parts(NamedTuple):
 
 @dataclass(slots=True)
 class ExportReport:
-    """What is worth knowing about the rows; `lines` says it to people."""
+    """Counts about the rows; `lines` formats them."""
 
     layout: Layout
     end_token: str

@@ -30,7 +30,7 @@ Row = TypeVar("Row", bound=Encoded)
 
 
 class Rows(NamedTuple):
-    """What is trained on, and how it becomes a batch; `vision` belongs to a model that sees."""
+    """The training data, and how it is batched; `vision` is for a vision-language model."""
 
     tokenizer: Any
     train: Sequence[Encoded]

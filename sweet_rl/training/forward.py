@@ -21,7 +21,7 @@ from sweet_rl.training.losses import PairLogps
 
 
 def picture_inputs(model: Any, ids_RT: Tensor, shown: Shown) -> dict[str, Any]:
-    """What a vision-language model is given beside its tokens: patches, and which tokens stand for them.
+    """The further inputs of a vision-language model: patches, and their placeholder tokens.
 
     No positions: the model finds those on its three axes by itself.
     """

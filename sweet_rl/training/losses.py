@@ -139,7 +139,7 @@ def robust(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
 
 
 def logexp(pairs: ScoredPairs, settings: LossSettings) -> Tensor:
-    """log(1 + exp(-beta h)) as it stands there: the number of `sigmoid`, which overflows for large -beta h.
+    """log(1 + exp(-beta h)) without a stable form: equals `sigmoid`, but overflows for large -beta h.
 
     The other loss of the published critic with a regression head (Ouyang et al. 2022, arXiv 2203.02155,
     equation 1, in another form), where beta is 1.

@@ -13,7 +13,7 @@ from sweet_rl.types import Json
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Json]:
-    """Numbers as JSON knows them: what is not finite becomes null."""
+    """Numbers as JSON has them: non-finite ones become null."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in values.items()

@@ -40,7 +40,7 @@ class Picture:
     height: int
 
     def decoded(self) -> Image.Image:
-        """In RGB; what is transparent shows white.
+        """In RGB; transparent parts are white.
 
         Raises:
             UsageError: the file is gone, or another one than when the data were read.

@@ -42,7 +42,7 @@ class PublishedEncoder:
         self._template = None if response_template is None else self._ids([response_template])[0]
 
     def encode(self, rows: Sequence[PairRow]) -> tuple[list[EncodedPair], EncodingReport]:
-        """Encoded pairs in the order of the rows, without those whose prompt fills the room."""
+        """Encoded pairs in the order of the rows, without those whose prompt fills `max_len`."""
         report = EncodingReport()
         if not rows:
             return [], report

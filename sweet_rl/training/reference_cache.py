@@ -102,7 +102,7 @@ def weights_digest(name: str) -> str | None:
 
 
 def pairs_digest(pairs: Sequence[Encoded]) -> str:
-    """A fingerprint of the tokens, of what is scored of them, and of the pictures."""
+    """A fingerprint of the tokens, the scored positions and the pictures."""
     total = hashlib.sha256()
     for pair in pairs:
         for side in pair.sides:

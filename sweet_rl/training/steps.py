@@ -15,7 +15,7 @@ _STEPS_SORTED_TOGETHER = 16
 
 
 class Positions(Dataset[tuple[Encoded, float]]):
-    """What the sampler's (position, scale) stand for."""
+    """The meaning of the sampler's (position, scale)."""
 
     def __init__(self, rows: Sequence[Encoded]) -> None:
         self._rows = rows

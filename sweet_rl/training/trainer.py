@@ -185,7 +185,7 @@ class StepTrainer(Trainer):
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """What is logged of training, on the held-out rows; every process takes every other batch."""
+        """The training metrics on the held-out rows; batches are divided over the processes."""
         if not self._held_out:
             return {}
         model, (rank, world) = self.model_wrapped, (self.args.process_index, self.args.world_size)

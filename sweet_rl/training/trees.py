@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 
 
 class Tree(NamedTuple):
-    """Sequences as one tree. `members` are their numbers; `places` says where each one's tokens stand."""
+    """Sequences as one tree. `members` are their numbers; `places` has the positions of each one's tokens."""
 
     ids_N: Ints
     positions_N: Ints

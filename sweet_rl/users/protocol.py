@@ -150,7 +150,7 @@ def ended(text: str, asked: Request) -> tuple[str, str]:
 
 
 def reply_body(asked: Request, texts: Sequence[str | None], number: int) -> dict[str, Json]:
-    """The reply to request `number`; None stands for null content."""
+    """The reply to request `number`; None is null content."""
     prompt_tokens = sum(len(message.text.split()) for prompt in asked.prompts for message in prompt)
     choices: list[dict[str, Json]] = []
     completion_tokens = 0

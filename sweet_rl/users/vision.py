@@ -94,7 +94,7 @@ class VisionUser:
 
 
 def check_vision_prompt(template: str, path: str) -> None:
-    """Make sure that a prompt asks for nothing that a human with eyes does not get.
+    """Check that a prompt has only placeholders that a vision user fills.
 
     Raises:
         UsageError: it has the placeholder of the hidden source.

@@ -135,7 +135,7 @@ def index_of(
 
 
 def row_of(trajectory: Trajectory) -> dict[str, Json]:
-    """What is shown of trajectories of any kind."""
+    """The viewer's data of trajectories of any kind."""
     return {
         "task_id": trajectory.task.task_id,
         "repeat": trajectory.sample_index,

@@ -38,7 +38,7 @@ class Picture:
     data: bytes | None = None
 
     def read(self) -> bytes | None:
-        """The PNG; None where the file is gone meanwhile."""
+        """The PNG; None where the file no longer exists."""
         if self.path is None:
             return self.data
         found = _open(self.path)

@@ -50,7 +50,7 @@ def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def name_of(trajectory: Trajectory) -> str:
-    """What a reader calls its task: the errand, or what is hidden; without either, the description."""
+    """The title of a task: the errand, or the hidden information; without either, the description."""
     task = trajectory.task
     errand = task.row.get("instruction") or trajectory.extra.get("instruction")
     for text in (errand, task.row.get("hidden_information")):

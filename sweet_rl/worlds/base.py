@@ -220,7 +220,7 @@ class World:
         return WholeTranscript()
 
     def template(self, tasks: Sequence[Task]) -> str | None:
-        """What stands around the transcript for a model that follows instructions; `{obs}` is its place.
+        """The instruction around the transcript for a chat model; `{obs}` is its place.
 
         Args:
             tasks: what is played, for worlds that name the possible answers.

@@ -68,7 +68,7 @@ class PlayedEnv:
 
     @property
     def labels(self) -> Sequence[str]:
-        """What is on offer; every label where the text has no list."""
+        """The available labels; every label where the text has no list."""
         return tuple(offered_commands(self.text, self.head)) or self.max_labels
 
     def reset(self, task: Task, *, seed: int) -> str:
@@ -96,7 +96,7 @@ class PlayedEnv:
         )
 
     def close(self) -> None:
-        """End the episode, if one was begun."""
+        """End the episode, if one was started."""
         env, self._env = self._env, None
         if env is not None:
             self._run(env.close())

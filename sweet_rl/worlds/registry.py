@@ -74,7 +74,7 @@ def world_with(source: str) -> World:
 
 
 def stages() -> dict[str, StageEntry]:
-    """The stages that worlds have of their own, by what is typed behind `sweet-rl`."""
+    """The stages of single worlds, by their names after `sweet-rl`."""
     return {name: stage for world in all_worlds() for name, stage in world.stages.items()}
 
 

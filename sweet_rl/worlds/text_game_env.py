@@ -73,7 +73,7 @@ class TextGameEnv:
         )
 
     async def close(self) -> None:
-        """End the episode and close the game, if one was begun."""
+        """End the episode and close the game, if one was started."""
         self._done = True
         game, self._game = self._game, None
         if game is not None:

@@ -147,7 +147,7 @@ class TokenPolicy:
         return torch.promote_types(next(self.model.parameters()).dtype, torch.float32)
 
     def parameters(self) -> list[nn.Parameter]:
-        """What is trained: the model, or its adapter, and the value head if there is one."""
+        """The trained weights: the model, or its adapter, and the value head if there is one."""
         extra = list(self.value_head.parameters()) if self.value_head is not None else []
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad] + extra
 

@@ -38,7 +38,7 @@ _WORTH = {"cpu": 256, "cuda": 4096}
 
 
 class Distinct(NamedTuple):
-    """Texts without repetitions, and where each of the texts asked for stands among them."""
+    """Unique texts, and the index among them of each requested text."""
 
     texts: list[str]
     places: list[int]

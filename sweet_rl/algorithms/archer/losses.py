@@ -94,7 +94,7 @@ def policy_gradient_losses(logps_B: Tensor, advantages_B: Tensor) -> Tensor:
 
 
 class BaselineLosses(NamedTuple):
-    """With a value for each token: losses by row, each as [B], and what is left of the advantage [B, T]."""
+    """With a value for each token: losses by row, each as [B], and the rest of the advantage [B, T]."""
 
     policy_B: Tensor
     value_B: Tensor

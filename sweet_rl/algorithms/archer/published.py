@@ -217,7 +217,7 @@ class PublishedLearner:
         return infos
 
     def parameters(self) -> list[nn.Parameter]:
-        """Of policy, critic and target: what is clipped together."""
+        """The parameters of policy, critic and target that are clipped together."""
         modules = (self.policy.model, self.critic, self.target)
         return [p for module in modules if module is not None for p in module.parameters()]
 

@@ -121,7 +121,7 @@ def _reward_of(turn: AgentTurn, trajectory: Trajectory, number: int) -> float:
 
 
 def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]:
-    """What is still to come from each step on, discounted: sum over k of gamma^k r_(t+k)."""
+    """The return from each step on, discounted: sum over k of gamma^k r_(t+k)."""
     returns: list[float] = []
     coming = 0.0
     for reward in reversed(rewards):
@@ -131,7 +131,7 @@ def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]
 
 
 class Ring(ABC, Generic[Item]):
-    """The newest `capacity` of what was inserted, drawn with replacement.
+    """The newest `capacity` items, drawn with replacement.
 
     `sample` draws every slot alike. `sample_published` draws over insertions rather than slots, so that once
     the ring has wrapped some slots come up more often than others.
@@ -152,7 +152,7 @@ class Ring(ABC, Generic[Item]):
 
     @abstractmethod
     def at(self, slot: int) -> Item:
-        """What is in the slot: of what was inserted there, the newest."""
+        """The item of the slot: the last one that was inserted there."""
 
     def sample(self, n: int, rng: np.random.Generator) -> list[Item]:
         """`n` items, independently and with replacement.

@@ -136,7 +136,7 @@ def _let_go(units: Sequence[Any]) -> None:
 
 
 def first_pass(policy: Any) -> None:
-    """The first pass of a sharded policy, the same in every process: what is found out once is found alike.
+    """The first pass of a sharded policy, the same in every process, so that cached results agree.
 
     Args:
         policy: a `TokenPolicy`. Nothing happens where its model is not sharded.

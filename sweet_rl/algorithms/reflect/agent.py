@@ -268,11 +268,11 @@ class Agent:
     # -- learning -----------------------------------------------------------------------------------------
 
     def sequence(self, prompt: str, token_ids: Sequence[int]) -> list[int]:
-        """What is read to score tokens behind a prompt: all but the last of them."""
+        """The input for scoring tokens after a prompt: all but the last of them."""
         return [*self.encode(prompt), *token_ids[:-1]]
 
     def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Log-probability [S] of what was chosen behind each prompt, summed over its tokens; one batch."""
+        """Log-probability [S] of the choice after each prompt, summed over its tokens; one batch."""
         sequences = [self.sequence(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)]
         return self.score(sequences, tokens)
 

@@ -64,7 +64,7 @@ def _numbered(path: Path) -> bool:
 
 @contextmanager
 def starting(folder: Path | None) -> Iterator[None]:
-    """A new run's start: where the block fails, its folder goes, and its number is free again.
+    """A new run's start: where the block fails, its folder is removed, and its number is free again.
 
     Args:
         folder: the new run's; None where an old one is continued.

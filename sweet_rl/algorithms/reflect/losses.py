@@ -19,7 +19,7 @@ VALUE_SCALE = 100.0
 
 
 def q_values(costs: Sequence[float], entropies: Sequence[float], entropy_coef: float = 0.0) -> list[float]:
-    """What is still to be paid from each step of an episode on, undiscounted.
+    """The remaining cost from each step of an episode on, undiscounted.
 
     Q_t = sum over u >= t of (cost_u - entropy_coef x entropy_u). Entropy is a constant here: no gradient.
     """
@@ -67,12 +67,12 @@ def value_loss(q_S: Tensor, values_S: Tensor) -> Tensor:
 
 
 def entropy_of(logps_SV: Tensor) -> Tensor:
-    """Entropy of distributions given as log-probabilities, in nats; what is impossible adds nothing."""
+    """Entropy of distributions given as log-probabilities, in nats; impossible tokens add nothing."""
     return -(logps_SV.exp() * logps_SV.masked_fill(logps_SV == -torch.inf, 0.0)).sum(dim=-1)
 
 
 def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: float) -> Tensor:
-    """The distribution that is sampled from, as log-probabilities; what is cut away has -inf.
+    """The distribution that is sampled from, as log-probabilities; excluded tokens have -inf.
 
     First the temperature, then the `top_k` likeliest, then the fewest of these that have `top_p` together.
     """

@@ -38,7 +38,7 @@ class Replay(Generic[T]):
         return list(self._weights)
 
     def add(self, episodes: Iterable[T], weight: float = 1.0) -> None:
-        """Remember these; the oldest are forgotten where there is no room."""
+        """Add these; the oldest are dropped beyond the capacity."""
         for episode in episodes:
             self._episodes.append(episode)
             self._weights.append(weight)

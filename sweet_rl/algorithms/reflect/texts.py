@@ -26,7 +26,7 @@ class Example(NamedTuple):
 
     @property
     def sequence(self) -> list[int]:
-        """What is read to score the targets: all tokens but the last."""
+        """The input for scoring the targets: all tokens but the last."""
         return [*self.prompt_ids, *self.target_ids[:-1]]
 
 
@@ -86,7 +86,7 @@ def check_kind(texts: Sequence[str], path: str | Path, *, reflect: bool) -> None
 
 
 def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
-    """A text as tokens; what stands behind its last marker is the target.
+    """A text as tokens; the part after its last marker is the target.
 
     The target's tokens are those that a model writes behind the prompt; the end of a reflection is one of
     them, or it would never end (published). A text with more than `room` tokens loses its
@@ -125,7 +125,7 @@ def encode_published(tokenizer: Any, text: str, *, reflect: bool, room: int) -> 
 
 
 class Order:
-    """Which rows an update sees: every pass over them is shuffled anew.
+    """The rows of each update: every pass over them is shuffled again.
 
     Args:
         lengths: of the rows.

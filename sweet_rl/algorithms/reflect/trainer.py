@@ -43,7 +43,7 @@ class Update(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A step with what was still to be paid from it on."""
+    """A step with the cost that remained from it on."""
 
     step: Step
     q: float

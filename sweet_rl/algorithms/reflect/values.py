@@ -51,7 +51,7 @@ class ValueHead(nn.Module):
 
 
 class Critic:
-    """Reads what the policy reads and says what is still to be paid.
+    """Predicts the remaining cost from the policy's input.
 
     Args:
         agent: whose transformer reads.

@@ -29,7 +29,7 @@ _OF_THE_GAMES = ("scenario", "random", "max_turns", "react", "tasks", "compat")
 
 
 def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
-    """Play what is missing, and write down the result.
+    """Play the missing episodes, and write the result.
 
     Args:
         games: which are played, and how.

@@ -20,7 +20,7 @@ _MOST_BYTES = 200_000_000
 
 
 class Shown(StrEnum):
-    """Whether there is a picture; where there is none, a black one stands for it."""
+    """Whether there is a picture; a black one replaces a missing one."""
 
     PICTURE = "picture"
     NONE = "none"

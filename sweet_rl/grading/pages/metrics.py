@@ -24,7 +24,7 @@ METRICS = ("clip", *WEIGHT_FREE)
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """A page as the metrics see it; `elements` is None where it is unknown what stands in the picture."""
+    """A page as the metrics see it; `elements` is None where the content of the picture is unknown."""
 
     look: Look
     elements: Elements | None

@@ -40,7 +40,7 @@ class Look:
 
 
 def decode(data: bytes) -> Image.Image:
-    """A picture in RGB; what is transparent shows white, as a browser's window does.
+    """A picture in RGB; transparent parts are white, as in a browser's window.
 
     Raises:
         BrokenPicture: says why.
@@ -60,7 +60,7 @@ def decode(data: bytes) -> Image.Image:
 
 
 def black() -> Image.Image:
-    """What stands for an answer without a picture."""
+    """The replacement for an answer without a picture."""
     return Image.new("RGB", (224, 224), "black")
 
 

@@ -38,7 +38,7 @@ class TestClock:
     _delays: dict[int, float] = field(default_factory=dict)
 
     def start(self, now: float, process: int | None = None, claimed_s: float = math.inf) -> None:
-        """A test has been begun now.
+        """Start the clock of a test.
 
         Args:
             now: seconds of the monotonic clock.

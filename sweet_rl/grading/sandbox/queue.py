@@ -125,5 +125,5 @@ class JobQueue:
             yield self._finished.pop(self._yielded - 1)
 
     def is_done(self) -> bool:
-        """Whether every job has been begun and its results have been taken."""
+        """Whether every job was started and its results were taken."""
         return self._exhausted and self._yielded == self._begun

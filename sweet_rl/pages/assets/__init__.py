@@ -34,7 +34,7 @@ _DEFAULT_SIZE = (800, 600)
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file in place of one on the network. `note` says where it is not quite what was asked for."""
+    """A local file in place of one on the network. `note` says how it differs from the requested one."""
 
     content_type: str
     body: bytes

@@ -43,7 +43,7 @@ def for_page(page: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: the `@media` that it stands in, outermost first, and the classes of each selector."""
+    """A rule: its enclosing `@media`, outermost first, and the classes of each selector."""
 
     place: int
     text: str

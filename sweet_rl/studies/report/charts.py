@@ -71,7 +71,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A mean with its interval and its seeds, and what is written beside it."""
+    """A mean with its interval, its seeds and its label."""
 
     title: str
     colour: str

@@ -28,7 +28,7 @@ class AdventureStep:
 
 
 class Game(Protocol):
-    """One game being played; begun anew as often as one likes."""
+    """One game; can be reset any number of times."""
 
     max_score: int
 

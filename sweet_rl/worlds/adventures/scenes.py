@@ -34,7 +34,7 @@ class Scene:
         return f"{self.look}{self.inventory}{self.narrative}{list(self.actions)}"
 
     def text(self) -> str:
-        """The parts with blank lines between them, what is empty left out."""
+        """The non-empty parts with blank lines between them."""
         parts = (self.look, self.inventory, self.narrative, f"Actions: {list(self.actions)}")
         return "\n\n".join(part.strip() for part in parts if part.strip())
 

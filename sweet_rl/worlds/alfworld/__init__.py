@@ -66,7 +66,7 @@ class Alfworld(TextGameWorld):
     stages = STAGES
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Games of a split; before it may stand what their names contain."""
+        """Games of a split, optionally only those whose names contain a text."""
         from sweet_rl.worlds.alfworld.tasks import alfworld_data_tasks, household_tasks
 
         return alfworld_data_tasks(where) if source == "alfworld-data" else household_tasks(where)

@@ -114,7 +114,7 @@ class HouseholdGame:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What was done so far, in the engine's words."""
+        """The actions so far, in the engine's words."""
         return tuple(command for command, _ in self._path)
 
     def step(self, label: str) -> GameStep:

@@ -113,7 +113,7 @@ class LoadedGame:
         return self._first
 
     def play(self, before: tuple[str, ...], command: str) -> EngineState:
-        """One command from the state that `before` led to; what was found once is known."""
+        """One command from the state after `before`; results are cached."""
         after = (*before, command)
         if after not in self._states:
             if len(self._states) >= WAYS_KEPT:

@@ -141,7 +141,7 @@ class AutoExplore(TextGameWorld):
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """One that goes straight to the file, and one that draws a command."""
+        """An agent that goes straight to the file, and one that draws random commands."""
         from sweet_rl.worlds.auto_explore.agents import PlanningExplorer, Wanderer
 
         if wanted.name == "wanderer":

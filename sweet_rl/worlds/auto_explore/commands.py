@@ -43,7 +43,7 @@ _OPERATORS: Final = frozenset(("|", ">", ">>", "<", "&&", "||", ";", "&"))
 
 
 class Block(NamedTuple):
-    """The text of a fenced block of commands, and where the block with its fences stands."""
+    """The text of a fenced block of commands, and the span of the block with its fences."""
 
     text: str
     start: int
@@ -90,7 +90,7 @@ def file_names(words: Sequence[str | None]) -> list[str]:
 
 
 def hide_root(text: str, root: str) -> str:
-    """A message without the place where the repository lies: paths in it become relative, the root `.`."""
+    """A message without the repository's own path: paths in it become relative, the root `.`."""
     return text.replace(f"{root.rstrip('/')}/", "").replace(root.rstrip("/"), ".")
 
 

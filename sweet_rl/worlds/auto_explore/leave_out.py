@@ -46,7 +46,7 @@ class LeaveOut:
             self._seed = seed
 
     def entries(self, folder: str) -> Sequence[Entry]:
-        """What is left in a folder; nothing where there is none."""
+        """The remaining entries of a folder; none for a missing folder."""
         if folder not in self._drawn:
             found = self._index.folders.get(folder, ())
             if self._probability > 0:

@@ -86,7 +86,7 @@ class Sandbox:
         self._view = LeaveOut(index, seed=seed, probability=leaveout_prob, keep=keep, compat=compat)
 
     def entries(self, folder: str | None = None) -> Sequence[Entry]:
-        """What is in a folder (default: where one is), sorted by name."""
+        """The entries of a folder (default: the current one), sorted by name."""
         folder = self.cwd if folder is None else folder
         entries = self._view.entries(folder)
         new = [path for path in self.written if posixpath.dirname(path) == folder]

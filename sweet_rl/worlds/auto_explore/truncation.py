@@ -71,12 +71,12 @@ PIECES: Final[TokenCounter] = PieceCounter()
 
 
 def bytes_shown(tokens: TokenCounter) -> int:
-    """How many bytes of a file decide about what is shown of it: characters have four bytes at most."""
+    """How many bytes of a file can affect its shown text: characters have four bytes at most."""
     return 4 * (TOKEN_LIMIT * tokens.longest + 1)
 
 
 def truncate(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
-    """What is shown of a text: the first lines, of these the first tokens, and a note if that is not all.
+    """The shown part of a text: the first lines, of these the first tokens, and a note if it was cut.
 
     Args:
         text: of the file, or so much of its beginning that the rest changes nothing (`bytes_shown`).
@@ -97,6 +97,6 @@ def shown_part(text: str, name: str, *, tokens: TokenCounter = PIECES) -> str:
 
 
 def truncation_note(lines: int) -> str:
-    """What stands behind a text that was cut."""
+    """The note after a text that was cut."""
     note = fill(packaged_text("explore_truncated"), lines=str(lines), tokens=str(TOKEN_LIMIT))
     return f"\n...\n{note}\n"

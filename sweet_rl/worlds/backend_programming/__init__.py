@@ -136,7 +136,7 @@ class BackendProgramming(Dialogue):
         return SCHOOL
 
     def served_human(self) -> Speaker:
-        """The scripted human again; the hidden function stands in the prompt."""
+        """The scripted human behind a server; the hidden function is in the prompt."""
         from sweet_rl.worlds.backend_programming.human.reading import answer_served
 
         return answer_served

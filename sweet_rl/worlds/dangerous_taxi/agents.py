@@ -20,7 +20,7 @@ SKILLS: Final = {"planner": 1.0, "careless": 0.1, "random": 0.0}
 
 
 class TaxiDriver(ScriptedPolicy):
-    """Reads the last picture; with probability `skill` goes the oracle's next step, else any of the six.
+    """Reads the last picture; with probability `skill` takes the oracle's next step, else any of the six.
 
     The picture tells everything, so nothing hidden is needed. The same episode seed draws the same steps.
 

@@ -111,5 +111,5 @@ def rules_text() -> str:
 
 
 def game_instruction() -> str:
-    """What is put before the state when an agent reflects."""
+    """The text before the state when an agent reflects."""
     return packaged_text("taxi_instruction")

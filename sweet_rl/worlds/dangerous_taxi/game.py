@@ -85,7 +85,7 @@ class TaxiGame:
 
     @property
     def instruction(self) -> str:
-        """What is put before the state when an agent reflects."""
+        """The text before the state when an agent reflects."""
         return game_instruction()
 
     @property

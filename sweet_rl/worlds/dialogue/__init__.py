@@ -43,7 +43,7 @@ class DialogueOptions(Options):
 
 
 class Dialogue(World):
-    """Subclasses say what is handed in."""
+    """Subclasses define the answer."""
 
     max_turns = 10
     options = DialogueOptions

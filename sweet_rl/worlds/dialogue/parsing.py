@@ -22,7 +22,7 @@ _MARKER_AT_LINE_START = re.compile(rf"^[ \t]*{re.escape(ANSWER_MARKER)}", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class ParsedAction:
-    """`visible` is what the human and later prompts see, `output` what is kept as the raw text.
+    """`visible` is what the human and later prompts see, `output` the recorded raw text.
 
     `answer` is the text handed in, or None when the agent did not answer.
     """
@@ -33,7 +33,7 @@ class ParsedAction:
 
 
 def parse_published(text: str) -> ParsedAction:
-    """The published step protocol: `OUTPUT:` is cut first, the answer marker is looked for in what is left.
+    """The published step protocol: `OUTPUT:` is cut first, then the answer marker is searched in the rest.
 
     An answer announced before `OUTPUT:` is lost, and code that contains a marker is cut at it.
     """

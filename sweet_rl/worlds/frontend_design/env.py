@@ -25,7 +25,7 @@ class Pictures(Protocol):
     """Where an episode's pictures go; see `sweet_rl.worlds.frontend_design.pictures.PictureFolder`."""
 
     def save_draft(self, task: Task, seed: int, turn: int, image: bytes) -> str:
-        """Keep the picture of a turn (from 0) and return its path as it stands in the row."""
+        """Keep the picture of a turn (from 0) and return its path for the row."""
         ...
 
     def save_target(self, task: Task, image: bytes) -> str:

@@ -29,7 +29,7 @@ _SUFFIXES = (".parquet", ".jsonl")
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One row, and where it stands: "part.jsonl, line 3", or "part.parquet, row 3" (both counted from 1)."""
+    """One row, and its position: "part.jsonl, line 3", or "part.parquet, row 3" (both counted from 1)."""
 
     where: str
     row: Mapping[str, Json]

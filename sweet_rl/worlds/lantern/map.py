@@ -284,7 +284,7 @@ class Island:
 
 
 def island(variant: int) -> Island:
-    """Variant 0 is the map as it stands above; every other number lays things out by that seed.
+    """Variant 0 is the map above; every other number lays things out by that seed.
 
     Args:
         variant: any whole number; odd ones are also mirrored.

@@ -23,7 +23,7 @@ def words_of(text: str) -> list[str]:
 
 
 def says_name(text: str, names: Iterable[str]) -> bool:
-    """Whether one of the names stands in a text as whole words, spaces and accents aside.
+    """Whether a text contains one of the names as whole words, ignoring spaces and accents.
 
     "Is it Pyongyang?" names "Pyong Yang"; "Londonderry" does not name London.
     """
@@ -32,7 +32,7 @@ def says_name(text: str, names: Iterable[str]) -> bool:
 
 
 def without_tail(question: str) -> str:
-    """The question without what is behind its last letter."""
+    """The question up to its last letter."""
     end = len(question)
     while end and not question[end - 1].isalpha():
         end -= 1

@@ -143,7 +143,7 @@ _BARE = frozenset(
 
 
 def guess(word: str) -> str:
-    """The question that names an object: "Is it an apple?", "Is it pants?"; the name stands last."""
+    """The question that names an object: "Is it an apple?", "Is it pants?"; the name comes last."""
     if word in _BARE:
         return f"Is it {word}?"
     if word in _THE:

@@ -44,7 +44,7 @@ def ten_words() -> list[str]:
 
 
 def ask_for_object_template(words: Sequence[str] | None = None) -> str:
-    """The instruction for models that follow instructions, with `{obs}` where the game goes.
+    """The instruction for chat models, with `{obs}` where the game goes.
 
     Our own wording of the published prompt: the objects, a game as an example, the JSON that
     `asking.decode_question` reads. No chat markers and no begin token are in it.

@@ -71,7 +71,7 @@ class WebShop(World):
             await shop.close()
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """One that looks for what is wanted, one that buys the first thing, one that draws."""
+        """Three agents: one searches for the goal, one buys the first product, one acts at random."""
         from sweet_rl.worlds.webshop.agents import ShopperPolicy
 
         if wanted.name not in self.agents:

@@ -74,7 +74,7 @@ class Address:
 
     @property
     def readable(self) -> str:
-        """The path as it reads, for messages and for the published test of what is selected."""
+        """The path, unescaped, for messages and for the published test of selected options."""
         return "/" + "/".join(self.parts)
 
     @property

@@ -64,7 +64,7 @@ class WebShopEnv:
         return self._observe()
 
     async def step(self, action: str) -> StepResult:
-        """Search, click or think; what is none of them, or not possible here, is an invalid action.
+        """Search, click or think; anything else, or not possible here, is an invalid action.
 
         Raises:
             EpisodeError: the shop fails.

@@ -47,7 +47,7 @@ class OddPage(ValueError):  # noqa: N818 - sorted by who asked for the page
 
 
 class NodeKind(StrEnum):
-    """What a piece of text is, by the element that it stands in."""
+    """The kind of a piece of text, by the element that contains it."""
 
     BUTTON = "button"
     LABEL = "label"
@@ -95,7 +95,7 @@ def read_page(html: str, address: Address, quirks: Quirks = FIXED) -> Page:
 
 @lru_cache(maxsize=1024)
 def visible_nodes(html: str) -> tuple[Node, ...]:
-    """The visible text of a page, blank pieces included. What is no HTML at all is text.
+    """The visible text of a page, blank pieces included. A page without HTML is text.
 
     Raises:
         OddPage: a declaration in it cannot be read.

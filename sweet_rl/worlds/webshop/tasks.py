@@ -49,7 +49,7 @@ def webshop_tasks(
 
 
 def webshop_split(split: str, *, server: bool = False) -> list[dict[str, Json]]:
-    """Rows of what stands behind `webshop:` in a task source.
+    """Rows for the part after `webshop:` in a task source.
 
     Args:
         split: "" or "train" for the published sessions 2000 to 2099, "test" for 2100 to 2199, or

@@ -24,7 +24,7 @@ class ShopTranscript:
     """
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The visit so far and, behind `Instruction:`, what is wanted."""
+        """The visit so far and, after `Instruction:`, the goal."""
         spoken = without_system(messages)
         transcript = "".join(
             f"\nAction:\n{message.content}"

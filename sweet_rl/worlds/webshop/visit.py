@@ -34,7 +34,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Where the visitor stands, what the page there offers, and what is left of earlier pages."""
+    """The visitor's page, its actions, and what is kept of earlier pages."""
 
     address: Address
     page: Page

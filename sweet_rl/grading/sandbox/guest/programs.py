@@ -105,7 +105,7 @@ def run_fixed(program: dict[str, Any], first: int) -> Iterator[Result]:
 def run_published(
     reference: str, answer: str, expressions: list[Test], timeout_s: float, first: int
 ) -> Iterator[Result]:
-    """The published evaluation of one answer, defects included, in the sandbox all the same.
+    """The published evaluation of one answer, defects included, but in the sandbox.
 
     Definition and call run with separate globals and locals; the comparison is the values' own `==`. Every
     test has the whole time limit, whatever came of those before it.

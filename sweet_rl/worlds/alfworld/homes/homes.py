@@ -85,7 +85,7 @@ class Game:
 
     @property
     def sentence(self) -> str:
-        """What is asked for, in words."""
+        """The goal, in words."""
         return SENTENCES[self.family].format(thing=self.thing.lower(), place=self.place.lower())
 
     def called(self, entity: Entity) -> str:

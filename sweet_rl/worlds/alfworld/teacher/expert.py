@@ -16,7 +16,7 @@ class HouseholdExpert:
         self._game = game
 
     def thought(self) -> Words:
-        """The task, and what is next."""
+        """The task and the next command."""
         plan = self._game.expert_plan()
         return partial(thought, self._game.text, self._game.commands, plan, None)
 

@@ -82,7 +82,7 @@ def play_household(
 def thought(
     text: str, done: Sequence[str], plan: Sequence[str], helped: bool | None, draws: random.Random
 ) -> str:
-    """What the embedded teacher says: the task, what the last command led to, what is next and why.
+    """The embedded teacher's text: the task, the effect of the last command, the next one and why.
 
     Args:
         text: what the player sees.

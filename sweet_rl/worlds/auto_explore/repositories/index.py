@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """What is in the repository and is not shown: its path, escaped where it would not print, and why."""
+    """An entry of the repository that is not shown: its path, escaped if unprintable, and why."""
 
     path: str
     why: str

@@ -19,7 +19,7 @@ _BEGINS_QUOTED: Final = frozenset("-<>|&;")
 
 
 def wrap(name: str, *, compat: Compat = "fixed") -> str:
-    r"""A name as it stands in a command: in double quotes if it needs them, `"` and `\` behind a `\`.
+    r"""A name as written in a command: in double quotes if it needs them, `"` and `\` behind a `\`.
 
     Args:
         name: of a file or folder.
@@ -34,7 +34,7 @@ def wrap(name: str, *, compat: Compat = "fixed") -> str:
 
 
 def unwrap(word: str, *, compat: Compat = "fixed") -> str:
-    """The name that a word of a command stands for: the reverse of `wrap`; single quotes go as well."""
+    """The name in a word of a command: the reverse of `wrap`; single quotes are removed as well."""
     quote = word[:1]
     if len(word) < 2 or quote not in {'"', "'"} or not word.endswith(quote):
         return word if compat == "published" else re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL)

@@ -47,7 +47,7 @@ class Lesson:
 def plan_lessons(
     tasks: Sequence[Mapping[str, Json]], model: str, *, negatives: bool = True
 ) -> dict[str, Lesson]:
-    """What is missing: a right way for each task that has none by this model, and the wrong ways.
+    """The missing lessons: a right path for each task without one by this model, and the wrong paths.
 
     Args:
         tasks: task records, which may have trajectories.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def run(games: AutoExploreGptFlags, player: TeacherFlags) -> None:
-    """Play what is missing, print the success on every level, and write it down.
+    """Play the missing episodes, then print and write the success rate of every level.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the journal.

@@ -41,7 +41,7 @@ class Filtered:
 
 
 def filter_repositories(source: Path, target: Path, *, compat: Compat = "fixed") -> Iterator[Filtered]:
-    """Copy what is fit to be shown of every sub-folder of `source` to `target`; loose files stay behind.
+    """Copy the suitable files of every sub-folder of `source` to `target`; files directly in `source` are left out.
 
     Files of an earlier run are overwritten or kept. Yields the running totals after each repository.
 

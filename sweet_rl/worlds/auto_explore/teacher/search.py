@@ -69,7 +69,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where a search stands, as an agent can know it.
+    """The state of a search, as an agent can know it.
 
     Attributes:
         question: what is looked for.
@@ -89,7 +89,7 @@ class Search:
 
 
 class Explorer:
-    """What was seen of one repository, and what to look at next.
+    """The seen part of one repository, and what to look at next.
 
     Args:
         question: what is looked for.
@@ -113,7 +113,7 @@ class Explorer:
                 self._is_folder[posixpath.join(folder, entry.name)] = entry.is_folder
 
     def read(self, path: str, content: str) -> None:
-        """Remember that a file was opened, and what was shown of it."""
+        """Record that a file was opened, and its shown text."""
         self._opened.append(path)
         self._content = content
 
@@ -122,7 +122,7 @@ class Explorer:
         self._content = ""
 
     def search(self, folder: str) -> Search:
-        """Where the search stands in a folder."""
+        """The state of the search in a folder."""
         found = next((path for path in self._opened if path in self._answers), None)
         plan = self._plan(folder, found)
         return Search(self._question, folder, tuple(self._opened), self._content, found, plan)

@@ -88,7 +88,7 @@ class ExploreTalk:
         return moved
 
     async def turn(self, *, wrong: bool = False) -> Turn:
-        """Ask for an analysis and for a choice, and do what was chosen.
+        """Ask for an analysis and for a choice, and run the chosen command.
 
         Args:
             wrong: the last command opened a wrong file, and the analysis shall say so.

@@ -41,7 +41,7 @@ _OPERATORS: dict[type[ast.operator], tuple[str, Level]] = {
 
 
 class Speaker:
-    """Words the expressions of one function, given what is known of its variables."""
+    """Words the expressions of one function, given its known variables."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope, self._depth = scope, 0

@@ -36,7 +36,7 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One sentence, and what is needed to find it.
+    """One sentence, with the words that find it.
 
     `head` are the words for what it decides ("the fee" in "if …, the fee goes up"); `parts` are the sentences
     that this one sums up; `numbers` and `texts` are the constants it gives away.

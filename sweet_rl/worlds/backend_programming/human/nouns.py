@@ -16,7 +16,7 @@ class Unspeakable(Exception):  # noqa: N818 - not an error: the caller leaves th
 
 
 class Level(IntEnum):
-    """How tightly a phrase holds together; what is looser than its surroundings needs brackets."""
+    """The precedence of a phrase; a phrase of lower precedence than its surroundings needs brackets."""
 
     PHRASE = 0
     SUM = 1
@@ -60,7 +60,7 @@ def the(name: str) -> str:
 
 
 def singular(words: str) -> str:
-    """The last word in the singular, as far as spelling tells: "travel histories" -> "travel history"."""
+    """The last word in the singular, as far as spelling shows: "travel histories" -> "travel history"."""
     if words.endswith("ies") and len(words) > 4:
         return words[:-3] + "y"
     if words.endswith(("sses", "shes", "ches", "xes")):

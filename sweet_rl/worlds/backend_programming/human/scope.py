@@ -33,7 +33,7 @@ _KIND_OF_CALL = {
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is known of the variables of one function.
+    """The known properties of one function's variables.
 
     `keys` are the text keys that a dictionary is asked for, `options` the texts that a variable is compared
     with, `items` the variable that stands for one item of a list, `indexes` loop counters and their list.
@@ -72,7 +72,7 @@ class Scope:
 
 
 def scope_of(function: ast.AST) -> Scope:
-    """Collect what the uses of each variable tell."""
+    """Collect the properties that each variable's uses show."""
     clues: dict[str, set[str]] = defaultdict(set)
     scope = Scope()
     for node in ast.walk(function):

@@ -47,7 +47,7 @@ def defaults(function: ast.FunctionDef, speaker: Speaker) -> Iterator[str]:
 
 
 def inputs(function: ast.FunctionDef, scope: Scope) -> Iterator[str]:
-    """A clause for each parameter of which something is known."""
+    """A clause for each parameter with a known property."""
     arguments = function.args
     for parameter in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         name = parameter.arg

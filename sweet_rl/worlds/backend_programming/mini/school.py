@@ -31,7 +31,7 @@ def copying(rng: Random) -> Text:
 
 
 def enumerating(rng: Random) -> Text:
-    """The agent asks about every extra, each once, then answers: to keep track of what was asked."""
+    """The agent asks about every extra, each once, then answers: to learn to keep track of its questions."""
     problem, _ = _problem(rng)
     messages: list[Message] = []
     for extra in rng.sample(extras.EXTRAS, len(extras.EXTRAS)):

@@ -16,7 +16,7 @@ class TaxiExpert:
         self._game = game
 
     def thought(self) -> Words:
-        """Where things stand, and what is next."""
+        """The positions of everything, and the next action."""
         return partial(thought, None, None, self._game.state)
 
     def label(self) -> str:

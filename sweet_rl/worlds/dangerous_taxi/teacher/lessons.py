@@ -87,7 +87,7 @@ def play_taxi(
 
 
 def taxi_request() -> Request:
-    """How a model is asked: the rules are part of its role, so that they need not stand in every record."""
+    """How a model is asked: the rules are in its system prompt, so that records need not repeat them."""
     system = f"{load_prompt('taxi_teacher_system').strip()}\n\n{rules_text()}"
     template = load_prompt("taxi_teacher_request").strip()
     return Request(system, template, ACTION_HEAD)

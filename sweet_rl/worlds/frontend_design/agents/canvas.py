@@ -32,7 +32,7 @@ class Words:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """What is no text; `kind` is "area", "picture" or "input field"."""
+    """An element without text; `kind` is "area", "picture" or "input field"."""
 
     kind: str
     x: float
@@ -53,7 +53,7 @@ class Canvas:
     blocks: list[Block] = field(default_factory=list)
 
     def html(self) -> str:
-        """The page's source: what is large lies under what is small, texts lie on top."""
+        """The page's source: large elements are below small ones, texts on top."""
         blocks = sorted(self.blocks, key=lambda block: -block.width * block.height)
         words = sorted(self.words, key=reading_order)
         body = "\n".join([*map(_block, blocks), *map(_words, words)])

@@ -36,7 +36,7 @@ def describe(target: Scene) -> list[Remark]:
 
 
 def compare(target: Scene, draft: Scene) -> list[Remark]:
-    """What is to change in the draft, the most striking first; nothing where they look alike."""
+    """The changes that the draft needs, the most visible first; none where both look the same."""
     remarks = list(_page(target, draft))
     remarks += _elements(target, draft)
     texts = match_texts(target.texts, draft.texts)

@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What is no text; `kind` is "area" (which has a colour), "picture" or "input field"."""
+    """An element without text; `kind` is "area" (which has a colour), "picture" or "input field"."""
 
     kind: str
     x: float

@@ -30,7 +30,7 @@ class TextExtent:
 
 
 def find_text_extent(picture: Picture, box: Box, inner: Sequence[Box]) -> TextExtent | None:
-    """The letters of a box, without what stands in the boxes inside it; None where they cannot be determined."""
+    """The letters of a box, without those of the boxes inside it; None where they cannot be determined."""
     left, top = max(0, round(box.x)), max(0, round(box.y))
     right = min(picture.width, round(box.x + box.width))
     bottom = min(picture.height, round(box.y + box.height))

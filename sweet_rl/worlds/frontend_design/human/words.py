@@ -77,7 +77,7 @@ def letters(text: Text) -> str:
 
 
 def spread(text: Text) -> str:
-    """Where a text stands and how far it runs."""
+    """The position and the extent of a text."""
     description = f"{place(text.x, text.y)}, {round(text.width)} px wide"
     if text.lines > 1:
         centred = "centred " if text.centred else ""

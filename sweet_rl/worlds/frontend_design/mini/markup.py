@@ -11,7 +11,7 @@ _VOID = frozenset({"br", "hr", "img", "input", "link"})
 
 
 def parse(source: str) -> Element:
-    """The tree of a rendered template, which is XML: what was not closed raises a `ParseError`.
+    """The tree of a rendered template, which is XML: an unclosed tag raises a `ParseError`.
 
     Blanks around a text and too many in a class are dropped, and so is a class that is empty.
     """

@@ -32,7 +32,7 @@ Opener = Callable[[], AbstractAsyncContextManager[Renderer]]
 
 @dataclass(frozen=True, slots=True)
 class PageRow:
-    """A row that may be kept, and where it stands, for people.
+    """A row that may be kept, and its position for messages.
 
     `missing` says why it is dropped without a look at its page: a short word, and a clause about the field.
     """
@@ -69,7 +69,7 @@ class Checks:
 
 
 def require_text(row: Mapping[str, Json], fields: Sequence[str]) -> tuple[str, str] | None:
-    """What is wrong with the first of these fields that is not a text: a short word, and a clause."""
+    """The error of the first of these fields that is not a text: a short word, and a clause."""
     for name in fields:
         value = row.get(name)
         if not isinstance(value, str):

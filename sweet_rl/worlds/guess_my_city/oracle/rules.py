@@ -110,7 +110,7 @@ def _holds(part: str, city: City) -> bool:
 
 
 def say(text: str, city: City) -> str | None:
-    """A template with the city's fields filled in; None where one of them has nothing to tell."""
+    """A template with the city's fields filled in; None where one of them is empty."""
     for field, most in _FIELD.findall(text):
         names = [name for name in value(field, city) if str(name) and not names_it(city, str(name))]
         if not names:

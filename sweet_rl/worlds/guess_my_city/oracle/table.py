@@ -102,7 +102,7 @@ class City:
 
     @cached_property
     def positions(self) -> Mapping[str, str]:
-        """Where it lies in the places it lies in, as far as the table says."""
+        """Its part (north, ...) of each place that it is in, as far as the table says."""
         land = dict.fromkeys((self.land.name, *self.land.also), self.part)
         return {**self.land.parts, **self.parts, **land}
 

@@ -67,7 +67,7 @@ class Question:
 
     @property
     def about_any(self) -> bool:
-        """Whether it may be answered by yes or no all the same: "Can you tell me about any famous ...?"."""
+        """Whether it may also be answered by yes or no: "Can you tell me about any famous ...?"."""
         return self.has("tell me about any, tell me about some, tell me if, tell me whether, describe any")
 
     @cached_property

@@ -16,7 +16,7 @@ PAGE_SIZE: Final = 10
 
 
 def start_page(instruction: str) -> str:
-    """Where a visit begins: what is wanted, and the search box."""
+    """The first page of a visit: the goal, and the search box."""
     return _page(
         f"<h1>WebShop</h1>{_instruction(instruction)}",
         '<form><input type="text" name="search_query"><button type="submit">Search</button></form>',

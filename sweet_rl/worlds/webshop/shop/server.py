@@ -18,7 +18,7 @@ LIMITS: Final = Limits(body_bytes=2**16)
 
 
 def application(shop: EmbeddedShop, host: str = "127.0.0.1", limits: Limits = LIMITS) -> web.Application:
-    """Every GET goes to the shop; what it does not have is a 404."""
+    """Every GET goes to the shop; an unknown path is a 404."""
 
     async def get(request: web.Request) -> web.Response:
         try:

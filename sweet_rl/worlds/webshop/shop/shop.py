@@ -22,7 +22,7 @@ _MAX_OPTIONS_LENGTH: Final = 2000
 
 
 class NoSuchPage(LookupError):  # noqa: N818 - a server's 404
-    """There is nothing at this path; says what is wrong with it."""
+    """An unknown path; the message says what is wrong with it."""
 
 
 class EmbeddedShop:
