@@ -1,4 +1,4 @@
-"""Browse a trajectory file of pages: drafts, target, difference. Flags: --help."""
+"""Browse a trajectory file of pages: draw and grade every draft, too. Flags: --help."""
 
 from sweet_rl.cli import run
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "run_archer": "Train a policy online: it plays, and learns from what it played.",
     "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
-    "visualize_design_dialogue_histories": "Browse a trajectory file of pages: drafts, target, difference.",
+    "visualize_design_dialogue_histories": "Browse a trajectory file of pages: draw and grade every draft, too.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",
     "play": "Play a game in the terminal: see what an agent sees, get its rewards.",
     "generate_tasks": "Write the tasks of a world's list as a ColBench file.",

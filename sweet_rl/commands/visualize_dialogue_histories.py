@@ -22,19 +22,20 @@ from sweet_rl.commands.viewing import VIEW_HELPS, ViewFlags, view
     helps=VIEW_HELPS,
 )
 def visualize_dialogue_histories(flags: ViewFlags, /) -> None:
-    """Browse a trajectory file: dialogues, answers beside the hidden functions, test by test results.
+    """Browse a trajectory file: dialogues, and what its rows have: tests, rewards of turns, or pictures.
 
     Serves the file to a browser on this machine until you press Ctrl-C, or writes one self-contained HTML
-    file with --export. Graded and ungraded files, ours and published ones, are shown; of worlds that reward
-    turns, every turn's reward and how episodes ended. Press ? in the page for its keys. Files of Frontend
-    Design have a viewer of their own: visualize_design_dialogue_histories.
+    file with --export. Graded and ungraded files, ours and published ones, are shown: answers beside the hidden
+    functions, with every test's result; every turn's reward and how episodes ended; drafts beside the picture
+    that was wanted (visualize_design_dialogue_histories can also draw and grade them). Press ? in the page
+    for its keys.
     """
     from pathlib import Path
 
     from sweet_rl.records import load_trajectories
-    from sweet_rl.viewer.code import CodeContents
-    from sweet_rl.viewer.game import GameContents, rewards_turns
+    from sweet_rl.viewer.choosing import PICTURE_BYTES, contents_of
 
-    trajectories = load_trajectories(flags.saved_path)
-    kind = GameContents if rewards_turns(trajectories) else CodeContents
-    view(kind(trajectories, Path(flags.saved_path).name), flags)
+    saved = Path(flags.saved_path)
+    contents = contents_of(load_trajectories(saved), saved.name, folder=saved.parent)
+    more = "visualize_design_dialogue_histories --export_mb"
+    view(contents, flags, picture_bytes=PICTURE_BYTES, room_flag=more)

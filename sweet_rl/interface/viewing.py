@@ -13,10 +13,8 @@ from sweet_rl.interface.waiting import in_thread
 from sweet_rl.records import load_trajectories
 from sweet_rl.runs import new_file
 from sweet_rl.types import Trajectory
-from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.content import Contents
+from sweet_rl.viewer.choosing import PICTURE_BYTES, contents_of
 from sweet_rl.viewer.export import export_html
-from sweet_rl.viewer.game import GameContents, rewards_turns
 
 
 class View:
@@ -53,7 +51,7 @@ def view(
     """Make a page of episodes; what `visualize_dialogue_histories --export` does.
 
     Args:
-        what: trajectories, or a file of them.
+        what: trajectories, or a file of them; the pictures that they name become part of the page.
         path: the .html file; default: a temporary one.
         overwrite: replace it when it exists.
         height: of the frame in a notebook, in pixels.
@@ -62,24 +60,20 @@ def view(
         The page: the last line of a notebook's cell shows it, `view(...).open()` a browser.
 
     Raises:
-        UsageError: there are no episodes, or they are of web pages; the file exists.
+        UsageError: there are no episodes; the file exists.
         DataError: a row is wrong.
     """
     is_file = isinstance(what, (str, Path))
     trajectories = load_trajectories(what) if isinstance(what, (str, Path)) else list(what)
     if not trajectories:
         raise UsageError("There are no episodes to look at.")
-    if any("target_image" in one.extra for one in trajectories):
-        raise UsageError(
-            "Episodes with pictures are shown by `sweet-rl visualize_design_dialogue_histories`."
-        )
     if path is None:
         out = Path(tempfile.mkdtemp(prefix="sweet_rl_view_")) / "episodes.html"
     else:
         out = Path(path)
         new_file(out, "path", overwrite=overwrite)
     title = Path(str(what)).name if is_file else f"{len(trajectories)} episodes"
-    kind = GameContents if rewards_turns(trajectories) else CodeContents
-    contents: Contents = kind(trajectories, title)
-    in_thread(lambda: export_html(contents, out))
+    folder = Path(str(what)).parent if is_file else Path.cwd()
+    contents = contents_of(trajectories, title, folder=folder)
+    in_thread(lambda: export_html(contents, out, picture_bytes=PICTURE_BYTES))
     return View(out, height)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -102,7 +101,6 @@ def test_what_cannot_be_graded_or_paired_is_refused():
         "no way of grading 'fix'": lambda: sweet_rl.grade("x", TASK, grading="fix"),
         "no setting of grade 'timeout'": lambda: sweet_rl.grade("x", TASK, timeout=1),
         "must be positive": lambda: sweet_rl.grade("x", TASK, timeout_s=0),
-        "visualize_design": lambda: sweet_rl.view([replace(episode, extra={"target_image": "a.png"})]),
         "no episodes to look at": lambda: sweet_rl.view([]),
     }.items():
         with pytest.raises(UsageError, match=words):
