@@ -98,6 +98,11 @@ def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text that is not empty; of one without, the name of its class."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str:
     """The nearest of the known words, as a question to put behind a message; nothing where none is near."""
     close = difflib.get_close_matches(word, list(known), n=1)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweet_rl.chat.names import model_path
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError, first_line, missing_package
 from sweet_rl.types import Message, digest
 
 _PROBE = "A line that no template writes by itself."
@@ -152,7 +152,7 @@ def load_tokenizer(model: str | Path) -> Any:
         return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"No tokenizer could be loaded from {str(model)!r}: {_first_line(error)} Name a folder with "
+            f"No tokenizer could be loaded from {str(model)!r}: {_sentence(error)} Name a folder with "
             "tokenizer.json and tokenizer_config.json, or a model that is in the local cache or on the hub."
         ) from error
 
@@ -168,6 +168,6 @@ def _template_error() -> type[Exception]:
     return TemplateError
 
 
-def _first_line(error: Exception) -> str:
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def _sentence(error: Exception) -> str:
+    line = first_line(error)
     return line if line.endswith((".", "!", "?")) else f"{line}."

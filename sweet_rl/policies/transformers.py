@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
 from sweet_rl.batching import MicroBatcher
-from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, model_path, with_system
+from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, with_system
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
 from sweet_rl.types import (
     Completion,
@@ -70,6 +70,10 @@ class TransformersPolicy:
                 "temperature must be at least 0 and max_new_tokens at least 1, "
                 f"got {temperature} and {max_new_tokens}."
             )
+        try:
+            from sweet_rl.policies.weights import context_length, loaded_on  # noqa: PLC0415 - seconds
+        except ImportError as error:
+            raise missing_package("torch", "transformers", needed_for="a model in process") from error
         self.name = str(model)
         self._system_prompt = system_prompt
         self._temperature = temperature
@@ -77,8 +81,8 @@ class TransformersPolicy:
         self._seed = seed
         self._tokenizer = load_tokenizer(model)
         self._format = chat_format or TokenizerChat(self._tokenizer)
-        self._model = _load_model(model, device, dtype)
-        self._context = _context_length(self._model.config)
+        self._model = loaded_on(str(model), device=device, dtype=dtype)
+        self._context = context_length(self._model)
         self._usage = tracking.meter(self.name, "agent")
         self._batcher = MicroBatcher(self._make_engine(), max_batch=max_batch)
 
@@ -170,29 +174,3 @@ class TransformersPolicy:
         text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         reason = FinishReason.STOP if written.ended else FinishReason.LENGTH
         return Completion(text, written.token_ids, written.logprobs, reason)
-
-
-def _load_model(model: str | Path, device: str, dtype: str) -> Any:
-    try:
-        import torch  # noqa: PLC0415 - seconds; only for those who use it
-        from transformers import AutoModelForCausalLM  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_package("torch", "transformers", needed_for="a model in process") from error
-    if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise UsageError(f"dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(model_path(model), dtype=dtype)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"No causal language model could be loaded from {str(model)!r}: {error}") from error
-    try:
-        return loaded.to(device).eval()
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"The model cannot be put on the device {device!r}: {error}") from error
-
-
-def _context_length(config: Any) -> int | None:
-    """Positions the model was made for; None where its configuration has no limit."""
-    length: int | None = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return length

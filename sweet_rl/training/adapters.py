@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError, first_line, missing_package
 from sweet_rl.training import models
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.vision import Vision
@@ -56,6 +56,11 @@ def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None)
         ) from error
 
 
+def bare_model(model: Any) -> Any:
+    """The transformers model inside a peft model, adapters in place; any other model as it is."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, **changes: Any) -> Any:
     """The model with the adapter that a folder holds.
 
@@ -81,10 +86,9 @@ def load_adapter(model: Any, folder: Path, *, flag: str, trains: bool = False, *
                 setattr(config, name, value)
             return PeftModel.from_pretrained(model, str(folder), config=config, is_trainable=trains)
     except (ValueError, RuntimeError, OSError, KeyError) as error:
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UsageError(
-            f"The adapter {str(folder)!r} does not fit the model: {line} Name the model that it was trained "
-            f"on with {flag}."
+            f"The adapter {str(folder)!r} does not fit the model: {first_line(error)} Name the model "
+            f"that it was trained on with {flag}."
         ) from error
 
 

@@ -5,6 +5,8 @@ data (pairs, or single texts), S sides (the chosen of all pairs, then the reject
 patches, D numbers of a patch.
 """
 
+# ruff: noqa: N803 - the names of tensors end in their axes
+
 from __future__ import annotations
 
 import math
@@ -19,7 +21,7 @@ from torch import Tensor
 from sweet_rl.training.encoding import EncodedPair, EncodedText, Side
 from sweet_rl.training.pictures import Pictures
 from sweet_rl.training.settings import Reduction
-from sweet_rl.training.trees import lay_out
+from sweet_rl.training.trees import Layout, lay_out
 from sweet_rl.training.vision import Vision
 
 B = TypeVar("B")
@@ -126,6 +128,19 @@ class Term(NamedTuple):
     """One for each of the side's tokens; the first is 0, as nothing predicts it."""
 
 
+def question_of(layout: Layout, predictors_K: np.ndarray, targets_K: np.ndarray | None = None) -> Question:
+    """What is asked of sequences that are laid out; without targets only what stands at the places."""
+    question = Question(
+        ids_RT=torch.from_numpy(layout.ids_RT),
+        predictors_K=torch.from_numpy(predictors_K),
+        targets_K=torch.zeros(0, dtype=torch.int64) if targets_K is None else torch.from_numpy(targets_K),
+    )
+    if layout.shares:
+        question["positions_RT"] = torch.from_numpy(layout.positions_RT)
+        question["ends_RT"] = torch.from_numpy(layout.ends_RT)
+    return question
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Sequences to questions.
@@ -173,14 +188,7 @@ class Reader:
         targets = [sequences[number][positions].astype(np.int64) for number, positions in asked]
         pairs = np.stack([np.concatenate(predictors), np.concatenate(targets)])
         distinct, places = np.unique(pairs, axis=1, return_inverse=True)
-        question = Question(
-            ids_RT=torch.from_numpy(layout.ids_RT),
-            predictors_K=torch.from_numpy(distinct[0]),
-            targets_K=torch.from_numpy(distinct[1]),
-        )
-        if layout.shares:
-            question["positions_RT"] = torch.from_numpy(layout.positions_RT)
-            question["ends_RT"] = torch.from_numpy(layout.ends_RT)
+        question = question_of(layout, distinct[0], distinct[1])
         if self.with_attention:
             question["attention_RT"] = torch.from_numpy((layout.ends_RT > 0).astype(np.int64))
         if shown:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.errors import DataError, UsageError, missing_package
+from sweet_rl.errors import DataError, UsageError, first_line, missing_package
 from sweet_rl.records import read_rows
 from sweet_rl.training.pictures import Gallery, Pictures
 from sweet_rl.training.settings import DataSettings
@@ -297,7 +297,7 @@ def _from_hub(name: str, settings: DataSettings) -> tuple[list[Any], list[Any]]:
         loaded = datasets.load_dataset(path, data_dir=data_dir or None)
     except (OSError, ValueError, ConnectionError) as error:
         raise UsageError(
-            f"No dataset could be loaded from {name!r}: {str(error).splitlines()[0]} Name a .jsonl, .json or "
+            f"No dataset could be loaded from {name!r}: {first_line(error)} Name a .jsonl, .json or "
             ".csv file, or a dataset that is in the local cache or on the hub."
         ) from error
     if settings.train_split not in loaded:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from sweet_rl.errors import ServiceError, UsageError, missing_package
+from sweet_rl.errors import ServiceError, UsageError, first_line, missing_package
 from sweet_rl.training import adapters
 from sweet_rl.training.settings import Engine, TrainSettings
 from sweet_rl.training.sharding import scoring_config
@@ -220,13 +220,13 @@ def whole_model(kind: type, trained: Any, weights: Mapping[str, Any], settings: 
         settings: from the flags.
     """
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # this one is not to be sharded
-    bare = trained.get_base_model() if settings.model.lora_rank else trained
+    bare = adapters.bare_model(trained)
     with torch.device("meta"):
         model = kind(bare.config)
         model.generation_config = getattr(bare, "generation_config", None)
         model = adapters.add_adapter(model, settings.model) if settings.model.lora_rank else model
     model.load_state_dict(weights, assign=True)
-    (model.get_base_model() if settings.model.lora_rank else model).tie_weights()
+    adapters.bare_model(model).tie_weights()
     return model
 
 
@@ -242,9 +242,9 @@ def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
     except RuntimeError as error:
         if world_size() == 1 or not _LOST.search(str(error)):
             raise
-        line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         raise ServiceError(
             f"Process {rank()} of {world_size()} cannot reach the others: one has ended (its own output says "
             f"why), or has not answered within --timeout_s {settings.shards.timeout_s}. Start all again; "
-            f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. ({line[:200]})"
+            f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. "
+            f"({first_line(error)[:200]})"
         ) from error

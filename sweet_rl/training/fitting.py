@@ -250,7 +250,7 @@ def fit(
     from sweet_rl.training.trainer import StepTrainer  # noqa: PLC0415 - seconds; after all that can be refused
 
     settings, rows = run.settings, run.rows
-    bare = model.get_base_model() if hasattr(model, "get_base_model") else model
+    bare = adapters.bare_model(model)
     kind = type(bare)  # an engine may put another class in its place
     trainer = StepTrainer(
         model,

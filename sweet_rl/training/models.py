@@ -5,7 +5,6 @@ Published behaviour: docs/published/sweet_rl.md#in-training, #reward-models.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,22 +12,11 @@ from typing import Any
 
 import torch
 from torch.nn.init import normal_
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    AutoModelForSequenceClassification,
-)
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
-from transformers.utils.logging import (
-    disable_progress_bar,
-    get_verbosity,
-    set_verbosity,
-    set_verbosity_error,
-)
+from transformers import AutoModelForSequenceClassification
 
-from sweet_rl.chat import load_tokenizer, model_path, tokenizer_digest
+from sweet_rl.chat import load_tokenizer, tokenizer_digest
 from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.policies.weights import causal_kind, pretrained
 from sweet_rl.training import checkpoints
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.vision import Vision
@@ -66,12 +54,6 @@ def load_model(name: str, settings: ModelSettings, *, half: bool = False) -> Any
         UsageError: it cannot be loaded, or a package is missing.
     """
     return _loaded(causal_kind, name, settings, half=half)[0]
-
-
-def causal_kind(config: Any) -> Any:
-    """The class that loads models with this configuration, whatever a folder's name."""
-    text_only = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-    return AutoModelForCausalLM if text_only else AutoModelForImageTextToText
 
 
 def critic_kind(config: Any) -> Any:
@@ -117,61 +99,6 @@ def _loaded(
             bnb_4bit_quant_type="nf4",
         )
     return pretrained(name, kind_of, **options, **more)
-
-
-def pretrained(
-    name: str,
-    kind_of: Callable[[Any], Any] = causal_kind,
-    *,
-    flag: str = "",
-    cache_dir: str | None = None,
-    **options: Any,
-) -> tuple[Any, Collection[str]]:
-    """A model in evaluation mode, and the names of weights that its checkpoint lacks.
-
-    Args:
-        name: folder, or name on the hub.
-        kind_of: the class that loads models with a configuration.
-        flag: what named the model, for the message.
-        cache_dir: where downloads are kept; None for the usual place.
-        options: of transformers' `from_pretrained`, such as `dtype` and `quantization_config`.
-
-    Raises:
-        UsageError: it cannot be loaded.
-    """
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    loud = get_verbosity()
-    set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
-    path = model_path(name)
-    try:
-        kind = kind_of(AutoConfig.from_pretrained(path, cache_dir=cache_dir))
-        model, info = kind.from_pretrained(path, cache_dir=cache_dir, output_loading_info=True, **options)
-    except (OSError, ValueError) as error:
-        line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        what = "causal language model" if kind_of is causal_kind else "model"
-        raise UsageError(
-            f"{f'{flag}: no' if flag else 'No'} {what} could be loaded from {name!r}: {line} Name a folder "
-            "with config.json and weights, or a model that is in the local cache or on the hub."
-        ) from error
-    finally:
-        set_verbosity(loud)
-    model.train(mode=False)
-    return model, info["missing_keys"]
-
-
-def device_of(name: str, flag: str = "--device") -> torch.device:
-    """The device that is meant; auto: this process's GPU if there is one.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
-    if name == "auto":
-        ours = os.environ.get("LOCAL_RANK", "0")
-        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"{flag} must be auto, cpu, cuda, cuda:1, ..., got {name!r}.") from error
 
 
 def _whole(weight: torch.Tensor) -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ import numpy as np
 import torch
 
 from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import Question, Reader, to_device
 from sweet_rl.training.head import ResponseHead
-from sweet_rl.training.models import causal_kind, critic_kind, device_of, pretrained
+from sweet_rl.training.models import critic_kind
+from sweet_rl.training.packing import shared_batches
 from sweet_rl.training.trees import common_prefix
 
 Ids = tuple[int, ...]
@@ -62,10 +64,9 @@ class CandidateScorer:
     ) -> None:
         if max_batch_tokens < 1:
             raise UsageError(f"--max_batch_tokens must be at least 1, got {max_batch_tokens}.")
-        self._model = load_model(model, device=device, dtype=dtype)
+        self._model = loaded_on(str(model), _kind_of, device=device, dtype=dtype)
         self.has_value_head = is_value_model(self._model.config)
-        length = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
-        self.context_length: int | None = length
+        self.context_length = context_length(self._model)
         self._budget = max_batch_tokens
         self._stopped = threading.Event()
         self._reader = Reader(pad_id=0, attention_span=attention_span(self._model))
@@ -113,18 +114,14 @@ class CandidateScorer:
 
     def _batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
         """Pairs with a common prefix together, as many as the budget allows; shared tokens count once."""
-        batch: list[Pair] = []
-        before, size = _array(()), 0
-        for pair in sorted(pairs):
-            ids = _array(pair)
-            new = len(ids) - (common_prefix(before, ids) if self._reader.attention_span else 0)
-            if batch and size + new > self._budget:
-                yield batch
-                batch, size, new = [], 0, len(ids)
-            batch.append(pair)
-            before, size = ids, size + new
-        if batch:
-            yield batch
+        ordered = sorted(pairs)
+        arrays = [_array(pair) for pair in ordered]
+        shared = [0] * len(arrays)
+        if self._reader.attention_span:
+            shared[1:] = (common_prefix(one, other) for one, other in pairwise(arrays))
+        lengths = [len(ids) for ids in arrays]
+        for batch in shared_batches(range(len(arrays)), lengths, shared, self._budget):
+            yield [ordered[number] for number in batch]
 
     @torch.inference_mode()
     def _logprobs(self, batch: Sequence[Pair]) -> list[list[float]]:
@@ -171,20 +168,5 @@ def is_value_model(config: Any) -> bool:
     return classifier and config.num_labels == 1
 
 
-def load_model(model: str | Path, *, device: str, dtype: str) -> Any:
-    """The causal model, or the critic with a regression head, of a folder or of a name on the hub.
-
-    Raises:
-        UsageError: it is not a checkpoint, or an unknown device or dtype.
-    """
-    if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise UsageError(f"--dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
-
-    def kind_of(config: Any) -> Any:
-        return critic_kind(config) if is_value_model(config) else causal_kind(config)
-
-    loaded, _ = pretrained(str(model), kind_of, dtype=dtype)
-    try:
-        return loaded.to(device_of(device))
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"The model cannot be put on the device {device!r}: {error}") from error
+def _kind_of(config: Any) -> Any:
+    return critic_kind(config) if is_value_model(config) else causal_kind(config)

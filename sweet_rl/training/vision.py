@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sweet_rl.chat import model_path
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, UsageError, first_line
 from sweet_rl.training.pictures import Picture, Pictures
 from sweet_rl.training.settings import DataSettings
 from sweet_rl.types import digest
@@ -68,7 +68,7 @@ class Vision:
         try:
             config = AutoConfig.from_pretrained(model_path(model))
         except (OSError, ValueError) as error:
-            raise UsageError(f"No model could be loaded from {model!r}: {_first_line(error)}") from error
+            raise UsageError(f"No model could be loaded from {model!r}: {first_line(error)}") from error
         token_id = getattr(config, "image_token_id", None)
         if token_id is None:
             raise UsageError(
@@ -84,7 +84,7 @@ class Vision:
             processor = load(model_path(name), backend="pil", **options)
         except (OSError, ValueError, ImportError) as error:
             raise UsageError(
-                f"No image processor could be loaded from {name!r}: {_first_line(error)} Name a folder with "
+                f"No image processor could be loaded from {name!r}: {first_line(error)} Name a folder with "
                 "preprocessor_config.json with --image_processor; it needs the package pillow."
             ) from error
         if not (hasattr(processor, "merge_size") and hasattr(processor, "get_number_of_image_patches")):
@@ -171,7 +171,3 @@ class Vision:
     def _made(self, picture: Picture) -> Patches:
         made = self._processor(picture.decoded(), return_tensors="np")
         return Patches(np.asarray(made["pixel_values"], np.float32), np.asarray(made["image_grid_thw"]))
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -166,7 +166,7 @@ def test_wrong_settings_name_their_repair(tiny_llama, tmp_path):
         TransformersPolicy(tiny_llama, dtype="float17")
     with pytest.raises(UsageError, match="max_new_tokens at least 1"):
         TransformersPolicy(tiny_llama, max_new_tokens=0)
-    with pytest.raises(UsageError, match="device 'gpu'"):
+    with pytest.raises(UsageError, match="--device must be auto"):
         TransformersPolicy(tiny_llama, device="gpu")
     tiny_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="No causal language model could be loaded"):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from sweet_rl.algorithms.archer.losses import CriticValues
 from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.training.models import pretrained
+from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.packing import padded_batches
 
 Pooling = Literal["pooler", "first", "mean"]

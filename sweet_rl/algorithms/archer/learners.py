@@ -25,7 +25,7 @@ from sweet_rl.algorithms.distributed.processes import world_size
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
 from sweet_rl.errors import UsageError, no_such
-from sweet_rl.training.models import device_of
+from sweet_rl.policies.weights import device_of
 
 
 class ArcherLearner(CriticLearner):

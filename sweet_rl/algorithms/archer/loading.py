@@ -17,7 +17,8 @@ from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.distributed.fsdp import shard
 from sweet_rl.algorithms.distributed.processes import from_main, is_main
 from sweet_rl.chat import load_tokenizer
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, first_line
+from sweet_rl.policies.weights import pretrained
 from sweet_rl.training import models
 from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.settings import ModelSettings
@@ -90,7 +91,7 @@ def _whole(settings: ArcherSettings, weights: torch.dtype) -> Any:
     Raises:
         UsageError: as `load_actor`.
     """
-    model, missing = models.pretrained(
+    model, missing = pretrained(
         settings.policy_lm, flag="policy_lm", cache_dir=settings.cache_dir, dtype=weights
     )
     if missing:
@@ -193,7 +194,7 @@ def load_weights(model: nn.Module, path: str) -> None:
             weights = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise UsageError(
-            f"checkpoint_path={path!r} cannot be read: {(str(error) or repr(error)).splitlines()[0]} "
+            f"checkpoint_path={path!r} cannot be read: {first_line(error)} "
             "Name a .safetensors file or a .pt file that holds tensors only."
         ) from error
     weights = weights.get("model_state_dict", weights)

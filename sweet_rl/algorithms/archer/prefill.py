@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sweet_rl.policies.decoding import Prefill
 from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Question
+from sweet_rl.training.batches import question_of, to_device
 from sweet_rl.training.trees import lay_out
 
 WIDE = 256
@@ -51,18 +51,14 @@ class TreePrefill:
         if not layout.shares:
             return None
         device = self._model.device
-        question = Question(
-            ids_RT=torch.from_numpy(layout.ids_RT).to(device),
-            positions_RT=torch.from_numpy(layout.positions_RT).to(device),
-            ends_RT=torch.from_numpy(layout.ends_RT).to(device),
-            predictors_K=torch.zeros(0),
-            targets_K=torch.zeros(0),
-        )
+        where = [at[-1] for at in layout.places]
+        question = to_device(question_of(layout, np.asarray(where)), device)
         width = max(map(len, layout.places))
         padded = [[*[0] * (width - len(at)), *at.tolist()] for at in layout.places]
         mask = [[*[0] * (width - len(at)), *[1] * len(at)] for at in layout.places]
         where_PW = torch.tensor(padded, device=device)
-        logits_PV, cache = self._read(inputs_of(self._model, question) | {"use_cache": True}, where_PW[:, -1])
+        inputs = inputs_of(self._model, question) | {"use_cache": True}
+        logits_PV, cache = self._read(inputs, question["predictors_K"])
         for layer in cache.layers:
             layer.keys, layer.values = _picked(layer.keys, where_PW), _picked(layer.values, where_PW)
         return logits_PV, torch.tensor(mask, device=device), cache

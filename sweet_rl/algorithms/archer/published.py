@@ -45,7 +45,7 @@ from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import NonFiniteLoss
 from sweet_rl.chat import ChatFormat
 from sweet_rl.contracts import Policy
-from sweet_rl.training.models import device_of
+from sweet_rl.policies.weights import device_of
 from sweet_rl.types import derive_seed
 
 TOP_K = 50

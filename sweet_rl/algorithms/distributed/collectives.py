@@ -62,6 +62,18 @@ def all_reduce_gradients(parameters: Sequence[nn.Parameter]) -> None:
             parameter.grad = part.view_as(parameter)
 
 
+def clipped_step(
+    optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], max_norm: float
+) -> None:
+    """Add up gradients over all processes, clip them together, and step; where there is none, it is 0."""
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    all_reduce_gradients(parameters)
+    nn.utils.clip_grad_norm_(parameters, max_norm)
+    optimizer.step()
+
+
 def broadcast_parameters(modules: Iterable[nn.Module]) -> None:
     """Give every process the weights and buffers of the first; sharded parameters are alike already."""
     if world_size() == 1:

@@ -29,8 +29,9 @@ from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
+from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.attention import attention_span, inputs_of
-from sweet_rl.training.batches import Question, to_device
+from sweet_rl.training.batches import question_of, to_device
 from sweet_rl.training.packing import padded_batches, shared_batches
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
@@ -159,15 +160,7 @@ class Agent:
         span = self._span if self._alike(sequences) else 0
         layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=span)
         asked_K = np.concatenate([at[list(of)] for at, of in zip(layout.places, places, strict=True)])
-        question = Question(
-            ids_RT=torch.from_numpy(layout.ids_RT),
-            predictors_K=torch.from_numpy(asked_K),
-            targets_K=torch.zeros(0, dtype=torch.int64),
-        )
-        if layout.shares:
-            question["positions_RT"] = torch.from_numpy(layout.positions_RT)
-            question["ends_RT"] = torch.from_numpy(layout.ends_RT)
-        question = to_device(question, self.device)
+        question = to_device(question_of(layout, asked_K), self.device)
         with self._head_at(question["predictors_K"]) as seen:
             output = self.model(**inputs_of(self._bare, question))
         return output.logits.float(), seen[0]
@@ -322,11 +315,6 @@ class _Choosing:
         self.tokens: list[int] = []
         self.logprob = self.entropy = 0.0
         self.over = False
-
-
-def bare_model(model: Any) -> Any:
-    """The transformers model inside a peft model, adapters in place; any other model as it is."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 @contextmanager

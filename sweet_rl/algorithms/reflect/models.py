@@ -14,14 +14,15 @@ import torch
 from torch import nn
 
 from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.agent import Agent, bare_model
+from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.algorithms.reflect.experiments import checkpoint_folder
 from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat import load_tokenizer, model_path
 from sweet_rl.errors import UsageError, missing_package
-from sweet_rl.training.adapters import add_adapter, load_adapter
-from sweet_rl.training.models import device_of, pretrained, quantization
+from sweet_rl.policies.weights import device_of, pretrained
+from sweet_rl.training.adapters import add_adapter, bare_model, load_adapter
+from sweet_rl.training.models import quantization
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.types import derive_seed
 

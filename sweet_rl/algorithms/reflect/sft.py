@@ -18,13 +18,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
+from sweet_rl.algorithms.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.algorithms.distributed.processes import is_main
-from sweet_rl.algorithms.reflect.agent import Agent, bare_model
+from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.texts import Example, Order
 from sweet_rl.errors import ServiceError, UsageError, missing_package
+from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.models import recompute_activations
 from sweet_rl.training.schedule import rate_factor
 from sweet_rl.training.settings import ModelSettings
@@ -111,12 +112,7 @@ class FineTuning:
         found = float(all_reduce_sum(whole))
         if found != found or found in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
             raise ServiceError(f"The loss of update {update + 1} is {found}. Lower --learning_rate.")
-        for parameter in self._parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        all_reduce_gradients(self._parameters)
-        nn.utils.clip_grad_norm_(self._parameters, self._settings.max_grad_norm)
-        self._optimizer.step()
+        clipped_step(self._optimizer, self._parameters, self._settings.max_grad_norm)
         return found
 
     def _scales(self, rows: Sequence[int]) -> list[float]:

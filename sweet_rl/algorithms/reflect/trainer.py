@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.distributed.collectives import all_reduce_gradients, all_reduce_sum, own_rows, rank
+from sweet_rl.algorithms.distributed.collectives import all_reduce_sum, clipped_step, own_rows, rank
 from sweet_rl.algorithms.reflect.agent import Agent, dropout
 from sweet_rl.algorithms.reflect.losses import (
     advantages,
@@ -154,20 +154,12 @@ class Trainer:
                     continue  # as published: such a batch teaches nothing
                 loss.backward()  # type: ignore[no-untyped-call]
                 whole += loss.detach()
-        self._step(self.optimizer, self._parameters)
+        clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm)
         return float(all_reduce_sum(whole))
 
     def _batches(self, rows: Sequence[Row]) -> Iterator[list[int]]:
         sequences = [self.agent.sequence(row.step.prompt, row.step.token_ids) for row in rows]
         yield from self.agent.batches(sequences)
-
-    def _step(self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> None:
-        for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        all_reduce_gradients(parameters)
-        nn.utils.clip_grad_norm_(parameters, self._settings.max_grad_norm)
-        optimizer.step()
 
     # -- the critic ---------------------------------------------------------------------------------------
 
@@ -199,7 +191,7 @@ class Trainer:
                     loss = value_loss(q_S[mine], critic.head(features_SH[mine])) / len(chosen)
                     loss.backward()  # type: ignore[no-untyped-call]
                     losses += [float(all_reduce_sum(loss.detach().double()))] * len(chosen)
-                self._step(self.critic_optimizer, parameters)
+                clipped_step(self.critic_optimizer, parameters, settings.max_grad_norm)
         return sum(losses) / len(losses)
 
     def _published_step(self, critic: Critic, rows: Sequence[Row], chosen: Sequence[int]) -> list[float]:

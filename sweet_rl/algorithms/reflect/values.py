@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sweet_rl.algorithms.reflect.agent import Agent, bare_model
+from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.errors import no_such
+from sweet_rl.training.adapters import bare_model
 from sweet_rl.types import Compat
 
 LAYER_TYPES = ("linear", "mlp")

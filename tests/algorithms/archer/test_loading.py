@@ -13,7 +13,7 @@ from sweet_rl.algorithms.archer.learners import make_learner
 from sweet_rl.algorithms.archer.loading import load_actor, load_weights
 from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
 from sweet_rl.errors import UsageError
-from sweet_rl.training.models import device_of
+from sweet_rl.policies.weights import device_of
 from sweet_rl.types import Message, Observation
 from tests.algorithms.archer.models import (
     ROWS,

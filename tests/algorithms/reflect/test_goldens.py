@@ -272,7 +272,8 @@ def test_accumulated_critic_gradients_are_all_of_them(agent, found, compat, move
     trainer = Trainer(agent, settings, published_critic(agent, compat=compat))
     seen = []
     monkeypatch.setattr(
-        trainer, "_step", lambda *_: seen.append(trainer.critic.head.score[0].bias.grad.item())
+        "sweet_rl.algorithms.reflect.trainer.clipped_step",
+        lambda *_: seen.append(trainer.critic.head.score[0].bias.grad.item()),
     )
     row = trainer.rows(episodes(found)[0])[0]
     trainer._update_critic([row, row])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from sweet_rl.algorithms.reflect.agent import bare_model
 from sweet_rl.algorithms.reflect.models import load_policy, load_reflector, save_agent
+from sweet_rl.training.adapters import bare_model
 from tests.algorithms.reflect import taxi
 
 

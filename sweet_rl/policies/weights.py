@@ -1,0 +1,109 @@
+"""Models of a folder or of the hub, loaded with clear errors, and put on a device. Imports torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.utils.logging import (
+    disable_progress_bar,
+    get_verbosity,
+    set_verbosity,
+    set_verbosity_error,
+)
+
+from sweet_rl.chat import model_path
+from sweet_rl.errors import UsageError, first_line
+
+
+def causal_kind(config: Any) -> Any:
+    """The class that loads models with this configuration, whatever a folder's name."""
+    text_only = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    return AutoModelForCausalLM if text_only else AutoModelForImageTextToText
+
+
+def pretrained(
+    name: str,
+    kind_of: Callable[[Any], Any] = causal_kind,
+    *,
+    flag: str = "",
+    cache_dir: str | None = None,
+    **options: Any,
+) -> tuple[Any, Collection[str]]:
+    """A model in evaluation mode, and the names of weights that its checkpoint lacks.
+
+    Args:
+        name: folder, or name on the hub.
+        kind_of: the class that loads models with a configuration.
+        flag: what named the model, for the message.
+        cache_dir: where downloads are kept; None for the usual place.
+        options: of transformers' `from_pretrained`, such as `dtype` and `quantization_config`.
+
+    Raises:
+        UsageError: it cannot be loaded.
+    """
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    loud = get_verbosity()
+    set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
+    path = model_path(name)
+    try:
+        kind = kind_of(AutoConfig.from_pretrained(path, cache_dir=cache_dir))
+        model, info = kind.from_pretrained(path, cache_dir=cache_dir, output_loading_info=True, **options)
+    except (OSError, ValueError) as error:
+        what = "causal language model" if kind_of is causal_kind else "model"
+        raise UsageError(
+            f"{f'{flag}: no' if flag else 'No'} {what} could be loaded from {name!r}: {first_line(error)} "
+            "Name a folder with config.json and weights, or a model that is in the local cache or on the hub."
+        ) from error
+    finally:
+        set_verbosity(loud)
+    model.train(mode=False)
+    return model, info["missing_keys"]
+
+
+def device_of(name: str, flag: str = "--device") -> torch.device:
+    """The device that is meant; auto: this process's GPU if there is one.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    if name == "auto":
+        ours = os.environ.get("LOCAL_RANK", "0")
+        return torch.device(f"cuda:{ours}" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"{flag} must be auto, cpu, cuda, cuda:1, ..., got {name!r}.") from error
+
+
+def loaded_on(
+    name: str, kind_of: Callable[[Any], Any] = causal_kind, *, device: str = "auto", dtype: str = "auto"
+) -> Any:
+    """A model in evaluation mode on a device.
+
+    Args:
+        name: folder, or name on the hub.
+        kind_of: as for `pretrained`.
+        device: as for `device_of`.
+        dtype: auto (that of the checkpoint), or the name of one of torch's.
+
+    Raises:
+        UsageError: it cannot be loaded, or an unknown device or dtype.
+    """
+    if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise UsageError(f"--dtype must be auto, float32, bfloat16 or float16, got {dtype!r}.")
+    model, _ = pretrained(name, kind_of, dtype=dtype)
+    try:
+        return model.to(device_of(device))
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"The model cannot be put on the device {device!r}: {error}") from error
+
+
+def context_length(model: Any) -> int | None:
+    """Positions that a model was made for; None where its configuration has no limit."""
+    length: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return length
