@@ -6,9 +6,10 @@ Published behaviour: docs/published/sweet_rl.md#step-pairs.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
@@ -21,6 +22,7 @@ from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.preferences.candidates import Candidates
+    from sweet_rl.preferences.step_pairs import Judge, StepPair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,42 @@ class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible
         8, "pairs of each turn, at most; exactly so many with --with_replacement.", at_least=1
     )
     with_replacement: bool = flag(False, "the same pair may be drawn again.", shown="all")
+    draws: Literal["halves", "across", "best"] = flag(
+        "halves",
+        "which candidates are chosen and which rejected: halves (the larger scores against the smaller), across (those "
+        "above the middle of the range against those below), best (the largest score against the smaller half).",
+    )
+    hard_negatives: int = flag(
+        0,
+        "rows of each turn that reject what the agent had said before in the same dialogue, so that it does not "
+        "learn to repeat itself.",
+        at_least=0,
+    )
+    twins: float = flag(
+        0.0,
+        "rows for each pair with a turn of a successful dialogue on both sides, for --nll_loss_coef to hold on to.",
+        at_least=0,
+    )
+    min_reward: float = flag(1.0, "reward of a successful dialogue, for --twins.", shown="all")
+    oracle: str | None = flag(
+        None,
+        "world whose oracle of good turns says of the pairs how many are right; it changes none of them.",
+        shown="all",
+    )
+
+    def check_together(self) -> None:
+        """What contradicts itself.
+
+        Raises:
+            UsageError: the published draws are named with a rule that they do not have, or guards without pairs.
+        """
+        super().check_together()
+        if self.published and self.draws != "halves":
+            raise UsageError(f"--draws {self.draws} is not published: leave --compat published out.")
+        if self.get_sft and (self.hard_negatives or self.twins or self.draws != "halves" or self.oracle):
+            raise UsageError(
+                "--get_sft draws single candidates: leave --draws, --hard_negatives, --twins and --oracle out."
+            )
 
 
 @recorded("generate_random_pairs_from_ranks", reads=("input_path", "tokenizer"))
@@ -50,7 +88,7 @@ class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible
     },
 )
 def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
-    """Draw pairs from ranked turns: chosen from the better half of the candidates, rejected from the worse.
+    """Draw pairs from ranked turns: chosen from the better candidates, rejected from the worse.
 
     Two candidates of the same text or of the same score are never a pair. The file is replaced at once or not
     at all, and the same seed gives the same file.
@@ -59,15 +97,10 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
 
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     from sweet_rl.preferences.candidates import candidates_from_rows
-    from sweet_rl.preferences.step_pairs import (
-        draw_pairs,
-        draw_singles,
-        pair_row,
-        published_draws,
-        why_unusable,
-    )
+    from sweet_rl.preferences.step_pairs import pair_row, why_unusable
     from sweet_rl.records import read_rows, replace_rows
 
+    judge = _judge(flags.oracle)
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Rank with rank_best_of_n.py first.")
@@ -82,38 +115,110 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
             )
     end_tokens = _end_tokens(rows, flags.tokenizer, flags.input_path)
     rng = random.Random(flags.seed)
-    if flags.published:
-        drawn = published_draws(rows, flags.num_pairs, rng, get_sft=flags.get_sft, path=flags.input_path)
-    elif flags.get_sft:
-        drawn = [
-            draw_singles(row, flags.num_pairs, rng, with_replacement=flags.with_replacement) for row in rows
-        ]
-    else:
-        drawn = [
-            draw_pairs(
-                row, flags.num_pairs, rng, margin=flags.margin, with_replacement=flags.with_replacement
-            )
-            for row in rows
-        ]
+    drawn = _drawn(rows, flags, rng)
     pairs: list[dict[str, Json]] = [
         pair_row(row, pair, end_token=end, no_prompt=flags.no_prompt, published=flags.published)
         for row, end, row_pairs in zip(rows, end_tokens, drawn, strict=True)
         for pair in row_pairs
     ]
     if not pairs:
+        why = why_unusable(rows, draws=flags.draws, margin=flags.margin)
         raise UsageError(
-            f"No row of {flags.input_path!r} gives a pair: {why_unusable(rows, margin=flags.margin)}. Sample more "
+            f"No row of {flags.input_path!r} gives a pair: {why}. Sample more "
             "candidates (--best_of_n), or at a higher temperature."
         )
-    rng.shuffle(pairs)
+    guards = _guards(rows, drawn, end_tokens, flags, rng)
+    every = pairs + guards
+    rng.shuffle(every)
     tracking.writes(flags.output_path)
-    replace_rows(flags.output_path, pairs)
-    empty = sum(not row_pairs for row_pairs in drawn)
-    print(f"{len(pairs)} pairs of {len(rows) - empty} turns are in {flags.output_path}.")
-    if empty:
-        print(
-            f"{empty} turns gave none: {why_unusable([r for r, d in zip(rows, drawn, strict=True) if not d])}."
-        )
+    replace_rows(flags.output_path, every)
+    without = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
+    print(f"{len(pairs)} pairs of {len(rows) - len(without)} turns are in {flags.output_path}.")
+    if without:
+        why = why_unusable(without, draws=flags.draws, margin=flags.margin)
+        print(f"{len(without)} turns gave none: {why}.")
+    for kind, count in Counter(row["guard"] for row in guards).items():
+        print(f"{count} rows of {kind}s are among them.")
+    if not flags.get_sft:
+        _report(rows, drawn, judge, flags.oracle)
+
+
+def _drawn(rows: Sequence[Candidates], flags: StepPairFlags, rng: random.Random) -> list[list[StepPair]]:
+    """The pairs of each row."""
+    from sweet_rl.preferences.step_pairs import draw_pairs, draw_singles, published_draws
+
+    count, again = flags.num_pairs, flags.with_replacement
+    if flags.published:
+        return published_draws(rows, count, rng, get_sft=flags.get_sft, path=flags.input_path)
+    if flags.get_sft:
+        return [draw_singles(row, count, rng, with_replacement=again) for row in rows]
+    how: dict[str, Any] = {"draws": flags.draws, "margin": flags.margin, "with_replacement": again}
+    return [draw_pairs(row, count, rng, **how) for row in rows]
+
+
+def _guards(
+    rows: Sequence[Candidates],
+    drawn: Sequence[Sequence[StepPair]],
+    end_tokens: Sequence[str],
+    flags: StepPairFlags,
+    rng: random.Random,
+) -> list[dict[str, Json]]:
+    """Hard negatives and twins, as many as the flags say or there are."""
+    from sweet_rl.preferences.guards import hard_negatives, succeeded, twin
+
+    guards: list[dict[str, Json]] = []
+    if flags.hard_negatives:
+        for row, end, pairs in zip(rows, end_tokens, drawn, strict=True):
+            guards += hard_negatives(
+                row, pairs, flags.hard_negatives, rng, end_token=end, no_prompt=flags.no_prompt
+            )
+    if flags.twins:
+        held = [
+            held
+            for row, end in zip(rows, end_tokens, strict=True)
+            if succeeded(row, flags.min_reward)
+            and (held := twin(row, end_token=end, no_prompt=flags.no_prompt)) is not None
+        ]
+        if not held:
+            raise UsageError(
+                f"--twins {flags.twins:g}: no turn of {flags.input_path!r} is of a dialogue with a reward of at least "
+                f"{flags.min_reward:g}. Lower --min_reward, or leave --twins out."
+            )
+        wanted = round(flags.twins * sum(map(len, drawn)))
+        guards += rng.sample(held, min(wanted, len(held)))
+    return guards
+
+
+def _judge(world: str | None) -> Judge | None:
+    """The oracle of good turns of a world."""
+    if world is None:
+        return None
+    from sweet_rl.worlds import world_of
+
+    return world_of(world).good_turn
+
+
+def _report(
+    rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]], judge: Judge | None, world: str | None
+) -> None:
+    """Print by how much the scores of pairs differ, and what the oracle says of the pairs."""
+    from statistics import fmean
+
+    from sweet_rl.preferences.step_pairs import margin_of, right_pairs
+
+    margins = [margin_of(row, pair) for row, pairs in zip(rows, drawn, strict=True) for pair in pairs]
+    print(f"Scores of a pair differ by {fmean(margins):.3g} in the mean.")
+    if judge is None:
+        return
+    found = right_pairs(rows, drawn, judge)
+    if found is None:
+        print(f"The world {world} has no oracle of good turns for these.")
+        return
+    total = sum(found)
+    print(
+        f"By the oracle of {world}, {found.right / total:.1%} of the pairs are right, {found.wrong / total:.1%} the wrong "
+        f"way round, and in {found.alike / total:.1%} both turns are good or both are not."
+    )
 
 
 def _end_tokens(rows: Sequence[Candidates], tokenizer: str | None, path: str) -> list[str]:

@@ -1,4 +1,8 @@
-"""Pairs of single turns from ranked candidates: one of the better half, one of the worse.
+"""Pairs of single turns from ranked candidates: one of the better ones, one of the worse.
+
+Which are the better ones is a rule of `DRAWS`. `halves` is the published one: it makes use of every
+candidate, and fits candidates that all differ and whose scores are spread. Where a few candidates are good
+and the others alike, most of its pairs are of two alike; `best` and `across` pair the good ones only.
 
 Published behaviour: docs/published/sweet_rl.md#step-pairs, #in-sampling-ranking-and-pairs.
 """
@@ -7,14 +11,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sweet_rl.errors import DataError
 from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.preferences.turn_keys import key_fields
-from sweet_rl.types import Json
+from sweet_rl.types import Json, Message
 
 
 class StepPair(NamedTuple):
@@ -24,29 +28,62 @@ class StepPair(NamedTuple):
     rejected: int
 
 
-class Halves(NamedTuple):
-    """Places of the candidates with the smaller and with the larger scores, ascending."""
+class Sides(NamedTuple):
+    """Places of the candidates that may be rejected and of those that may be chosen, by ascending score."""
 
     lower: list[int]
     upper: list[int]
 
 
-def halves(scores: Sequence[float | None]) -> Halves:
-    """Split the candidates that have a score; of an odd number the middle one is in the upper half.
+Scores = Sequence[float | None]
 
-    Equal scores keep the order in which they stand.
+
+def halves(scores: Scores) -> Sides:
+    """The smaller against the larger half of the scores.
+
+    Of an odd number the middle one is in the upper half. Equal scores keep their order. Candidates without a
+    score are on neither side.
     """
-    order = sorted((i for i, score in enumerate(scores) if score is not None), key=lambda i: scores[i] or 0.0)
-    return Halves(order[: len(order) // 2], order[len(order) // 2 :])
+    order = _ascending(scores)
+    return Sides(order[: len(order) // 2], order[len(order) // 2 :])
 
 
-def allowed_pairs(row: Candidates, *, margin: float = 0.0) -> list[StepPair]:
-    """Every pair of better and worse half that says something: another text, a score larger by `margin`.
+def across(scores: Scores) -> Sides:
+    """The scores below the middle of their range against those at it or above."""
+    order = _ascending(scores)
+    known = [scores[place] or 0.0 for place in order]
+    middle = (min(known) + max(known)) / 2 if known else 0.0
+    below = sum(score < middle for score in known)
+    return Sides(order[:below], order[below:])
+
+
+def best(scores: Scores) -> Sides:
+    """The smaller half against the largest score; of several that are largest all may be chosen."""
+    lower, upper = halves(scores)
+    top = scores[upper[-1]] if upper else None
+    return Sides(lower, [place for place in upper if scores[place] == top])
+
+
+DRAWS: Final[Mapping[str, Callable[[Scores], Sides]]] = {"halves": halves, "across": across, "best": best}
+"""How candidates are divided, by name."""
+
+
+def _ascending(scores: Scores) -> list[int]:
+    return sorted((i for i, score in enumerate(scores) if score is not None), key=lambda i: scores[i] or 0.0)
+
+
+def allowed_pairs(row: Candidates, *, draws: str = "halves", margin: float = 0.0) -> list[StepPair]:
+    """Every pair of the two sides that says something: another text, a score larger by `margin`.
 
     Ties are never pairs.
+
+    Args:
+        row: a ranked turn.
+        draws: one of `DRAWS`.
+        margin: smallest difference of the two scores.
     """
     scores = row.scores or ()
-    lower, upper = halves(scores)
+    lower, upper = DRAWS[draws](scores)
     return [
         StepPair(better, worse)
         for better in upper
@@ -67,14 +104,52 @@ def distinct_texts(row: Candidates, pairs: Sequence[StepPair]) -> list[StepPair]
 
 
 def draw_pairs(
-    row: Candidates, count: int, rng: random.Random, *, margin: float = 0.0, with_replacement: bool = False
+    row: Candidates,
+    count: int,
+    rng: random.Random,
+    *,
+    draws: str = "halves",
+    margin: float = 0.0,
+    with_replacement: bool = False,
 ) -> list[StepPair]:
     """`count` pairs of `allowed_pairs`, uniformly: no two alike, so perhaps fewer; or with repetition."""
-    pairs = allowed_pairs(row, margin=margin)
+    pairs = allowed_pairs(row, draws=draws, margin=margin)
     if with_replacement:
         return [rng.choice(pairs) for _ in range(count)] if pairs else []
     pairs = distinct_texts(row, pairs)
     return rng.sample(pairs, min(count, len(pairs)))
+
+
+def margin_of(row: Candidates, pair: StepPair) -> float:
+    """By how much the score of the chosen candidate is larger."""
+    scores = row.scores or ()
+    return (scores[pair.chosen] or 0.0) - (scores[pair.rejected] or 0.0)
+
+
+Judge = Callable[[str, Sequence[Message], str], bool | None]
+"""A world's oracle (`World.good_turn`), of hidden solution, dialogue before the turn, and turn."""
+
+
+class RightPairs(NamedTuple):
+    """Pairs of a good turn and another, the right way and the wrong way round; pairs of two alike."""
+
+    right: int
+    wrong: int
+    alike: int
+
+
+def right_pairs(
+    rows: Sequence[Candidates], drawn: Sequence[Sequence[StepPair]], judge: Judge
+) -> RightPairs | None:
+    """How many pairs an oracle agrees with; None where it judges no pair."""
+    counts: Counter[int] = Counter()
+    for row, pairs in zip(rows, drawn, strict=True):
+        messages = [Message(m["role"], m["content"]) for m in (row.row.get("messages") or [])[:-1]]
+        for pair in pairs:
+            good = [judge(row.ground_truth, messages, row.candidates[place].text) for place in pair]
+            if None not in good:
+                counts[bool(good[0]) - bool(good[1])] += 1
+    return RightPairs(counts[1], counts[-1], counts[0]) if counts else None
 
 
 def draw_singles(
@@ -160,7 +235,7 @@ def pair_row(
     return result | key_fields(row.key) | {"chosen_index": pair.chosen, "rejected_index": pair.rejected}
 
 
-def why_unusable(rows: Sequence[Candidates], *, margin: float = 0.0) -> str:
+def why_unusable(rows: Sequence[Candidates], *, draws: str = "halves", margin: float = 0.0) -> str:
     """In words, why no row gives a pair."""
     reasons: Counter[str] = Counter()
     for row in rows:
@@ -173,6 +248,6 @@ def why_unusable(rows: Sequence[Candidates], *, margin: float = 0.0) -> str:
             reasons["scores that are all the same"] += 1
         elif max(scores) - min(scores) < margin:
             reasons[f"scores closer than --margin {margin:g}"] += 1
-        elif not allowed_pairs(row, margin=margin):
-            reasons["halves that differ in no text and score"] += 1
+        elif not allowed_pairs(row, draws=draws, margin=margin):
+            reasons["two sides that differ in no text and score"] += 1
     return "; ".join(f"{count} of {len(rows)} rows have {reason}" for reason, count in reasons.most_common())

@@ -19,7 +19,7 @@ from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.prompts import load_prompt
-from sweet_rl.types import Json, Task
+from sweet_rl.types import Json, Message, Task
 from sweet_rl.worlds.options import (
     AgentRequest,
     Level,
@@ -173,6 +173,16 @@ class World:
             UsageError: this world has no simulated human.
         """
         raise UsageError(f"{self.name} has no simulated human.")
+
+    def good_turn(self, solution: str, messages: Sequence[Message], turn: str) -> bool | None:
+        """Whether a turn was worth taking, by an oracle that only measures; None: there is none for this task.
+
+        Args:
+            solution: the hidden solution (`Task.ground_truth`).
+            messages: the dialogue before the turn, from the request on.
+            turn: what the agent says.
+        """
+        return None
 
     def school(self) -> School:
         """What a tiny model of ours reads before it plays.

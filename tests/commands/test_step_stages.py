@@ -209,6 +209,46 @@ def test_odd_candidates(models, sampled, tmp_path, capsys):
     assert "1 turns gave none: 1 of 1 rows have fewer than two scored candidates" in capsys.readouterr().out
 
 
+def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
+    charged = 'def total(price, extras):\n    if "storage" in extras:\n        price += 3\n    return price'
+    questions = [f"Do you charge for {extra}?" for extra in ("storage", "tuning", "framing", "samples")]
+    history = [{"role": "user", "content": "Two extras."}]
+    rows = []
+    for turn, taken in enumerate(questions[1:3]):
+        asked = {"role": "assistant", "content": taken, "output": taken}
+        rows.append(
+            {"input": "I:", "ground_truth": charged, "older_output": taken, "reward": 1.0, "end_token": "<e>"}
+            | {"messages": [*history, asked], "task_id": "t", "sample_index": 0, "turn_index": turn}
+            | {"additional_outputs": questions, "judge_result": [9.0, 0.1, 0.3, 0.2]}
+        )
+        history += [asked, {"role": "user", "content": "No."}]
+    source, output = tmp_path / "ranked.jsonl", tmp_path / "pairs.jsonl"
+    replace_rows(source, rows)
+    generate_random_pairs_from_ranks(
+        source, output, draws="across", num_pairs=3, hard_negatives=1, twins=0.4, oracle="code"
+    )
+    said = capsys.readouterr().out
+    assert "6 pairs of 2 turns" in said
+    assert "Scores of a pair differ by 8.8 in the mean." in said
+    assert "By the oracle of code, 100.0% of the pairs are right, 0.0% the wrong way round" in said
+    written = rows_of(output)
+    guards = {row["guard"]: row for row in written if "guard" in row}
+    assert len(written) == 6 + 1 + 2  # one turn has one before it; 0.4 of six is two
+    assert guards["hard negative"]["rejected"] == f"{questions[1]}<e>"
+    assert guards["hard negative"]["chosen"] == f"{questions[0]}<e>"
+    assert guards["twin"]["chosen"] == guards["twin"]["rejected"]
+    generate_random_pairs_from_ranks(source, output, num_pairs=9, oracle="code", overwrite=True)
+    assert "50.0% of the pairs are right, 0.0% the wrong way round" in capsys.readouterr().out
+    for flags, words in (
+        ({"draws": "best", "compat": "published"}, "--draws best is not published"),
+        ({"get_sft": True, "twins": 1.0}, "--get_sft draws single candidates"),
+        ({"twins": 1.0, "min_reward": 2.0}, "no turn of .* reward of at least 2"),
+        ({"draws": "thirds"}, "--draws must be"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            generate_random_pairs_from_ranks(source, output, overwrite=True, **flags)
+
+
 def test_a_regression_head_scores_without_reference(models, sampled, tmp_path):
     import torch
     from transformers import AutoModelForCausalLM, LlamaForSequenceClassification

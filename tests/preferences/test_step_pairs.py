@@ -8,12 +8,16 @@ from sweet_rl.errors import DataError
 from sweet_rl.preferences.candidates import candidates_from_rows
 from sweet_rl.preferences.step_pairs import (
     StepPair,
+    across,
     allowed_pairs,
+    best,
     draw_pairs,
     draw_singles,
     halves,
+    margin_of,
     pair_row,
     published_draws,
+    right_pairs,
     why_unusable,
 )
 
@@ -29,6 +33,45 @@ def test_halves():
     assert halves([3.0, 1.0, 2.0]) == ([1], [2, 0])  # the middle one is in the upper half
     assert halves([5.0, None, 1.0, None]) == ([2], [0])
     assert halves([]) == ([], [])
+
+
+def test_across_the_range():
+    assert across([0.0, 1.0, 10.0, 5.0]) == ([0, 1], [3, 2])  # 5 is the middle, and above
+    assert across([0.0, 1.0, 2.0, None]) == ([0], [1, 2])
+    assert across([3.0, 3.0]) == ([], [0, 1])
+    assert across([None]) == across([]) == ([], [])
+
+
+def test_the_best_against_the_lower_half():
+    assert best([3.0, 1.0, 2.0, 0.0]) == ([3, 1], [0])
+    assert best([3.0, 1.0, 3.0, 0.0, 2.0]) == ([3, 1], [0, 2])  # both are the best
+    assert best([None, 2.0]) == ([], [1])
+    assert best([]) == ([], [])
+
+
+def test_the_draws_decide_which_pairs_there_are():
+    row = ranked(list("abcd"), [0.0, 0.1, 0.2, 9.0])
+    assert allowed_pairs(row) == [(2, 0), (2, 1), (3, 0), (3, 1)]
+    assert allowed_pairs(row, draws="across") == [(3, 0), (3, 1), (3, 2)]
+    assert allowed_pairs(row, draws="best") == [(3, 0), (3, 1)]
+    assert allowed_pairs(row, draws="across", margin=8.85) == [(3, 0), (3, 1)]
+    assert margin_of(row, StepPair(3, 1)) == pytest.approx(8.9)
+
+
+def test_an_oracle_says_how_many_pairs_are_right():
+    row = ranked(
+        ["good", "bad", "good too"], [2.0, 1.0, 0.0], messages=[{"role": "user", "content": "hi"}, {}]
+    )
+    seen = []
+
+    def judge(solution, messages, turn):
+        seen.append((solution, [m.content for m in messages]))
+        return turn.startswith("good")
+
+    pairs = [StepPair(0, 1), StepPair(0, 2), StepPair(1, 2), StepPair(0, 1)]
+    assert right_pairs([row], [pairs], judge) == (2, 1, 1)
+    assert set(map(str, seen)) == {"('g', ['hi'])"}
+    assert right_pairs([row], [pairs], lambda *_: None) is None
 
 
 def test_ties_same_texts_and_small_margins_are_no_pairs():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import no_flag
-from sweet_rl.types import Compat, Observation, Task, derive_seed
+from sweet_rl.types import Compat, Message, Observation, Task, derive_seed
 from sweet_rl.worlds.base import Rows
 from sweet_rl.worlds.dialogue import Dialogue, DialogueOptions, published_data
 from sweet_rl.worlds.options import AgentRequest, Options
@@ -128,6 +128,13 @@ class BackendProgramming(Dialogue):
         from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 
         return ScriptedHuman()
+
+    def good_turn(self, solution: str, messages: Sequence[Message], turn: str) -> bool | None:
+        """By the oracle of the mini worlds about extras; None for other functions."""
+        from sweet_rl.worlds.backend_programming.mini import extras
+        from sweet_rl.worlds.backend_programming.mini.judge import judge
+
+        return judge(solution, messages, turn).good if extras.is_source(solution) else None
 
     def school(self) -> School:
         """Drills and dialogues of the mini benchmark; none shows which extras are usual."""

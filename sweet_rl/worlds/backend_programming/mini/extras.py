@@ -46,6 +46,10 @@ _REQUESTS = (
 _ASKED = re.compile(r"Do you charge for (\w+)\?")
 _TOLD = re.compile(r'If "(\w+)" is in the extras, the price goes up by (\d+)\.')
 
+_SOURCE = re.compile(
+    r'def total\(price, extras\):\n(    if "\w+" in extras:\n        price \+= \d+\n)*    return price'
+)
+
 
 def usual(rng: Random) -> Problem:
     """A problem whose charged extras are mostly the usual ones."""
@@ -89,6 +93,11 @@ def source(charges: Mapping[str, int]) -> str:
         if extra in charges:
             lines += [f'    if "{extra}" in extras:', f"        price += {charges[extra]}"]
     return "\n".join([*lines, "    return price"])
+
+
+def is_source(text: str) -> bool:
+    """Whether a function is one of these worlds."""
+    return _SOURCE.fullmatch(text) is not None
 
 
 def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:

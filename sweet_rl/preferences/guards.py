@@ -1,0 +1,94 @@
+"""Rows that keep a policy from losing what it can do while it learns from pairs of single turns.
+
+Pairs drawn from a model's own candidates say nothing about what only the trained model would do: repeat
+itself, for example. Two remedies, both without a critic and for any world:
+
+- a *hard negative*: a turn of a pair's better side against a turn that the agent has taken before in the same
+  dialogue;
+- a *twin*: a turn of a successful dialogue on both sides. It states no preference; the negative
+  log-likelihood of the chosen side (`--nll_loss_coef`) holds on to it.
+
+docs/mini.md shows what each is worth.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from sweet_rl.preferences.candidates import Candidates
+from sweet_rl.preferences.step_pairs import StepPair
+from sweet_rl.preferences.turn_keys import key_fields
+from sweet_rl.types import Json
+
+HARD_NEGATIVE, TWIN = "hard negative", "twin"
+"""What the field `guard` of such a row says."""
+
+
+def earlier_turns(messages: Sequence[Mapping[str, Json]]) -> list[str]:
+    """The agent's turns before the last one, as its model wrote them, each once.
+
+    Args:
+        messages: the dialogue up to and with the turn, as in a sampled row.
+    """
+    texts = [
+        message.get("output") or message.get("content")
+        for message in messages[:-1]
+        if message.get("role") == "assistant"
+    ]
+    return list(dict.fromkeys(text for text in texts if isinstance(text, str) and text))
+
+
+def hard_negatives(
+    row: Candidates,
+    pairs: Sequence[StepPair],
+    count: int,
+    rng: random.Random,
+    *,
+    end_token: str,
+    no_prompt: bool,
+) -> list[dict[str, Json]]:
+    """At most `count` rows in which a chosen candidate of these pairs stands against an earlier turn.
+
+    A candidate that has been said before is never the better side; no earlier turn comes twice.
+    """
+    earlier = earlier_turns(row.row.get("messages") or [])
+    fresh = [pair.chosen for pair in pairs if row.candidates[pair.chosen].text not in earlier]
+    if not fresh:
+        return []
+    said = rng.sample(earlier, min(count, len(earlier)))
+    return [
+        _guard(
+            row,
+            _closed(row, rng.choice(fresh), end_token),
+            text + end_token,
+            HARD_NEGATIVE,
+            no_prompt=no_prompt,
+        )
+        for text in said
+    ]
+
+
+def twin(row: Candidates, *, end_token: str, no_prompt: bool) -> dict[str, Json] | None:
+    """The turn that was taken in the dialogue, on both sides; None where the row does not say which."""
+    taken = row.row.get("older_output")
+    if not isinstance(taken, str) or not taken:
+        return None
+    return _guard(row, taken + end_token, taken + end_token, TWIN, no_prompt=no_prompt)
+
+
+def succeeded(row: Candidates, least: float = 1.0) -> bool:
+    """Whether the dialogue of a turn was rewarded with at least so much."""
+    reward = row.row.get("reward")
+    return isinstance(reward, int | float) and reward >= least
+
+
+def _closed(row: Candidates, place: int, end_token: str) -> str:
+    candidate = row.candidates[place]
+    return candidate.text if candidate.cut else candidate.text + end_token
+
+
+def _guard(row: Candidates, chosen: str, rejected: str, kind: str, *, no_prompt: bool) -> dict[str, Json]:
+    prompt = row.prompt if no_prompt else ""
+    sides: dict[str, Json] = {"chosen": prompt + chosen, "rejected": prompt + rejected}
+    return ({} if no_prompt else {"prompt": row.prompt}) | sides | key_fields(row.key) | {"guard": kind}

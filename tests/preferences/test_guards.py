@@ -1,0 +1,85 @@
+"""Hard negatives and twins, by hand."""
+
+import random
+
+import pytest
+
+from sweet_rl.preferences.candidates import candidates_from_rows
+from sweet_rl.preferences.guards import earlier_turns, hard_negatives, succeeded, twin
+from sweet_rl.preferences.step_pairs import StepPair
+
+MESSAGES = [
+    {"role": "user", "content": "request"},
+    {"role": "assistant", "content": "Is it red?", "output": "THOUGHT Is it red?"},
+    {"role": "user", "content": "no"},
+    {"role": "assistant", "content": "Is it big?"},
+    {"role": "user", "content": "no"},
+    {"role": "assistant", "content": "Is it old?", "output": "Is it old?"},
+]
+
+
+def turn(**fields):
+    row = {
+        "input": "IN:",
+        "ground_truth": "g",
+        "additional_outputs": ["Is it new?", "Is it big?", "Is it wet?"],
+        "additional_finish_reasons": ["length", "stop", "stop"],
+        "judge_result": [2.0, 1.0, 0.0],
+        "messages": MESSAGES,
+        "older_output": "Is it old?",
+        "reward": 1.0,
+        "task_id": "t",
+        "sample_index": 0,
+        "turn_index": 2,
+    }
+    (read,) = candidates_from_rows([(1, row | fields)])
+    return read
+
+
+def negatives(row, pairs, count):
+    return hard_negatives(row, pairs, count, random.Random(0), end_token="<e>", no_prompt=False)
+
+
+def test_what_the_agent_has_said_before_is_rejected():
+    assert earlier_turns(MESSAGES) == ["THOUGHT Is it red?", "Is it big?"]
+    both = negatives(turn(), [StepPair(2, 1)], 9)
+    assert [row["chosen"] for row in both] == ["Is it wet?<e>"] * 2
+    assert {row["rejected"] for row in both} == {"THOUGHT Is it red?<e>", "Is it big?<e>"}
+    assert len(negatives(turn(), [StepPair(2, 1)], 1)) == 1
+    assert both[0] | {"rejected": ""} == {
+        "prompt": "IN:",
+        "chosen": "Is it wet?<e>",
+        "rejected": "",
+        "task_id": "t",
+        "sample_index": 0,
+        "turn_index": 2,
+        "guard": "hard negative",
+    }
+
+
+def test_a_candidate_that_was_cut_gets_no_end():
+    assert negatives(turn(), [StepPair(0, 1)], 1)[0]["chosen"] == "Is it new?"
+
+
+def test_nothing_said_before_is_preferred_to_what_was_said_before():
+    assert negatives(turn(), [StepPair(1, 2)], 9) == []
+    assert negatives(turn(), [], 9) == []
+    assert negatives(turn(messages=MESSAGES[:2]), [StepPair(2, 1)], 9) == []
+
+
+def test_a_twin_is_the_turn_that_was_taken():
+    held = twin(turn(), end_token="<e>", no_prompt=True)
+    assert (held["chosen"], held["rejected"], held["guard"]) == (
+        "IN:Is it old?<e>",
+        "IN:Is it old?<e>",
+        "twin",
+    )
+    assert "prompt" not in held
+    assert twin(turn(older_output=None), end_token="<e>", no_prompt=True) is None
+
+
+@pytest.mark.parametrize(
+    ("reward", "least", "won"), [(1.0, 1.0, True), (0.9, 1.0, False), (0.9, 0.8, True), (None, 0.0, False)]
+)
+def test_success(reward, least, won):
+    assert succeeded(turn(reward=reward), least) is won
