@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from sweet_rl.chat.names import EMBEDDED
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.errors import no_such
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag
 from sweet_rl.flags.models import (
     IN_PROCESS,
@@ -121,6 +121,50 @@ class ReflectionFlags(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CriticFlags(Settings):
+    """A critic that chooses among turns."""
+
+    agent_best_of_n: int = flag(
+        1, "turns that the agent samples for each that it takes; the critic chooses.", at_least=1, shown="all"
+    )
+    critic: str | None = flag(
+        None,
+        "folder or hub name of the critic: of train_dpo, train_reward_model, or the untrained model; in process.",
+        shown="all",
+    )
+    critic_sees: Literal["dialogue", "solution"] = flag(
+        "dialogue",
+        "dialogue, or solution: the hidden solution, too, as the critic was trained: an upper line, for at test time "
+        "nobody knows it.",
+        shown="all",
+    )
+
+    def check_together(self) -> None:
+        """Whether there is one that chooses.
+
+        Raises:
+            UsageError: there is none.
+        """
+        super().check_together()
+        for name, given in (
+            ("agent_best_of_n", self.agent_best_of_n > 1),
+            ("critic_sees", self.critic_sees == "solution"),
+        ):
+            if given and self.critic is None:
+                raise UsageError(f"--{name} needs --critic, the model that chooses.")
+
+    def settings(self) -> dict[str, Json]:
+        """What decides about the content of an episode; nothing without a critic."""
+        if self.critic is None:
+            return {}
+        return {
+            "agent_best_of_n": self.agent_best_of_n,
+            "critic": self.critic,
+            "critic_sees": self.critic_sees,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgentPrompt(Settings):
     """The agent."""
 
@@ -146,6 +190,7 @@ class Player:
         prompt_path: its instructions; None: the world's.
         seed: of its draws.
         reflection: the model that reflects beside it.
+        critic: which chooses among its turns.
         role: what its flags begin with: "reflection" for the model that reflects.
     """
 
@@ -156,6 +201,7 @@ class Player:
     prompt_path: str | None = None
     seed: int = 0
     reflection: ReflectionFlags = field(default_factory=ReflectionFlags)
+    critic: CriticFlags = field(default_factory=CriticFlags)
     role: str = "agent"
 
     @property
@@ -191,7 +237,9 @@ class Player:
         settings: dict[str, Json] = {
             "agent_model": self.model,
             "agent_prompt": prompt_digest(self.system_prompt()),
-        } | self.reflection.settings()
+            **self.reflection.settings(),
+            **self.critic.settings(),
+        }
         engine = self.engine()
         if engine == OWN:
             return settings | ({"agent": self.flags.agent} if self.flags.agent != "auto" else {})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from sweet_rl import tracking
 from sweet_rl.command_line.servers import client_of, retry_of, vllm_server
 from sweet_rl.commands.agent_flags import ENGINES, OWN, Player
 from sweet_rl.contracts import Policy
-from sweet_rl.errors import UsageError, no_such
+from sweet_rl.errors import UsageError, missing_package, no_such
 from sweet_rl.flags import flags_of
 from sweet_rl.policies import POLICIES
 from sweet_rl.policies.scripted import ScriptedPolicy
@@ -17,13 +18,19 @@ from sweet_rl.worlds import AgentRequest, ScriptedFlags
 
 
 async def make_policy(player: Player, tasks: Sequence[Task], *, concurrency: int) -> Policy:
-    """The agent, with the reflection model that it is to have.
+    """The agent, with the reflection model and the critic that it is to have.
 
     Raises:
         UsageError: flags that do not go together, a missing package, a model that cannot be loaded.
         ServiceError: no server answers.
     """
     acting = await _alone(player, tasks, concurrency)
+    if player.critic.critic is not None:
+        try:
+            acting = _with_critic(acting, player, player.critic.critic, tasks)
+        except BaseException:
+            await acting.close()
+            raise
     if player.reflection.reflection_model is None:
         return acting
     from sweet_rl.commands.reflecting import model_that_reflects, reflecting
@@ -48,6 +55,34 @@ async def _alone(player: Player, tasks: Sequence[Task], concurrency: int) -> Pol
     from sweet_rl.policies.markov import MarkovPolicy
 
     return MarkovPolicy(policy)
+
+
+def _with_critic(acting: Policy, player: Player, model: str, tasks: Sequence[Task]) -> Policy:
+    """The agent that takes the turns which the critic likes."""
+    if not hasattr(acting, "sample"):
+        raise UsageError(
+            f"--agent_model {player.model!r} says one thing; a --critic has nothing to choose from. Name a model."
+        )
+    from sweet_rl.commands.tokenizers import encoding_of, tokenizer_facts
+    from sweet_rl.preferences.best_of_n import BestOfN, SamplingPolicy
+
+    try:
+        from sweet_rl.training.scoring import CandidateScorer
+    except ImportError as error:
+        raise missing_package("torch", "transformers", needed_for="a critic") from error
+    flags, critic = player.flags, player.critic
+    solutions = (
+        {task.task_id: task.ground_truth for task in tasks} if critic.critic_sees == "solution" else None
+    )
+    return BestOfN(
+        cast(SamplingPolicy, acting),
+        CandidateScorer(model, device=flags.device, dtype=flags.dtype),
+        encoding_of(model, needs_header=False),
+        tokenizer=tokenizer_facts(player).digest,
+        n=critic.agent_best_of_n,
+        solutions=solutions,
+        seed=player.seed,
+    )
 
 
 async def _policy(player: Player, tasks: Sequence[Task], concurrency: int) -> Policy:

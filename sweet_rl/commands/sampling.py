@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from sweet_rl import tracking
 from sweet_rl.cluster import Workers
@@ -13,6 +13,7 @@ from sweet_rl.command_line.running import judge_failed, progress, run_until_stop
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.agent_flags import OWN, Player
 from sweet_rl.commands.parts import make_policy
+from sweet_rl.commands.tokenizers import tokenizer_facts
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.contracts import Policy, Sampler
 from sweet_rl.errors import UsageError
@@ -24,13 +25,6 @@ from sweet_rl.types import Completion, Failure, Json
 
 if TYPE_CHECKING:
     from sweet_rl.commands.sample_best_of_n import SamplingFlags
-
-
-class TokenizerFacts(NamedTuple):
-    """What later stages must know of the sampler's tokenizer: its digest, and the text of its end token."""
-
-    digest: str | None = None
-    end_token: str | None = None
 
 
 def run(flags: SamplingFlags, agent: Player) -> None:
@@ -149,18 +143,6 @@ async def _sample(
         bar.close()
         if policy is not None:
             await policy.close()
-
-
-def tokenizer_facts(agent: Player) -> TokenizerFacts:
-    """Of the tokenizer that the flags name; nothing for a server whose tokenizer is not at hand."""
-    name = agent.flags.tokenizer or (None if agent.engine() == "openai" else agent.model)
-    if name is None:
-        return TokenizerFacts()
-    from sweet_rl.chat import load_tokenizer, tokenizer_digest
-    from sweet_rl.commands.tokenizers import end_token_of
-
-    tokenizer = load_tokenizer(name)
-    return TokenizerFacts(tokenizer_digest(tokenizer), end_token_of(tokenizer))
 
 
 def _settings(flags: SamplingFlags, agent: Player) -> dict[str, Json]:

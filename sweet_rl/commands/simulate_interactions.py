@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sweet_rl.command_line import Options as Chosen
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
-from sweet_rl.commands.agent_flags import RECAP, Player, PlayerFlags, ReflectionFlags, engine_of
+from sweet_rl.commands.agent_flags import RECAP, CriticFlags, Player, PlayerFlags, ReflectionFlags, engine_of
 from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, server_plays
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
@@ -113,6 +113,7 @@ def _named(agent: PlayerFlags, agents: tuple[str, ...]) -> PlayerFlags:
         "user_prompt_path",
         "reflection_model",
         "reflection_prompt_path",
+        "critic",
         "place",
     ),
     prices=True,
@@ -143,6 +144,7 @@ def simulate_interactions(
     agent: PlayerFlags,
     human: HumanFlags,
     reflection: ReflectionFlags,
+    critic: CriticFlags,
     options: Options,
     /,
 ) -> None:
@@ -168,5 +170,6 @@ def simulate_interactions(
         prompt_path=agent.agent_prompt_path,
         seed=flags.seed,
         reflection=reflection,
+        critic=critic,
     )
     simulation.run(flags, simulation.Parts(world, options, player, Human(human, world, options)))

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweet_rl.chat import TurnFormat, load_tokenizer, tokenizer_digest
+from sweet_rl.commands.agent_flags import Player
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.ranking import Encoding
+
+
+class TokenizerFacts(NamedTuple):
+    """What later stages must know of the sampler's tokenizer: its digest, and the text of its end token."""
+
+    digest: str | None = None
+    end_token: str | None = None
 
 
 def end_id_of(tokenizer: Any) -> int:
@@ -61,3 +69,12 @@ def encoding_of(name: str, *, needs_header: bool) -> Encoding:
         end_id=end_id_of(tokenizer),
         digest=tokenizer_digest(tokenizer),
     )
+
+
+def tokenizer_facts(agent: Player) -> TokenizerFacts:
+    """Of the tokenizer that the flags name; nothing for a server whose tokenizer is not at hand."""
+    name = agent.flags.tokenizer or (None if agent.engine() == "openai" else agent.model)
+    if name is None:
+        return TokenizerFacts()
+    tokenizer = load_tokenizer(name)
+    return TokenizerFacts(tokenizer_digest(tokenizer), end_token_of(tokenizer))

@@ -68,10 +68,11 @@ def candidate_tokens(row: Candidates, context: str, encoding: Encoding) -> list[
     """
     context_ids = tuple(encoding.encode(context))
     same = row.tokenizer is not None and row.tokenizer == encoding.digest
-    return [Continuation(context_ids, _own_tokens(candidate, encoding, same)) for candidate in row.candidates]
+    return [Continuation(context_ids, own_tokens(candidate, encoding, same)) for candidate in row.candidates]
 
 
-def _own_tokens(candidate: Candidate, encoding: Encoding, same_tokenizer: bool) -> tuple[int, ...]:
+def own_tokens(candidate: Candidate, encoding: Encoding, same_tokenizer: bool) -> tuple[int, ...]:
+    """A candidate's tokens; the sampler's own ids only where its tokenizer is the same."""
     if same_tokenizer and candidate.token_ids is not None:
         return candidate.token_ids
     return (*encoding.encode(candidate.text), *([] if candidate.cut else [encoding.end_id]))
