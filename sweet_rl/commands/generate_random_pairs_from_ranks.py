@@ -17,7 +17,7 @@ from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Compatible, InputPath, Margin, OutputPath, Overwriting, Seeded
-from sweet_rl.flags.models import Tokenizer
+from sweet_rl.flags.models import MinReward, Tokenizer
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible, Overwriting):
+class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, MinReward, Seeded, Compatible, Overwriting):
     """Pairs."""
 
     get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")
@@ -51,8 +51,7 @@ class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible
         "rows for each pair with a turn of a successful dialogue on both sides, for --nll_loss_coef to hold on to.",
         at_least=0,
     )
-    min_reward: float = flag(1.0, "reward of a successful dialogue, for --twins.", shown="all")
-    oracle: str | None = flag(
+    oracle_of: str | None = flag(
         None,
         "world whose oracle of good turns says of the pairs how many are right; it changes none of them.",
         shown="all",
@@ -67,9 +66,9 @@ class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible
         super().check_together()
         if self.published and self.draws != "halves":
             raise UsageError(f"--draws {self.draws} is not published: leave --compat published out.")
-        if self.get_sft and (self.hard_negatives or self.twins or self.draws != "halves" or self.oracle):
+        if self.get_sft and (self.hard_negatives or self.twins or self.draws != "halves" or self.oracle_of):
             raise UsageError(
-                "--get_sft draws single candidates: leave --draws, --hard_negatives, --twins and --oracle out."
+                "--get_sft draws single candidates: leave --draws, --hard_negatives, --twins and --oracle_of out."
             )
 
 
@@ -77,12 +76,13 @@ class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, Seeded, Compatible
 @stage(
     "input_path",
     "output_path",
-    defaults={"seed": 42},
+    defaults={"seed": 42, "min_reward": 1.0},
     helps={
         "input_path": "ranked turns of rank_best_of_n.py, or a published file.",
         "output_path": "the .jsonl file for the pairs.",
         "margin": "smallest difference of the two scores.",
         "tokenizer": "folder or name of the tokenizer whose end token closes the texts; needed for published files only.",
+        "min_reward": "reward of a successful dialogue, for --twins.",
         "seed": "of the draws and of the order.",
         "compat": "fixed, or published: its draws in its sequence of random numbers, ties and repetitions included.",
     },
@@ -100,7 +100,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     from sweet_rl.preferences.step_pairs import pair_row, why_unusable
     from sweet_rl.records import read_rows, replace_rows
 
-    judge = _judge(flags.oracle)
+    judge = _judge(flags.oracle_of)
     rows = candidates_from_rows(list(read_rows(flags.input_path)), path=flags.input_path)
     if not rows:
         raise UsageError(f"{flags.input_path!r} holds no rows. Rank with rank_best_of_n.py first.")
@@ -140,7 +140,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     for kind, count in Counter(row["guard"] for row in guards).items():
         print(f"{count} rows of {kind}s are among them.")
     if not flags.get_sft:
-        _report(rows, drawn, judge, flags.oracle)
+        _report(rows, drawn, judge, flags.oracle_of)
 
 
 def _drawn(rows: Sequence[Candidates], flags: StepPairFlags, rng: random.Random) -> list[list[StepPair]]:
@@ -167,6 +167,7 @@ def _guards(
     from sweet_rl.preferences.guards import hard_negatives, succeeded, twin
 
     guards: list[dict[str, Json]] = []
+    least = 1.0 if flags.min_reward is None else flags.min_reward
     if flags.hard_negatives:
         for row, end, pairs in zip(rows, end_tokens, drawn, strict=True):
             guards += hard_negatives(
@@ -176,13 +177,13 @@ def _guards(
         held = [
             held
             for row, end in zip(rows, end_tokens, strict=True)
-            if succeeded(row, flags.min_reward)
+            if succeeded(row, least)
             and (held := twin(row, end_token=end, no_prompt=flags.no_prompt)) is not None
         ]
         if not held:
             raise UsageError(
                 f"--twins {flags.twins:g}: no turn of {flags.input_path!r} is of a dialogue with a reward of at least "
-                f"{flags.min_reward:g}. Lower --min_reward, or leave --twins out."
+                f"{least:g}. Lower --min_reward, or leave --twins out."
             )
         wanted = round(flags.twins * sum(map(len, drawn)))
         guards += rng.sample(held, min(wanted, len(held)))

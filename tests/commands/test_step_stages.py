@@ -225,7 +225,7 @@ def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
     source, output = tmp_path / "ranked.jsonl", tmp_path / "pairs.jsonl"
     replace_rows(source, rows)
     generate_random_pairs_from_ranks(
-        source, output, draws="across", num_pairs=3, hard_negatives=1, twins=0.4, oracle="code"
+        source, output, draws="across", num_pairs=3, hard_negatives=1, twins=0.4, oracle_of="code"
     )
     said = capsys.readouterr().out
     assert "6 pairs of 2 turns" in said
@@ -237,7 +237,7 @@ def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
     assert guards["hard negative"]["rejected"] == f"{questions[1]}<e>"
     assert guards["hard negative"]["chosen"] == f"{questions[0]}<e>"
     assert guards["twin"]["chosen"] == guards["twin"]["rejected"]
-    generate_random_pairs_from_ranks(source, output, num_pairs=9, oracle="code", overwrite=True)
+    generate_random_pairs_from_ranks(source, output, num_pairs=9, oracle_of="code", overwrite=True)
     assert "50.0% of the pairs are right, 0.0% the wrong way round" in capsys.readouterr().out
     for flags, words in (
         ({"draws": "best", "compat": "published"}, "--draws best is not published"),
