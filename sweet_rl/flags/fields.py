@@ -232,7 +232,7 @@ def _flags(settings: type) -> Iterator[Flag]:
             continue
         owner = owners[one.name]
         kind, optional, choices = read_type(_annotation(owner, one.name))
-        details = dict(one.metadata.get(_KEY) or {"help": described(owner).get(one.name, "")})
+        details = dict(one.metadata.get(_KEY) or {})
         details["choices"] = tuple(details.get("choices") or choices)
         yield Flag(
             name=one.name,

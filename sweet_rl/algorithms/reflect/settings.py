@@ -5,182 +5,159 @@ Published behaviour: docs/published/reflect_rl.md#flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import Only, Settings, flag, no_flag
 from sweet_rl.types import Compat, Json
 from sweet_rl.worlds import Options, World, first_for, flags_of, options_of, world_of
 
+_PPO: Final = Only("trainer", ("ppo",))
+_CRITIC: Final = Only("critic", ("used",), "--use_critic")
+_REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
+
 
 @dataclass(frozen=True, slots=True)
-class ReflectFlags:
+class ReflectFlags(Settings):
     """Flags of any world, under their published names and defaults; the last six are ours.
-
-    Args:
-        per_device_train_batch_size: rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.
-        per_device_eval_batch_size: episodes that are played at once; RL: the episodes of an iteration.
-        gradient_accumulation_steps: fine-tuning: micro-batches of an update; RL: trainer calls whose episodes an update pools.
-        eval_reps: how often an evaluation plays its data.
-        mode: what the run is for; every stage sets it by itself (train_SPT, train_RLFT, test).
-        learning_rate: of the adapter, and of the critic.
-        max_grad_norm: gradients are clipped to this norm.
-        weight_decay: of the optimizer.
-        ppo_clip_coef: how far PPO lets the probability ratio move from 1.
-        ppo_update_iter: passes over an update's steps with --trainer ppo.
-        entropy_coef: what a unit of the policy's entropy takes off a step's cost.
-        lora_alpha: scale of the adapter.
-        lora_dropout: dropout in front of the adapter, active in updates.
-        disable_dropout: no dropout anywhere.
-        lora_r: rank of the adapter.
-        max_seq_length: tokens of a text in fine-tuning; longer ones lose their beginning.
-        max_new_tokens: tokens of an action at most; the shrunk head writes one.
-        temperature: of sampling.
-        top_p: sample among the likeliest tokens that have this probability together.
-        top_k: sample among so many tokens only.
-        model_name: the policy's model: a folder, a hub name, or tiny (made on the spot).
-        load_dir: a checkpoint of the policy to begin with: adapter and tokenizer.
-        reflect_model_name: the reflection model's model.
-        reflect_load_dir: a checkpoint of the reflection model.
-        ckpt_path: folder in which every run gets a numbered folder of its own.
-        use_8bit: load models in 8 bits. Needs CUDA and bitsandbytes; without CUDA models are loaded whole.
-        use_4bit: load models in 4 bits. Needs CUDA and bitsandbytes.
-        use_nested_quant: also quantize the constants of the 4-bit weights.
-        bnb_4bit_compute_dtype: what 4-bit weights are computed in (float16, bfloat16 or float32).
-        bnb_4bit_quant_type: 4-bit format (nf4 or fp4).
-        num_train_epochs: of no effect; --max_steps decides.
-        fp16: fine-tuning computes in float16 where there is CUDA.
-        bf16: fine-tuning computes in bfloat16 where there is CUDA; elsewhere in float32.
-        gradient_checkpointing: fine-tuning keeps no activations of a layer but its input.
-        optim: optimizer of fine-tuning; paged ones need CUDA and bitsandbytes and are AdamW elsewhere.
-        lr_scheduler_type: of fine-tuning: constant, constant_with_warmup, linear or cosine.
-        max_steps: updates of fine-tuning; iterations of RL.
-        warmup_ratio: share of the updates in which the learning rate rises; constant has none.
-        group_by_length: fine-tuning: texts of similar lengths share a micro-batch.
-        save_steps: a checkpoint every so many updates or iterations.
-        save_total_limit: checkpoints of fine-tuning that are kept.
-        logging_steps: updates or iterations over which the numbers shown are means.
-        cache_dir: where downloaded models are kept.
-        env: the world: its name, the published one as well, or module:WORLD.
-        trainer: pg (policy gradient) or ppo (needs a critic).
-        replay_buffer_size: successful episodes that are remembered.
-        use_critic: learn a value of states and subtract it from the costs to come.
-        critic_update_freq: the critic learns at every so many-th update.
-        critic_update_iter: passes over its data when it does.
-        shared_critic: the critic reads the policy's hidden states; otherwise those of the model without its adapter.
-        critic_layer_type: what is trained on the hidden state: linear or mlp.
-        shrink_head: score the world's labels only, instead of the vocabulary. Not for fine-tuning.
-        map_size: of no effect; kept for published command lines.
-        random_map: of no effect; kept for published command lines.
-        is_slippery: of no effect; kept for published command lines.
-        max_turns: agent turns of an episode at most.
-        task_file: tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.
-        sandbox_dir: of no effect: no files are copied.
-        discretize_actions: of no effect: actions are labels.
-        first_step: play only the first step of every episode.
-        curriculum_index: only this level of the curriculum; -1: all, one after the other.
-        few_data: only the first so many tasks of the first level; 0: all.
-        reflect: let the reflection model think first; fine-tuning: train it, instead of the policy.
-        reflect_prob: how often it is asked, by step.
-        seed: of all draws.
-        compat: fixed, or published: the published arithmetic throughout, questionable as some of it is.
-        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        max_tokens_per_batch: tokens computed together at most, padding included. Changes speed and memory only.
-        reflect_max_new_tokens: tokens of a reflection at most.
-        target_modules: names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.
 
     Raises:
         UsageError: a value is out of its range.
     """
 
-    per_device_train_batch_size: int = 1
-    per_device_eval_batch_size: int = 4
-    gradient_accumulation_steps: int = 1
-    eval_reps: int = 10
-    mode: str = "train"
-    learning_rate: float = 2e-4
-    max_grad_norm: float = 0.3
-    weight_decay: float = 0.001
-    ppo_clip_coef: float = 0.1
-    ppo_update_iter: int = 3
-    entropy_coef: float = 0.0
-    lora_alpha: int = 16
-    lora_dropout: float = 0.1
-    disable_dropout: bool = False
-    lora_r: int = 64
-    max_seq_length: int = 1024
-    max_new_tokens: int = 1
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 99999
-    model_name: str = "gpt2-xl"
-    load_dir: str | None = None
-    reflect_model_name: str = "gpt2-xl"
-    reflect_load_dir: str | None = None
-    ckpt_path: str = "results/"
-    use_8bit: bool = True
-    use_4bit: bool = False
-    use_nested_quant: bool = False
-    bnb_4bit_compute_dtype: str = "float16"
-    bnb_4bit_quant_type: str = "nf4"
-    num_train_epochs: int = 1
-    fp16: bool = False
-    bf16: bool = True
-    gradient_checkpointing: bool = True
-    optim: str = "paged_adamw_32bit"
-    lr_scheduler_type: str = "constant"
-    max_steps: int = 20000
-    warmup_ratio: float = 0.03
-    group_by_length: bool = False
-    save_steps: int = 100
-    save_total_limit: int = 10
-    logging_steps: int = 10
-    cache_dir: str = "model/"
-    env: str = first_for("reflect")
-    trainer: str = "pg"
-    replay_buffer_size: int = 50
-    use_critic: bool = False
-    critic_update_freq: int = 5
-    critic_update_iter: int = 5
-    shared_critic: bool = False
-    critic_layer_type: str = "linear"
-    shrink_head: bool = True
-    map_size: int = 4
-    random_map: bool = True
-    is_slippery: bool = False
-    max_turns: int = flag(15, "agent turns of an episode at most.", aliases=("horizon",))
-    task_file: str | None = None
-    sandbox_dir: str = "/dev/shm/"  # noqa: S108 - as published
-    discretize_actions: bool = True
-    first_step: bool = False
-    curriculum_index: int = -1
-    few_data: int = 0
-    reflect: bool = False
-    reflect_prob: float = 1.0
-    seed: int = 0
+    per_device_train_batch_size: int = flag(
+        1,
+        "rows of a micro-batch with gradients; RL: also episodes drawn from replay after each rollout.",
+        at_least=1,
+    )
+    per_device_eval_batch_size: int = flag(
+        4, "episodes that are played at once; RL: the episodes of an iteration.", at_least=1
+    )
+    gradient_accumulation_steps: int = flag(
+        1,
+        "fine-tuning: micro-batches of an update; RL: trainer calls whose episodes an update pools.",
+        at_least=1,
+    )
+    eval_reps: int = flag(10, "how often an evaluation plays its data.", at_least=1)
+    mode: str = flag(
+        "train", "what the run is for; every stage sets it by itself (train_SPT, train_RLFT, test)."
+    )
+    learning_rate: float = flag(2e-4, "of the adapter, and of the critic.", at_least=0)
+    max_grad_norm: float = flag(0.3, "gradients are clipped to this norm.", above=0)
+    weight_decay: float = flag(0.001, "of the optimizer.", at_least=0)
+    ppo_clip_coef: float = flag(
+        0.1, "how far PPO lets the probability ratio move from 1.", above=0, only=_PPO
+    )
+    ppo_update_iter: int = flag(3, "passes over an update's steps with --trainer ppo.", at_least=1, only=_PPO)
+    entropy_coef: float = flag(
+        0.0, "what a unit of the policy's entropy takes off a step's cost.", at_least=0
+    )
+    lora_alpha: int = flag(16, "scale of the adapter.")
+    lora_dropout: float = flag(
+        0.1, "dropout in front of the adapter, active in updates.", at_least=0, at_most=1
+    )
+    disable_dropout: bool = flag(False, "no dropout anywhere.")
+    lora_r: int = flag(64, "rank of the adapter.", at_least=1)
+    max_seq_length: int = flag(
+        1024, "tokens of a text in fine-tuning; longer ones lose their beginning.", at_least=1
+    )
+    max_new_tokens: int = flag(1, "tokens of an action at most; the shrunk head writes one.", at_least=1)
+    temperature: float = flag(1.0, "of sampling.", above=0)
+    top_p: float = flag(
+        1.0, "sample among the likeliest tokens that have this probability together.", at_least=0, at_most=1
+    )
+    top_k: int = flag(99999, "sample among so many tokens only.", at_least=0)
+    model_name: str = flag("gpt2-xl", "the policy's model: a folder, a hub name, or tiny (made on the spot).")
+    load_dir: str | None = flag(None, "a checkpoint of the policy to begin with: adapter and tokenizer.")
+    reflect_model_name: str = flag("gpt2-xl", "the reflection model's model.", only=_REFLECTING)
+    reflect_load_dir: str | None = flag(None, "a checkpoint of the reflection model.")
+    ckpt_path: str = flag("results/", "folder in which every run gets a numbered folder of its own.")
+    use_8bit: bool = flag(
+        True, "load models in 8 bits. Needs CUDA and bitsandbytes; without CUDA models are loaded whole."
+    )
+    use_4bit: bool = flag(False, "load models in 4 bits. Needs CUDA and bitsandbytes.")
+    use_nested_quant: bool = flag(False, "also quantize the constants of the 4-bit weights.")
+    bnb_4bit_compute_dtype: Literal["float16", "bfloat16", "float32"] = flag(
+        "float16", "what 4-bit weights are computed in (float16, bfloat16 or float32)."
+    )
+    bnb_4bit_quant_type: Literal["nf4", "fp4"] = flag("nf4", "4-bit format (nf4 or fp4).")
+    num_train_epochs: int = flag(1, "of no effect; --max_steps decides.", shown="never")
+    fp16: bool = flag(False, "fine-tuning computes in float16 where there is CUDA.")
+    bf16: bool = flag(True, "fine-tuning computes in bfloat16 where there is CUDA; elsewhere in float32.")
+    gradient_checkpointing: bool = flag(True, "fine-tuning keeps no activations of a layer but its input.")
+    optim: str = flag(
+        "paged_adamw_32bit",
+        "optimizer of fine-tuning; paged ones need CUDA and bitsandbytes and are AdamW elsewhere.",
+    )
+    lr_scheduler_type: Literal["constant", "constant_with_warmup", "linear", "cosine"] = flag(
+        "constant", "of fine-tuning: constant, constant_with_warmup, linear or cosine."
+    )
+    max_steps: int = flag(20000, "updates of fine-tuning; iterations of RL.", at_least=1)
+    warmup_ratio: float = flag(
+        0.03,
+        "share of the updates in which the learning rate rises; constant has none.",
+        at_least=0,
+        at_most=1,
+    )
+    group_by_length: bool = flag(False, "fine-tuning: texts of similar lengths share a micro-batch.")
+    save_steps: int = flag(100, "a checkpoint every so many updates or iterations.", at_least=1)
+    save_total_limit: int = flag(10, "checkpoints of fine-tuning that are kept.", at_least=1)
+    logging_steps: int = flag(10, "updates or iterations over which the numbers shown are means.", at_least=1)
+    cache_dir: str = flag("model/", "where downloaded models are kept.")
+    env: str = flag(first_for("reflect"), "the world: its name, the published one as well, or module:WORLD.")
+    trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
+    replay_buffer_size: int = flag(50, "successful episodes that are remembered.", at_least=0)
+    use_critic: bool = flag(False, "learn a value of states and subtract it from the costs to come.")
+    critic_update_freq: int = flag(
+        5, "the critic learns at every so many-th update.", at_least=1, only=_CRITIC
+    )
+    critic_update_iter: int = flag(5, "passes over its data when it does.", at_least=1, only=_CRITIC)
+    shared_critic: bool = flag(
+        False,
+        "the critic reads the policy's hidden states; otherwise those of the model without its adapter.",
+        only=_CRITIC,
+    )
+    critic_layer_type: Literal["linear", "mlp"] = flag(
+        "linear", "what is trained on the hidden state: linear or mlp.", only=_CRITIC
+    )
+    shrink_head: bool = flag(
+        True, "score the world's labels only, instead of the vocabulary. Not for fine-tuning."
+    )
+    map_size: int = flag(4, "of no effect; kept for published command lines.", shown="never")
+    random_map: bool = flag(True, "of no effect; kept for published command lines.", shown="never")
+    is_slippery: bool = flag(False, "of no effect; kept for published command lines.", shown="never")
+    max_turns: int = flag(15, "agent turns of an episode at most.", at_least=1, aliases=("horizon",))
+    task_file: str | None = flag(
+        None,
+        "tasks: a file, or a list of the world; default the world's own. In fine-tuning the .jsonl file of texts.",
+    )
+    sandbox_dir: str = flag("/dev/shm/", "of no effect: no files are copied.", shown="never")  # noqa: S108 - as published
+    discretize_actions: bool = flag(True, "of no effect: actions are labels.", shown="never")
+    first_step: bool = flag(False, "play only the first step of every episode.")
+    curriculum_index: int = flag(-1, "only this level of the curriculum; -1: all, one after the other.")
+    few_data: int = flag(0, "only the first so many tasks of the first level; 0: all.", at_least=0)
+    reflect: bool = flag(
+        False, "let the reflection model think first; fine-tuning: train it, instead of the policy."
+    )
+    reflect_prob: float = flag(
+        1.0, "how often it is asked, by step.", at_least=0, at_most=1, only=_REFLECTING
+    )
+    seed: int = flag(0, "of all draws.")
     compat: Compat = flag(
         "fixed",
         "fixed, or published: the published arithmetic throughout, questionable as some of it is.",
         formerly=("strict",),
         bare="published",
     )
-    device: str = "auto"
-    max_tokens_per_batch: int = 4096
-    reflect_max_new_tokens: int = 100
-    target_modules: str = "auto"
-
-    def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise UsageError(
-                    f"--{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}."
-                )
-        for names, fits, what in _RANGES:
-            for name in names.split():
-                if not fits(float(getattr(self, name))):
-                    raise UsageError(f"--{name} must be {what}, got {getattr(self, name)!r}.")
+    device: str = flag("auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
+    max_tokens_per_batch: int = flag(
+        4096, "tokens computed together at most, padding included. Changes speed and memory only.", at_least=1
+    )
+    reflect_max_new_tokens: int = flag(100, "tokens of a reflection at most.", at_least=1, only=_REFLECTING)
+    target_modules: str = flag(
+        "auto",
+        "names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.",
+    )
 
     @property
     def published(self) -> bool:
@@ -203,7 +180,7 @@ class ReflectSettings(ReflectFlags):
         UsageError: a value is out of its range, or there is no such world.
     """
 
-    options: Options | None = None
+    options: Options | None = no_flag(None)
 
     def __post_init__(self) -> None:
         ReflectFlags.__post_init__(self)
@@ -255,38 +232,3 @@ def as_flags(settings: ReflectSettings) -> dict[str, Json]:
     }
     own = flags_of(settings.world, learning=True)
     return plain | {flag: getattr(settings.options, name) for flag, name in own.items()}
-
-
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "trainer": ("pg", "ppo"),
-    "critic_layer_type": ("linear", "mlp"),
-    "bnb_4bit_compute_dtype": ("float16", "bfloat16", "float32"),
-    "bnb_4bit_quant_type": ("nf4", "fp4"),
-    "lr_scheduler_type": ("constant", "constant_with_warmup", "linear", "cosine"),
-}
-
-_Range = tuple[str, Callable[[float], bool], str]
-
-_RANGES: Final[tuple[_Range, ...]] = (
-    (
-        (
-            "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps eval_reps "
-            "lora_r max_seq_length max_new_tokens max_steps save_steps save_total_limit logging_steps "
-            "max_turns critic_update_freq critic_update_iter ppo_update_iter "
-            "max_tokens_per_batch reflect_max_new_tokens"
-        ),
-        lambda value: value >= 1,
-        "at least 1",
-    ),
-    (
-        "learning_rate weight_decay replay_buffer_size few_data top_k entropy_coef",
-        lambda value: value >= 0,
-        "at least 0",
-    ),
-    ("max_grad_norm temperature ppo_clip_coef", lambda value: value > 0, "above 0"),
-    (
-        "lora_dropout warmup_ratio top_p reflect_prob",
-        lambda value: 0 <= value <= 1,
-        "between 0 and 1",
-    ),
-)

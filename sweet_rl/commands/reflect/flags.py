@@ -15,30 +15,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, make_dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sweet_rl.algorithms.reflect.settings import PLAIN, ReflectFlags, settings_of
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.stage_flags import stage_flags
 from sweet_rl.command_line.stages import Facets, Stage, needing, stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Only, flag
+from sweet_rl.flags import flag
 from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.flags.common import Quiet
 from sweet_rl.worlds import flags_of, names, world_of
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
 _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "numpy"})
-
-
-_ONLY: Final = {
-    Only("trainer", ("ppo",)): "ppo_clip_coef ppo_update_iter",
-    Only(
-        "critic", ("used",), "--use_critic"
-    ): "critic_update_freq critic_update_iter shared_critic critic_layer_type",
-    Only("reflect", ("asked",), "--reflect"): "reflect_model_name reflect_prob reflect_max_new_tokens",
-}
-"""Where some of the published flags have a meaning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +76,6 @@ def reflect_stage(
             defaults=defaults,
             helps=helps,
             narrow=narrow,
-            only={flag: only for only, flags in _ONLY.items() for flag in flags.split()},
             facets=_facets,
             options=Options("env", own_flags, names),
         )(chosen)
