@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from sweet_rl.algorithms.reflect.settings import ReflectSettings
+from sweet_rl.algorithms.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.cli import help_text, load, stages
 from sweet_rl.command_line import Options, read, stage_flags, values
 from sweet_rl.command_line.completion import candidates, script_for
@@ -267,7 +267,7 @@ def declared():
     for name in stages():
         load(name)
     tables = {options for world in map(world_of, names()) for options in world.options.__mro__}
-    tables |= {ReflectSettings}
+    tables |= {ReflectFlags, ReflectSettings}
     owners = {}
     todo = [Settings]
     while todo:

@@ -17,7 +17,7 @@ _CRITIC: Final = Only("critic", ("used",), "--use_critic")
 _REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReflectFlags(Settings):
     """Flags of any world, under their published names and defaults; the last six are ours.
 
@@ -169,7 +169,7 @@ PLAIN: Final = tuple(field.name for field in fields(ReflectFlags))
 """Settings that do not depend on the world."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReflectSettings(ReflectFlags):
     """The settings of a run: those of any world, and the world's own (`settings_of`).
 
