@@ -11,6 +11,7 @@ from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.hidden_tests import why_not_gradable
 from sweet_rl.grading.report import Report, summarise
+from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
 from sweet_rl.types import NO_ANSWER, Json
 
@@ -44,6 +45,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
         lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none="no task has a right answer beside a worse one",
         skipped=usable.count(False) - file.failed,
+        guards=dialogue_hard_negatives(file.trajectories, pairs, flags.hard_negatives),
     )
 
 

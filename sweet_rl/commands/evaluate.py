@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, flags_of
 from sweet_rl.flags.common import Evaluation, Margin, Quiet, Regrade
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def evaluate(flags: GraderFlags, /) -> None:
     """
     from sweet_rl.commands.evaluate_games import evaluate_games
 
-    names = ("k", "preference_path", "ground_truth_preference_path", "report_path", "overwrite")
+    names = [one.name for one in flags_of(Evaluation) if one.name != "saved_path"]
     given: dict[str, Any] = {name: getattr(flags, name) for name in names}
     if flags.grader == "auto":
         margin = {"margin": flags.margin} if flags.margin else {}

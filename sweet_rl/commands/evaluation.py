@@ -122,6 +122,7 @@ def write_pairs(
     *,
     why_none: str,
     skipped: int,
+    guards: Sequence[Json] = (),
 ) -> None:
     """Write the pair files that are asked for, and say how many pairs they hold.
 
@@ -131,13 +132,17 @@ def write_pairs(
         to_rows: the pairs as rows, given the key of `paths`.
         why_none: the reason that is printed where there are none.
         skipped: dialogues that did not fail and cannot stand in a pair.
+        guards: rows of single turns beside the pairs without the solution (`sweet_rl.preferences.guards`).
     """
     remark = "" if pairs else f"({why_none}) "
     for with_ground_truth, path in paths.items():
         if path is not None:
             tracking.writes(path)
-            replace_rows(path, to_rows(with_ground_truth))
+            beside = () if with_ground_truth else guards
+            replace_rows(path, [*to_rows(with_ground_truth), *beside])
             print(f"{len(pairs)} pairs {remark}are in {path}")
+            if beside:
+                print(f"{len(beside)} rows of hard negatives are in it, too.")
     if skipped and any(paths.values()):
         print(f"{skipped} dialogues that do not end with an agent turn are in no pair.")
 

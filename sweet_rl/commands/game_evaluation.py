@@ -12,6 +12,7 @@ from sweet_rl.command_line.running import write_report
 from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
 from sweet_rl.grading.report import failed_words
+from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
 from sweet_rl.types import AgentTurn, StopReason, Trajectory
 
@@ -77,6 +78,7 @@ def run(flags: GameFlags) -> None:
         lambda hidden: pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none=f"no two episodes of a task differ by {margin:g}",
         skipped=usable.count(False) - file.failed,
+        guards=dialogue_hard_negatives(file.trajectories, pairs, flags.hard_negatives),
     )
 
 

@@ -16,7 +16,15 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, InputPath, Margin, OutputPath, Overwriting, Seeded
+from sweet_rl.flags.common import (
+    Compatible,
+    HardNegatives,
+    InputPath,
+    Margin,
+    OutputPath,
+    Overwriting,
+    Seeded,
+)
 from sweet_rl.flags.models import MinReward, Tokenizer
 from sweet_rl.types import Json
 
@@ -26,7 +34,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, MinReward, Seeded, Compatible, Overwriting):
+class StepPairFlags(
+    InputPath, OutputPath, Margin, HardNegatives, MinReward, Tokenizer, Seeded, Compatible, Overwriting
+):
     """Pairs."""
 
     get_sft: bool = flag(False, "write one random candidate as both sides, for fine-tuning.")
@@ -39,12 +49,6 @@ class StepPairFlags(InputPath, OutputPath, Margin, Tokenizer, MinReward, Seeded,
         "halves",
         "which candidates are chosen and which rejected: halves (the larger scores against the smaller), across (those "
         "above the middle of the range against those below), best (the largest score against the smaller half).",
-    )
-    hard_negatives: int = flag(
-        0,
-        "rows of each turn that reject what the agent had said before in the same dialogue, so that it does not "
-        "learn to repeat itself.",
-        at_least=0,
     )
     twins: float = flag(
         0.0,

@@ -14,6 +14,7 @@ from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, PageGrades
 from sweet_rl.grading.pages.report import page_report
 from sweet_rl.pages.types import Renderer
+from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, turn_pair_rows
 from sweet_rl.types import Json
 
@@ -140,4 +141,5 @@ def _write_pairs(file: GradedFile, job: PageGradingFlags) -> None:
         lambda hidden: turn_pair_rows(file.trajectories, pairs, with_ground_truth=hidden),
         why_none=f"no two repeats of a task differ by {job.margin:g}",
         skipped=usable.count(False) - file.failed,
+        guards=dialogue_hard_negatives(file.trajectories, pairs, job.hard_negatives),
     )

@@ -308,7 +308,20 @@ class Regrade(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(SavedPath, Repeats, ReportPath, Overwriting):
+class HardNegatives(Settings):
+    """Pairs."""
+
+    hard_negatives: int = flag(
+        0,
+        "rows for each pair (of each turn, where turns are ranked) that reject what the agent had said before in "
+        "the same dialogue, so that it does not learn to repeat itself.",
+        at_least=0,
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(SavedPath, Repeats, ReportPath, HardNegatives, Overwriting):
     """Inputs and outputs."""
 
     preference_path: str | None = flag(
@@ -317,6 +330,16 @@ class Evaluation(SavedPath, Repeats, ReportPath, Overwriting):
     ground_truth_preference_path: str | None = flag(
         None, "write the same pairs there, each preceded by the hidden solution: the critic's data."
     )
+
+    def check_together(self) -> None:
+        """Whether there are pairs that rows can stand beside.
+
+        Raises:
+            UsageError: there are none.
+        """
+        super().check_together()
+        if self.hard_negatives and self.preference_path is None:
+            raise UsageError("--hard_negatives adds rows to --preference_path: name that file, too.")
 
     @property
     def pair_paths(self) -> dict[bool, str | None]:

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 
 from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.preferences.step_pairs import StepPair
+from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.preferences.turn_keys import key_fields
-from sweet_rl.types import Json
+from sweet_rl.types import AgentTurn, Json, Trajectory, derive_seed
 
 HARD_NEGATIVE, TWIN = "hard negative", "twin"
 """What the field `guard` of such a row says."""
@@ -67,6 +68,29 @@ def hard_negatives(
         )
         for text in said
     ]
+
+
+def dialogue_hard_negatives(
+    trajectories: Sequence[Trajectory], pairs: Sequence[TrajectoryPair], count: int
+) -> list[dict[str, Json]]:
+    """At most `count` rows for each pair of dialogues, likewise, from turns of the better dialogue.
+
+    The same pairs give the same rows. As in rows of whole dialogues, no end token closes a turn.
+    """
+    rows: list[dict[str, Json]] = []
+    for pair in pairs:
+        trajectory = trajectories[pair.chosen]
+        turns = [
+            entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn) and entry.input
+        ]
+        outputs = [turn.output for turn in turns]
+        fresh = [place for place, output in enumerate(outputs) if place and output not in outputs[:place]]
+        rng = random.Random(derive_seed(0, *trajectory.key, pair.rejected))
+        for place in rng.sample(fresh, min(count, len(fresh))):
+            before = rng.choice(outputs[:place])
+            sides: dict[str, Json] = {"chosen": outputs[place], "rejected": before}
+            rows.append({"prompt": turns[place].input} | sides | {"guard": HARD_NEGATIVE})
+    return rows
 
 
 def twin(row: Candidates, *, end_token: str, no_prompt: bool) -> dict[str, Json] | None:

@@ -218,3 +218,20 @@ def test_files_that_cannot_be_graded(tmp_path, write):
     with locked(path):
         busy = evaluate(path)
     assert (busy.returncode, "Another run is writing" in busy.stderr) == (1, True)
+
+
+def test_hard_negatives_stand_beside_the_pairs_without_the_solution(write, tmp_path):
+    asked = {"role": "assistant", "content": "Which?", "input": "P0:", "output": "Which?"}
+    answer = {"role": "assistant", "content": RIGHT, "input": "P1:", "output": RIGHT}
+    better = [{"role": "user", "content": "t"}, asked, {"role": "user", "content": "This."}, answer]
+    path = write([make_row(RIGHT, dialogue_history=better), make_row(WRONG)])
+    plain, critic = tmp_path / "plain.jsonl", tmp_path / "critic.jsonl"
+    paths = ("--preference_path", plain, "--ground_truth_preference_path", critic)
+    done = evaluate(path, "--k", 2, *paths, "--hard_negatives", 1)
+    assert done.returncode == 0, done.stderr
+    assert "1 rows of hard negatives are in it, too." in done.stdout
+    assert len(rows_of(critic)) == 1
+    row = {"prompt": "P1:", "chosen": RIGHT, "rejected": "Which?", "guard": "hard negative"}
+    assert rows_of(plain)[1:] == [row]
+    refused = evaluate(path, "--k", 2, "--hard_negatives", 1)
+    assert "--hard_negatives adds rows to --preference_path" in refused.stderr

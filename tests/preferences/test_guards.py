@@ -5,8 +5,16 @@ import random
 import pytest
 
 from sweet_rl.preferences.candidates import candidates_from_rows
-from sweet_rl.preferences.guards import earlier_turns, hard_negatives, succeeded, twin
+from sweet_rl.preferences.guards import (
+    dialogue_hard_negatives,
+    earlier_turns,
+    hard_negatives,
+    succeeded,
+    twin,
+)
 from sweet_rl.preferences.step_pairs import StepPair
+from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
+from sweet_rl.types import AgentTurn, Message, Task, Trajectory
 
 MESSAGES = [
     {"role": "user", "content": "request"},
@@ -16,6 +24,12 @@ MESSAGES = [
     {"role": "user", "content": "no"},
     {"role": "assistant", "content": "Is it old?", "output": "Is it old?"},
 ]
+
+
+def trajectory(history):
+    row = {"problem_description": "q", "ground_truth": "g"}
+    task = Task("t", "q", "g", "", {}, row)
+    return Trajectory(task=task, dialogue_history=history, answer=None)
 
 
 def turn(**fields):
@@ -65,6 +79,27 @@ def test_nothing_said_before_is_preferred_to_what_was_said_before():
     assert negatives(turn(), [StepPair(1, 2)], 9) == []
     assert negatives(turn(), [], 9) == []
     assert negatives(turn(messages=MESSAGES[:2]), [StepPair(2, 1)], 9) == []
+
+
+def test_of_dialogues_a_turn_of_the_better_one_stands_against_an_earlier_turn():
+    def said(text, before):
+        return AgentTurn("assistant", text, input=before, output=text)
+
+    history = (
+        Message("user", "q"),
+        said("a", "I0:"),
+        Message("user", "no"),
+        said("b", "I1:"),
+        Message("user", "no"),
+    )
+    better = trajectory((*history, said("a", "I2:")))
+    worse = trajectory((Message("user", "q"), said("c", "J0:")))
+    pairs = [TrajectoryPair(0, 1)]
+    row = {"prompt": "I1:", "chosen": "b", "rejected": "a", "guard": "hard negative"}
+    # the first turn has none before it, the last one is a repetition itself
+    assert dialogue_hard_negatives([better, worse], pairs, 9) == [row]
+    assert dialogue_hard_negatives([better, worse], [TrajectoryPair(1, 0)], 9) == []
+    assert dialogue_hard_negatives([better, worse], pairs, 0) == []
 
 
 def test_a_twin_is_the_turn_that_was_taken():
