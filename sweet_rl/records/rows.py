@@ -46,6 +46,11 @@ _TRAJECTORY_FIELDS = frozenset(
     }
 )
 
+_OF_TURNS = (
+    "token_ids", "logprobs", "finish_reason", "reward", "reflection", "reflection_input", "thoughts",
+)  # fmt: skip
+"""What a row says of a turn where it is known, in this order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -318,20 +323,14 @@ def _message_to_row(message: Message) -> dict[str, Json]:
     row: dict[str, Json] = {"role": message.role, "content": message.content}
     if isinstance(message, AgentTurn):
         row |= {"input": message.input, "output": message.output}
-        if message.token_ids is not None:
-            row["token_ids"] = list(message.token_ids)
-        if message.logprobs is not None:
-            row["logprobs"] = list(message.logprobs)
-        if message.finish_reason is not None:
-            row["finish_reason"] = message.finish_reason.value
-        if message.reward is not None:
-            row["reward"] = message.reward
-        if message.reflection is not None:
-            row["reflection"] = message.reflection
-        if message.reflection_input is not None:
-            row["reflection_input"] = message.reflection_input
-        if message.thoughts is not None:
-            row["thoughts"] = message.thoughts
+        for name in _OF_TURNS:
+            value = getattr(message, name)
+            if isinstance(value, tuple):
+                value = list(value)
+            elif isinstance(value, FinishReason):
+                value = value.value
+            if value is not None:
+                row[name] = value
     return row
 
 

@@ -63,12 +63,14 @@ def unchanged(path: Path, then: Json) -> bool | None:
 
 def files_of(folder: Path) -> Iterator[Path]:
     """The files below a folder in the order of their names, without hidden ones and records."""
+    return (path for path in entries_of(folder) if not is_record(path) and path.is_file())
+
+
+def entries_of(folder: Path) -> Iterator[Path]:
+    """What is no folder below a folder, in the order of the names, without what is hidden."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(place, name)
-            if not name.startswith(".") and not is_record(path) and path.is_file():
-                yield path
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
 
 
 def _of_folder(folder: Path) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sweet_rl.chat.names import EMBEDDED
-from sweet_rl.runs.digests import unchanged
+from sweet_rl.runs.digests import entries_of, unchanged
 from sweet_rl.runs.record import read_record
 from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json
@@ -57,7 +57,7 @@ class Survey:
 
 def survey(folder: Path) -> Survey:
     """Everything below a folder, oldest run first."""
-    files = list(_files(folder))
+    files = list(entries_of(folder))
     found: dict[str, Found] = {}
     for place in files:
         if is_record(place) and (content := read_record(place)) is not None:
@@ -70,12 +70,6 @@ def survey(folder: Path) -> Survey:
         [path for path in files if path.suffix in _DATA and not _is_known(path.resolve(), outputs, folders)],
         [(run, source, how) for run in runs for source, how in [*_stale(run), *_lost(run, runs)]],
     )
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
 
 
 def _is_known(path: Path, outputs: set[Path], folders: set[Path]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
-from transformers import TrainerCallback
+from transformers import ProgressCallback, TrainerCallback
 
 
 class EpochCallback(TrainerCallback):
@@ -21,20 +21,16 @@ class EpochCallback(TrainerCallback):
         self._begin(state.global_step)
 
 
-class ProgressBar(TrainerCallback):
-    """A bar with the last loss and accuracy."""
+class ProgressBar(ProgressCallback):
+    """A bar with the last loss and accuracy, which starts where a resumed run does."""
 
-    _bar: Any = None
+    training_bar: Any
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Move the bar to where a resumed run begins."""
+        """Open the bar."""
         del args, control
-        self._bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Move the bar by one update."""
-        del args, state, control
-        self._bar.update()
+        self.training_bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
+        self.current_step = state.global_step
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any
@@ -43,9 +39,6 @@ class ProgressBar(TrainerCallback):
         del args, state, control
         shown = {name: value for name, value in (logs or {}).items() if name in {"loss", "acc"}}
         if shown:
-            self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items()}, refresh=False)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Close the bar and leave it on the screen."""
-        del args, state, control
-        self._bar.close()
+            self.training_bar.set_postfix(
+                {name: f"{value:.4g}" for name, value in shown.items()}, refresh=False
+            )

@@ -8,11 +8,12 @@ history nor on vocabulary times responses.
 Axes: R rows, T places, H hidden, K log-probabilities asked for, V vocabulary.
 """
 
-# ruff: noqa: N803, N806 - the names of tensors end in their axes
+# ruff: noqa: N803 - the names of tensors end in their axes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,6 +24,29 @@ from sweet_rl.training.logprobs import next_logprobs
 
 CHUNK_LOGITS = 2**22
 """Logits made at once: 16 MiB in float32."""
+
+
+Outputs = Callable[[Tensor], Tensor]
+"""What a head makes of hidden states."""
+
+
+@contextmanager
+def asked_at(
+    head: Any, places_K: Tensor, of: Callable[[Outputs, Tensor], Tensor] = lambda head, hidden: head(hidden)
+) -> Iterator[None]:
+    """A model's head is asked at some flat places only, while the block lasts.
+
+    Args:
+        head: the model's output embeddings.
+        places_K: row x T + place of what is asked.
+        of: makes the output from the head's own function and the hidden states [K, H].
+    """
+    outputs = head.forward
+    head.forward = lambda hidden_RTH, *_, **__: of(outputs, hidden_RTH.flatten(0, 1)[places_K])
+    try:
+        yield
+    finally:
+        head.forward = outputs
 
 
 class ResponseHead:
@@ -57,19 +81,14 @@ class ResponseHead:
         """
         if self._plain is False:
             return self._from_logits(model, predictors_K, targets_K, inputs)
-        logits_of = self._module.forward
         made: list[Tensor] = []
 
-        def head(hidden_RTH: Tensor, *_: Any, **__: Any) -> Tensor:
-            hidden_KH = hidden_RTH.flatten(0, 1)[predictors_K]
+        def logprobs_of(logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
             made.append(self._chunked(logits_of, hidden_KH, targets_K))
             return made[0]
 
-        self._module.forward = head
-        try:
+        with asked_at(self._module, predictors_K, logprobs_of):
             output = model(**inputs)
-        finally:
-            self._module.forward = logits_of
         if self._plain is None:  # a model may scale or cap its logits, which are log-probabilities here
             self._plain = len(made) == 1 and torch.equal(output.logits.detach(), made[0].detach())
             if not self._plain:

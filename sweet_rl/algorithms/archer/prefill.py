@@ -22,6 +22,7 @@ from torch import Tensor
 from sweet_rl.policies.decoding import Prefill
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
+from sweet_rl.training.head import asked_at
 from sweet_rl.training.trees import lay_out
 
 WIDE = 256
@@ -58,21 +59,12 @@ class TreePrefill:
         mask = [[*[0] * (width - len(at)), *[1] * len(at)] for at in layout.places]
         where_PW = torch.tensor(padded, device=device)
         inputs = inputs_of(self._model, question) | {"use_cache": True}
-        logits_PV, cache = self._read(inputs, question["predictors_K"])
+        with asked_at(self._model.get_output_embeddings(), question["predictors_K"]):
+            output = self._model(**inputs)
+        cache = output.past_key_values
         for layer in cache.layers:
             layer.keys, layer.values = _picked(layer.keys, where_PW), _picked(layer.values, where_PW)
-        return logits_PV, torch.tensor(mask, device=device), cache
-
-    def _read(self, inputs: dict[str, Any], last_P: Tensor) -> tuple[Tensor, Any]:
-        """The forward pass; only the prompts' last places reach the model's head."""
-        head = self._model.get_output_embeddings()
-        logits_of = head.forward
-        head.forward = lambda hidden_RTH: logits_of(hidden_RTH.flatten(0, 1)[last_P])
-        try:
-            output = self._model(**inputs)
-        finally:
-            head.forward = logits_of
-        return output.logits, output.past_key_values
+        return output.logits, torch.tensor(mask, device=device), cache
 
 
 def _picked(states_RHTD: Tensor, where_PW: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
 from sweet_rl.training.adapters import bare_model
 from sweet_rl.training.attention import attention_span, inputs_of
 from sweet_rl.training.batches import question_of, to_device
+from sweet_rl.training.head import Outputs, asked_at
 from sweet_rl.training.packing import padded_batches, shared_batches
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
@@ -161,35 +162,25 @@ class Agent:
         layout = lay_out([np.asarray(ids, dtype=np.uint32) for ids in sequences], attention_span=span)
         asked_K = np.concatenate([at[list(of)] for at, of in zip(layout.places, places, strict=True)])
         question = to_device(question_of(layout, asked_K), self.device)
-        with self._head_at(question["predictors_K"]) as seen:
+        seen: list[Tensor] = []
+
+        def logits(logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
+            seen.append(hidden_KH)
+            return self._label_logits(logits_of, hidden_KH)
+
+        with asked_at(self._bare.get_output_embeddings(), question["predictors_K"], logits):
             output = self.model(**inputs_of(self._bare, question))
         return output.logits.float(), seen[0]
 
-    @contextmanager
-    def _head_at(self, asked_K: Tensor) -> Iterator[list[Tensor]]:
-        """The model's head is asked at some places, about the labels only.
-
-        What a model does to logits behind its head is done to these (logits_small[i] = logits_full[id_i]).
-        """
-        head: Any = self._bare.get_output_embeddings()
-        whole, seen = head.forward, list[Tensor]()
-
-        def forward(hidden_RTH: Tensor, *_: Any, **__: Any) -> Tensor:
-            hidden_KH = hidden_RTH.flatten(0, 1)[asked_K]
-            seen.append(hidden_KH)
-            ids = self._label_ids
-            if ids is None:
-                return whole(hidden_KH)  # type: ignore[no-any-return]
-            if type(head) is not nn.Linear:  # quantized, or with an adapter
-                return whole(hidden_KH)[:, ids]  # type: ignore[no-any-return]
-            bias = None if head.bias is None else head.bias[ids]
-            return functional.linear(hidden_KH, head.weight[ids], bias)
-
-        head.forward = forward
-        try:
-            yield seen
-        finally:
-            head.forward = whole
+    def _label_logits(self, logits_of: Outputs, hidden_KH: Tensor) -> Tensor:
+        """The logits of the labels only, where there are labels (logits_small[i] = logits_full[id_i])."""
+        head, ids = self._bare.get_output_embeddings(), self._label_ids
+        if ids is None:
+            return logits_of(hidden_KH)
+        if type(head) is not nn.Linear:  # quantized, or with an adapter
+            return logits_of(hidden_KH)[:, ids]
+        bias = None if head.bias is None else head.bias[ids]
+        return functional.linear(hidden_KH, head.weight[ids], bias)
 
     def _distribution(self, logits_KV: Tensor) -> Tensor:
         return sampling_logps(

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from sweet_rl.policies.decoding import keep_likeliest, keep_nucleus
+
 VALUE_SCALE = 100.0
 """The critic's squared error is that of costs divided by this."""
 
@@ -76,14 +78,7 @@ def sampling_logps(logits_SV: Tensor, *, temperature: float, top_k: int, top_p: 
 
     First the temperature, then the `top_k` likeliest, then the fewest of these that have `top_p` together.
     """
-    logits_SV = logits_SV.float() / temperature
-    if 0 < top_k < logits_SV.shape[-1]:
-        least_S1 = logits_SV.topk(top_k, dim=-1).values[:, -1:]
-        logits_SV = logits_SV.masked_fill(logits_SV < least_S1, -torch.inf)
-    if top_p < 1:
-        sorted_SV, order_SV = logits_SV.sort(dim=-1, descending=True)
-        chances_SV = sorted_SV.softmax(dim=-1)
-        before_SV = chances_SV.cumsum(dim=-1) - chances_SV
-        dropped_SV = (before_SV >= top_p) & (torch.arange(logits_SV.shape[-1], device=logits_SV.device) > 0)
-        logits_SV = logits_SV.masked_fill(dropped_SV.gather(-1, order_SV.argsort(dim=-1)), -torch.inf)
-    return logits_SV.log_softmax(dim=-1)
+    logps_SV = logits_SV.float() / temperature
+    every_S = logps_SV.new_ones(len(logps_SV))
+    logps_SV = keep_likeliest(logps_SV, top_k * every_S.long())
+    return keep_nucleus(logps_SV, top_p * every_S, every_S).log_softmax(dim=-1)
