@@ -14,8 +14,6 @@ from sweet_rl.flags.common import Evaluation, Margin, Quiet, Regrade
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluation import GradedFile
-    from sweet_rl.types import Json, Score
-    from sweet_rl.worlds import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +73,9 @@ def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> 
 
     from sweet_rl.commands.catalogue import load
     from sweet_rl.records import read_rows
+    from sweet_rl.worlds import world_in
 
-    world = _world_of(next((row for _, row in read_rows(saved_path)), {}))
+    world = world_in(next((row for _, row in read_rows(saved_path)), {}).get("provenance") or {})
     if world is None:
         raise UsageError(
             f"{saved_path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
@@ -95,45 +94,24 @@ def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) 
     """Give rows the grader's scores where they are missing."""
     from sweet_rl.command_line.running import progress
     from sweet_rl.commands.evaluation import graded_file
-    from sweet_rl.grading import GRADERS
+    from sweet_rl.grading import GRADERS, fields_by
+    from sweet_rl.worlds import world_in
 
     GRADERS.find(grader)
     with graded_file(saved_path, k) as file:
-        judge = GRADERS.make(grader, _world_of(file.rows[0]), flag="grader")
+        judge = GRADERS.make(grader, world_in(file.trajectories[0].provenance), flag="grader")
         missing = [
             index for index in range(len(file.rows)) if _is_missing(file, index, grader, regrade=regrade)
         ]
         scores = judge.grade(file.trajectories[index] for index in missing)
         with progress(len(missing), 0, unit="episode", quiet=quiet or not missing) as bar:
             for index, score in zip(missing, scores, strict=True):
-                file.update(index, _graded(file.rows[index], grader, score))
+                file.update(index, fields_by(grader, score, file.rows[index]))
                 bar.update()
 
 
 def _is_missing(file: GradedFile, index: int, grader: str, *, regrade: bool) -> bool:
     return file.counts(index) and (regrade or grader not in (file.rows[index].get("grades") or {}))
-
-
-def _graded(row: Mapping[str, Json], grader: str, score: Score) -> dict[str, Json]:
-    """The fields that grading gives a row; its reward before the first grading stays among the grades."""
-    grades = dict(row.get("grades") or {})
-    if not grades and row.get("reward") is not None:
-        grades["as played"] = row["reward"]
-    details = dict(score.details) | ({f"{grader}_note": score.note} if score.note else {})
-    return {
-        "reward": score.value,
-        "grades": grades | {grader: score.value},
-        "grading_details": dict(row.get("grading_details") or {}) | details,
-    }
-
-
-def _world_of(row: Mapping[str, Json]) -> World | None:
-    """The world that a row says it is of; a published row says none, and one of a person's own file has no name."""
-    from sweet_rl.worlds import names, world_of
-
-    settings = (row.get("provenance") or {}).get("settings") or {}
-    name = settings.get("world") or settings.get("task_type")
-    return world_of(name) if name in names() else None
 
 
 def _plain(stage: Callable[..., None]) -> Callable[..., None]:

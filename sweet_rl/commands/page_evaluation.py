@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
 from sweet_rl.grading.pages.embedding import Embedder
-from sweet_rl.grading.pages.grader import PageGrader, PageGrades
+from sweet_rl.grading.pages.grader import PageGrader, row_fields
 from sweet_rl.grading.pages.report import page_report
 from sweet_rl.pages.types import Renderer
 from sweet_rl.preferences.guards import dialogue_hard_negatives
@@ -73,7 +72,9 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
         )
         with progress(len(missing), 0, unit="page", quiet=job.quiet or not missing) as bar:
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):
-                file.update(missing[place], graded_fields(grades, job))
+                file.update(
+                    missing[place], row_fields(grades, job.rewarded, job.rendered_with() | _model(job))
+                )
                 bar.update()
     report = page_report(file.rows, file.groups, k=job.k, metric=job.rewarded, failed=file.failed)
     print(report.to_text(job.saved_path))
@@ -111,24 +112,6 @@ def _known_grade(row: Mapping[str, Json], job: PageGradingFlags) -> float | None
 def _model(job: PageGradingFlags) -> dict[str, Json]:
     """What the metric "clip" depends on; empty without a model."""
     return {"clip_model": job.clip_model, "long_page": job.long_page} if job.clip_model else {}
-
-
-def graded_fields(grades: PageGrades, job: PageGradingFlags) -> dict[str, Json]:
-    """The fields that grading gives a row; `reward` is null where the target has no picture."""
-    details: dict[str, Json] = {"picture": grades.shown.value} if grades.shown else {}
-    if grades.failures:
-        details["failures"] = [
-            {name: value for name, value in asdict(failure).items() if value not in (None, "")}
-            for failure in grades.failures
-        ]
-    values = dict(grades.values) if grades.values is not None else {}
-    return {
-        "reward": values.get(job.rewarded),
-        "grades": values,
-        "floors": {name: dict(floor) for name, floor in grades.floors.items()},
-        "graded_with": job.rendered_with() | _model(job),
-        "grading_details": details,
-    }
 
 
 def _write_pairs(file: GradedFile, job: PageGradingFlags) -> None:

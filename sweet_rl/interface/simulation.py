@@ -117,6 +117,8 @@ async def simulate(
     chosen = options_for(played, options)
     some = tasks_for(played, tasks, limit)
     episodes = schedule(some, repeats, seed=seed)
+    if not (to_continue or overwrite):
+        played.check_place(chosen)
     settings = played.settings(chosen) | {"seed": seed}
     settings |= {"agent_model": name_of(agent), "env_model": name_of(human)}
     prompt = prompt_for(agent, agent_prompt, played)
@@ -133,7 +135,10 @@ async def simulate(
                     name="", tasks=some, system_prompt=prompt or "", options=chosen, seed=seed
                 )
                 policy = await agent_of(agent, wanted, played, stack)
-            make_env = await stack.enter_async_context(played.open(chosen, user))
+            samples = {(one.task.task_id, one.seed): one.sample_index for one in output.todo}
+            place = None if output_path is None else Path(output_path)
+            opened = played.open(played.beside(chosen, place, samples), user)
+            make_env = await stack.enter_async_context(opened)
             bar = stack.enter_context(
                 tqdm(total=len(output.todo), unit="episode", disable=not progress, dynamic_ncols=True)
             )
@@ -148,7 +153,7 @@ async def simulate(
                 make_env=make_env,
                 policy=policy,
                 on_finished=on_finished,
-                concurrency=min(concurrency, max(1, len(output.todo))),
+                concurrency=played.at_once(min(concurrency, max(1, len(output.todo)))),
                 provenance={
                     "sweet_rl": sweet_rl.__version__,
                     "agent_model": policy.name,

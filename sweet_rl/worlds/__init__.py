@@ -6,7 +6,15 @@ it a name. Nothing outside a world's folder knows its name but the list here.
 
 from sweet_rl.worlds.base import World, flags_of, options_of, own_options
 from sweet_rl.worlds.options import AgentRequest, Level, LevelRequest, Options, ScriptedFlags
-from sweet_rl.worlds.registry import agents_with, all_worlds, first_for, names, options_by_name, world_of
+from sweet_rl.worlds.registry import (
+    agents_with,
+    all_worlds,
+    first_for,
+    names,
+    options_by_name,
+    world_in,
+    world_of,
+)
 from sweet_rl.worlds.tasks import load_tasks
 
 __all__ = [
@@ -25,5 +33,6 @@ __all__ = [
     "options_by_name",
     "options_of",
     "own_options",
+    "world_in",
     "world_of",
 ]

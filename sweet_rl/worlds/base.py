@@ -62,7 +62,7 @@ class World:
         human_is_served: whether a server can play the human that needs no model.
         human_hint: what a person may do who has no server for the human.
         human_server: the line that starts a server for the human, where a model plays it.
-        published_names: what it is called in published command lines, where that is another name.
+        published_names: what else it is called, as in published command lines.
         first_for: the commands that play it where no world is named (dialogue, archer, reflect, as_it_is).
         evaluation: the stage that grades its episodes.
         action_head: begins the list of actions in worlds whose agents choose labels.
@@ -354,12 +354,14 @@ class World:
         """How many of so many episodes may run at a time."""
         return wanted
 
-    def beside(self, options: Options, output: Path, samples: Mapping[tuple[str, int], int]) -> Options:
+    def beside(
+        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
+    ) -> Options:
         """Options of a run whose rows go to `output`, for worlds that keep files beside them.
 
         Args:
             options: of this world.
-            output: the file of rows.
+            output: the file of rows; None for rows in memory, which name files by their whole paths.
             samples: the number of an episode's repeat, by its task's identity and its seed.
         """
         return options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.errors import UsageError
 from sweet_rl.plugins import Registry
+from sweet_rl.types import Json
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.options import Options
 
@@ -71,6 +72,13 @@ def world_with(source: str) -> World:
         UsageError: there is none.
     """
     return next((world for world in all_worlds() if source in world.sources), None) or world_of(source)
+
+
+def world_in(provenance: Mapping[str, Json]) -> World | None:
+    """The world that a row says it is of; a published row says none, and one of a person's own file has no name."""
+    settings = provenance.get("settings") or {}
+    name = settings.get("world") or settings.get("task_type")
+    return world_of(name) if name in names() else None
 
 
 def stages() -> dict[str, StageEntry]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
 from sweet_rl.grading.pages.metrics import PageView, compare, view_of
 from sweet_rl.grading.pages.pictures import BrokenPicture, black, blank, decode
 from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
-from sweet_rl.types import Failure, Trajectory
+from sweet_rl.types import Failure, Json, Trajectory
 
 FLOORS = ("black picture", "blank page")
 """What saying nothing and drawing nothing would score, against each target."""
@@ -57,6 +57,30 @@ class _Unit:
     seen: tuple[_Seen, ...]
     target_tiles: Tiles | None = None
     blank_tiles: Tiles | None = None
+
+
+def row_fields(grades: PageGrades, metric: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
+    """The fields that grading gives a row; `reward` is null where the target has no picture.
+
+    Args:
+        grades: of the row.
+        metric: the one that becomes the reward.
+        graded_with: what the grades depend on besides the pages.
+    """
+    details: dict[str, Json] = {"picture": grades.shown.value} if grades.shown else {}
+    if grades.failures:
+        details["failures"] = [
+            {name: value for name, value in asdict(failure).items() if value not in (None, "")}
+            for failure in grades.failures
+        ]
+    values = {name: float(value) for name, value in (grades.values or {}).items()}
+    return {
+        "reward": values.get(metric),
+        "grades": values,
+        "floors": {name: dict(floor) for name, floor in grades.floors.items()},
+        "graded_with": dict(graded_with),
+        "grading_details": details,
+    }
 
 
 class PageGrader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -64,6 +65,7 @@ class FrontendDesign(Dialogue):
     agent_prompt = "llm_agent_html_prompt.txt"
     user_prompt = "human_simulator_html_prompt.txt"
     human_hint = "--env_model scripted is a human without a model."
+    published_names = ("frontend_design",)
     human_server = "configs/sweet_rl/serve_human_72b_vl.sh Qwen/Qwen2-VL-72B-Instruct"
     stages = STAGES
 
@@ -106,14 +108,22 @@ class FrontendDesign(Dialogue):
         """At most `MOST_PAGES`: pages need a browser each."""
         return min(wanted, MOST_PAGES)
 
-    def beside(self, options: Options, output: Path, samples: Mapping[tuple[str, int], int]) -> Options:
-        """The folder of pictures: the one that is named, or one beside the rows."""
+    def beside(
+        self, options: Options, output: Path | None, samples: Mapping[tuple[str, int], int]
+    ) -> Options:
+        """The folder of pictures: the one that is named, or one beside the rows, or for a while."""
         from sweet_rl.worlds.frontend_design.pictures import PictureFolder
 
         if not isinstance(options, DesignOptions):
             return options
-        folder = Path(options.temp_path) if options.temp_path else output.with_name(f"{output.stem}_images")
-        return replace(options, pictures=PictureFolder(folder, beside=output.parent, samples=samples))
+        if options.temp_path:
+            folder = Path(options.temp_path)
+        elif output is not None:
+            folder = output.with_name(f"{output.stem}_images")
+        else:
+            folder = Path(tempfile.mkdtemp(prefix="sweet_rl_images_"))
+        beside = None if output is None else output.parent
+        return replace(options, pictures=PictureFolder(folder, beside=beside, samples=samples))
 
     def check_place(self, options: Options) -> None:
         """Make sure that the folder that was named holds no pictures."""

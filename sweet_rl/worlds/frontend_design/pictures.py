@@ -22,15 +22,15 @@ class PictureFolder:
 
     Args:
         folder: where the files go; made when the first one comes.
-        beside: the folder that paths in rows are relative to.
+        beside: the folder that paths in rows are relative to; None: they are whole.
         samples: which repeat an episode is, by task and seed; names of unknown ones have the seed instead.
     """
 
     def __init__(
-        self, folder: Path, *, beside: Path, samples: Mapping[tuple[str, int], int] | None = None
+        self, folder: Path, *, beside: Path | None, samples: Mapping[tuple[str, int], int] | None = None
     ) -> None:
         self._folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 - links stay as they are
-        self._beside = Path(os.path.abspath(beside.expanduser()))  # noqa: PTH100
+        self._beside = None if beside is None else Path(os.path.abspath(beside.expanduser()))  # noqa: PTH100
         self._samples = samples or {}
 
     def save_draft(self, task: Task, seed: int, turn: int, image: bytes) -> str:
@@ -59,7 +59,7 @@ class PictureFolder:
         if not (path.is_file() and path.read_bytes() == image):
             tracking.writes(self._folder, folder=True, continues=True)
             replace_file(path, [image])
-        return Path(os.path.relpath(path, self._beside)).as_posix()
+        return (path if self._beside is None else Path(os.path.relpath(path, self._beside))).as_posix()
 
 
 def _slug(task_id: str) -> str:
