@@ -170,11 +170,8 @@ def _check(settings: Settings, places: Mapping[str, Sequence[int]]) -> None:
     way = settings.get("grading", "fixed")
     if way not in get_args(Way):
         raise no_such("way of grading", way, get_args(Way))
-    if (
-        settings.get("timeout_s", 1.0) <= 0
-        or settings.get("memory_mb", 1) < 1
-        or (settings.get("workers") or 1) < 1
-    ):
+    limits = (settings.get("workers") or 1, settings.get("timeout_s", 1.0), settings.get("memory_mb", 1))
+    if min(limits) <= 0 or settings.get("workers") == 0:
         raise UsageError("workers, timeout_s and memory_mb must be positive.")
     here = {way for way, some in places.items() if some}
     for kind, known, needs in (("tests", _OF_TESTS, "hidden tests"), ("pages", _OF_PAGES, "pages")):

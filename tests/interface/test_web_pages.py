@@ -88,7 +88,7 @@ def test_a_grader_by_name_or_as_an_object():
 
 
 def test_a_grader_grades_any_world_and_keeps_the_reward_before():
-    (episode,) = sweet_rl.simulate("lantern", agent="solver", limit=1)
+    (episode,) = sweet_rl.simulate("lantern", agent="walkthrough", limit=1)
     before = episode.reward
     (graded,) = sweet_rl.grade([episode], grader="tests.interface.test_web_pages:Turns")
     assert graded.reward == graded.extra["grades"]["tests.interface.test_web_pages:Turns"] == 0.5
