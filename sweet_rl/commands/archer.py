@@ -116,7 +116,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
 def _world(config: Mapping[str, Any]) -> World:
     world = world_of(config["env_name"])
     if world.answered_by == "human":
-        raise UsageError(f"env_name={config['env_name']} gives no rewards for turns, which are learned from.")
+        raise UsageError(f"world={config['env_name']} gives no rewards for turns, which are learned from.")
     return world
 
 

@@ -20,6 +20,9 @@ CONFIGS = Path(sweet_rl.__file__).parent / "configs" / "archer"
 DEFAULTS = "default"
 _SECRETS = {"huggingface_token": "HF_TOKEN", "wandb_key": "WANDB_API_KEY"}
 _MISSING = "???"
+_NAMES = {"world": "env_name", "max_turns": "max_steps"}
+"""Settings that may be typed as everywhere else, and the published keys that files have."""
+
 _PACKAGED = [f"hydra.searchpath=[file://{CONFIGS}]"]
 """So that a file elsewhere can build on the packaged ones."""
 
@@ -35,6 +38,7 @@ def load_config(name: str, overrides: Sequence[str], folder: str | None = None) 
     Raises:
         UsageError: no such file, an unknown or missing setting, a value of the wrong kind, a secret.
     """
+    overrides = [_as_in_files(override) for override in overrides]
     defaults = _compose(DEFAULTS, (), None)
     keys = [_key(override) for override in overrides]
     ours = [override for override, key in zip(overrides, keys, strict=True) if key in defaults]
@@ -107,6 +111,11 @@ def _compose(name: str, overrides: Sequence[str], folder: str | None) -> dict[st
         line = str(error).partition("\n")[0]
         raise UsageError(f"The configuration cannot be read: {line}") from error
     return {str(key): value for key, value in config.items()}
+
+
+def _as_in_files(override: str) -> str:
+    key, equals, value = override.partition("=")
+    return f"{_NAMES.get(key, key)}{equals}{value}"
 
 
 def _key(override: str) -> str:

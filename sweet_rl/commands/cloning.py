@@ -60,7 +60,7 @@ class Demonstrations:
             UsageError: an unknown world, one that rewards no turns, or one without a place that is named.
         """
         if self.world.answered_by == "human":
-            raise UsageError(f"--env_name {self.flags.world} gives no rewards for turns, which are imitated.")
+            raise UsageError(f"--world {self.flags.world} gives no rewards for turns, which are imitated.")
         own = {option.name for option in own_options(self.world)}
         if self.flags.env_load_path is not None and "place" not in own:
             raise not_of("--env_load_path", owners_of("place"), self.world.name)
@@ -87,7 +87,7 @@ class Demonstrations:
             return []
         played, measured = self.world.training_tasks(self.options)
         return [
-            f"env_name={self.flags.world}",
+            f"world={self.flags.world}",
             f"tasks={played}",
             f"eval_tasks={measured}",
             "max_new_tokens=32",
@@ -261,7 +261,7 @@ def _games(paths: Sequence[str], show: Demonstrations) -> list[list[Transition]]
                     path=path,
                     field="task_id",
                     value=game.task.task_id,
-                    repair="Name the files' own world with --env_name.",
+                    repair="Name the files' own world with --world.",
                 )
             if least is None or (game.reward is not None and game.reward >= least):
                 found.append(transitions(game, transcript))

@@ -38,7 +38,7 @@ def run_archer(flags: ConfigFlags, /, *overrides: str) -> None:
     Published runs, once there is a policy to begin with (run_bc.py makes one from nothing):
     run_archer.py --config-name NAME checkpoint_path=FOLDER use_wandb=false
     Several processes: accelerate launch --num_processes 4 scripts/run_archer.py --config-name NAME ...
-    Any world that rewards turns, also of another package: env_name=WORLD or env_name=module:WORLD
+    Any world that rewards turns, also of another package: world=WORLD or world=module:WORLD
 
     Args:
         flags: the configuration.

@@ -74,7 +74,7 @@ def test_simulations(line, says):
         ("reflect gen_task --model gpt-4", "--model belongs to --teacher openai, and this is embedded"),
         (
             "reflect evaluate_gpt --scenario alfworld --extra full",
-            "--extra belongs to the scenario dangerous_taxi",
+            "--extra belongs to the world dangerous_taxi",
         ),
         (
             "reflect rl_finetune --env taxi --leaveout_prob 0",
@@ -109,6 +109,8 @@ def test_other_stages(line, says):
         "reflect rl_finetune --env taxi --leaveout_prob 0 --strict",
         "reflect supervised_pretrain --leaveout_prob 0 --env taxi",
         "reflect evaluate_gpt --shuffle_action --scenario alfworld --concurrency 3",
+        "reflect evaluate_gpt --shuffle_action --world alfworld --horizon 3",
+        "reflect rl_finetune --world taxi --taxi_curriculum --max_turns 20",
         "play webshop --game_place http://a --compat published",
         "evaluate_html f --clip_model m --device cpu",
     ],

@@ -316,7 +316,7 @@ def test_settings_are_listed_with_their_meaning(capsys):
     listed = capsys.readouterr().out
     assert "gamma=0.5" in listed
     assert "(published) how far the target critic moves" in listed
-    archer.list_settings("archer_debug", ["env_name=dangerous_taxi", "with_prompt=true"], None)
+    archer.list_settings("archer_debug", ["world=dangerous_taxi", "max_turns=9", "with_prompt=true"], None)
     assert "dangerous_taxi\n  with_prompt=True\n  with_history=False" in capsys.readouterr().out
 
 

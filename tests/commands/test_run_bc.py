@@ -46,7 +46,7 @@ def test_every_published_configuration_begins_from_nothing(world, tmp_path, requ
         game = str(request.getfixturevalue("shared") / "data/games/detective.z5")
         more, place = {"env_load_path": game}, [f"env_load_path={game}"]
     if world == "lantern":
-        place = ["env_name=lantern", "tasks=lantern:train", "eval_tasks=lantern:test"]
+        place = ["world=lantern", "tasks=lantern:train", "eval_tasks=lantern:test"]
     capsys = request.getfixturevalue("capsys")
     run_bc(str(tmp_path / "start"), env_name=world, tasks=FEW.get(world), **QUICK, **more)
     assert sorted(path.name for path in (tmp_path / "start").iterdir() if path.is_dir()) == [
@@ -111,7 +111,7 @@ def test_a_data_set_of_ones_own(tmp_path):
     ("wrong", "told"),
     [
         ({"env_name": "chess"}, r"There is no world 'chess'\. Known: code"),
-        ({"env_name": "code"}, r"--env_name code gives no rewards for turns"),
+        ({"env_name": "code"}, r"--world code gives no rewards for turns"),
         (
             {"env_load_path": "x"},
             r"--env_load_path belongs to the world auto_explore or detective or webshop.*twenty_questions",

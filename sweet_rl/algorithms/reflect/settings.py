@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
-from sweet_rl.flags import Only, Settings, flag, no_flag
-from sweet_rl.types import Compat, Json
+from sweet_rl.flags import Only, flag, no_flag
+from sweet_rl.flags.common import Compatible
+from sweet_rl.types import Json
 from sweet_rl.worlds import Options, World, first_for, flags_of, options_of, world_of
 
 _PPO: Final = Only("trainer", ("ppo",))
@@ -18,7 +19,7 @@ _REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
 
 
 @dataclass(frozen=True)
-class ReflectFlags(Settings):
+class ReflectFlags(Compatible):
     """Flags of any world, under their published names and defaults; the last six are ours.
 
     Raises:
@@ -104,7 +105,11 @@ class ReflectFlags(Settings):
     save_total_limit: int = flag(10, "checkpoints of fine-tuning that are kept.", at_least=1)
     logging_steps: int = flag(10, "updates or iterations over which the numbers shown are means.", at_least=1)
     cache_dir: str = flag("model/", "where downloaded models are kept.")
-    env: str = flag(first_for("reflect"), "the world: its name, the published one as well, or module:WORLD.")
+    env: str = flag(
+        first_for("reflect"),
+        "the world: its name, the published one as well, or module:WORLD.",
+        aliases=("world",),
+    )
     trainer: Literal["pg", "ppo"] = flag("pg", "pg (policy gradient) or ppo (needs a critic).")
     replay_buffer_size: int = flag(50, "successful episodes that are remembered.", at_least=0)
     use_critic: bool = flag(False, "learn a value of states and subtract it from the costs to come.")
@@ -143,12 +148,6 @@ class ReflectFlags(Settings):
         1.0, "how often it is asked, by step.", at_least=0, at_most=1, only=_REFLECTING
     )
     seed: int = flag(0, "of all draws.")
-    compat: Compat = flag(
-        "fixed",
-        "fixed, or published: the published arithmetic throughout, questionable as some of it is.",
-        formerly=("strict",),
-        bare="published",
-    )
     device: str = flag("auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
     max_tokens_per_batch: int = flag(
         4096, "tokens computed together at most, padding included. Changes speed and memory only.", at_least=1
@@ -158,11 +157,6 @@ class ReflectFlags(Settings):
         "auto",
         "names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.",
     )
-
-    @property
-    def published(self) -> bool:
-        """Whether it is computed as published."""
-        return self.compat == "published"
 
 
 PLAIN: Final = tuple(field.name for field in fields(ReflectFlags))

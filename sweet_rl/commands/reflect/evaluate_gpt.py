@@ -21,7 +21,9 @@ from sweet_rl.worlds import first_for, names, world_of
 class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
     """The flags of this stage."""
 
-    scenario: str = flag(first_for("as_it_is"), "the world, by its name; also its published one.")
+    world: str = flag(
+        first_for("as_it_is"), "the world, by its name; also its published one.", aliases=("scenario",)
+    )
     random: bool = flag(False, "let chance play in place of a model: the floor.")
     react: bool = flag(True, "ask for thoughts before each action.")
     runs: int = flag(10, "episodes.", at_least=1)
@@ -38,7 +40,7 @@ class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatib
         "teacher": "embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
-    options=Options("scenario", lambda name: world_of(name).as_it_is, names),
+    options=Options("world", lambda name: world_of(name).as_it_is, names),
 )
 def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> None:
     """Let a model play a world whose agents choose labels without training.

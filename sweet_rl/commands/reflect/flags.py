@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, make_dataclass
@@ -130,6 +131,7 @@ def rewrite(function: Stage, arguments: Sequence[str]) -> list[str]:
     Raises:
         UsageError: a beginning fits several flags, or a switch is given something else.
     """
+    arguments = [re.sub(r"^--world(?==|$)", "--env", word) for word in arguments]
     kinds = {
         name: one.annotation.partition(" ")[0]
         for one in stage_flags(function)

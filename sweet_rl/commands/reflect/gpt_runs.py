@@ -24,7 +24,7 @@ from sweet_rl.worlds.registry import world_of
 if TYPE_CHECKING:
     from sweet_rl.commands.reflect.evaluate_gpt import EvaluateGptFlags
 
-_OF_THE_GAMES = ("scenario", "random", "max_turns", "react", "tasks", "compat")
+_OF_THE_GAMES = ("world", "random", "max_turns", "react", "tasks", "compat")
 """Flags that decide about the content of an episode."""
 
 
@@ -41,10 +41,10 @@ def run(games: EvaluateGptFlags, player: TeacherFlags, own: Any) -> None:
         KeyboardInterrupt: likewise, after printing how to continue.
     """
     folder, overwrite = Path(games.output), games.overwrite
-    world = world_of(games.scenario)
+    world = world_of(games.world)
     measured = world.measured(own, tasks=games.tasks, max_turns=games.max_turns)
     name = "random" if games.random else player.name
-    journal = beside(folder / "result.txt", f"{games.scenario}.{name}", "journal")
+    journal = beside(folder / "result.txt", f"{games.world}.{name}", "journal")
     settings = {**player.settings(), **{name: getattr(games, name) for name in _OF_THE_GAMES}, **asdict(own)}
     planned = {f"run {number}": number for number in range(games.runs)}
     with world.games(measured.options) as make_game, JobFile(journal, settings, overwrite=overwrite) as jobs:

@@ -170,7 +170,7 @@ def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int)
             "env_model": "scripted",
             "env_base_url": study.human,
             "best_of_n": repeats,
-            "max_steps": extras.MAX_TURNS,
+            "max_turns": extras.MAX_TURNS,
             "max_tokens": 48,
             "batch_size": 256,
             "max_batch": 256,

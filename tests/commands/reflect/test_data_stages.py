@@ -300,7 +300,7 @@ def test_wrong_flags_are_refused_before_anything_is_made(here, work, message):
     [
         ({"scenario": "auto_explore"}, "auto_explore has no expert"),
         ({"scenario": "lantern", "random": True}, "lantern offers no labels"),
-        ({"scenario": "alfworld", "extra": "full"}, "--extra belongs to the scenario dangerous_taxi"),
+        ({"scenario": "alfworld", "extra": "full"}, "--extra belongs to the world dangerous_taxi"),
     ],
 )
 def test_a_world_that_cannot_be_measured_so_says_why(here, flags, message):
