@@ -90,6 +90,18 @@ def test_a_step_whose_inputs_come_out_the_same_is_not_run_again(here):
     assert ran(here / "out") == {"first": 3, "second": 2, "other": 1}
 
 
+def test_a_step_runs_again_behind_one_whose_output_it_names_and_does_not_read(here, capfd):
+    (here / "p.yaml").write_text(
+        WRITES.replace("source: ${first.output}", "source: null").replace("text: b", "text: ${first.output}")
+    )
+    run("p.yaml")
+    run("p.yaml")
+    assert ran(here / "out") == {"first": 1, "second": 1, "other": 1}
+    run("p.yaml", "values.text=e")
+    assert ran(here / "out") == {"first": 2, "second": 2, "other": 1}
+    assert "first has run since" in capfd.readouterr().out
+
+
 def test_what_another_program_wrote_is_not_touched(here):
     (here / "p.yaml").write_text(WRITES)
     (here / "out").mkdir()
