@@ -121,7 +121,7 @@ class ReflectionFlags(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticFlags(Settings):
+class TestTimeCriticFlags(Settings):
     """A critic that chooses among turns."""
 
     agent_best_of_n: int = flag(
@@ -201,7 +201,7 @@ class Player:
     prompt_path: str | None = None
     seed: int = 0
     reflection: ReflectionFlags = field(default_factory=ReflectionFlags)
-    critic: CriticFlags = field(default_factory=CriticFlags)
+    critic: TestTimeCriticFlags = field(default_factory=TestTimeCriticFlags)
     role: str = "agent"
 
     @property

@@ -13,7 +13,14 @@ from typing import Any, Literal
 from sweet_rl.command_line import Options as Chosen
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
-from sweet_rl.commands.agent_flags import RECAP, CriticFlags, Player, PlayerFlags, ReflectionFlags, engine_of
+from sweet_rl.commands.agent_flags import (
+    RECAP,
+    Player,
+    PlayerFlags,
+    ReflectionFlags,
+    TestTimeCriticFlags,
+    engine_of,
+)
 from sweet_rl.commands.humans import ANSWERED, Human, HumanFlags, server_plays
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag
@@ -144,7 +151,7 @@ def simulate_interactions(
     agent: PlayerFlags,
     human: HumanFlags,
     reflection: ReflectionFlags,
-    critic: CriticFlags,
+    critic: TestTimeCriticFlags,
     options: Options,
     /,
 ) -> None:
