@@ -20,7 +20,7 @@ class Options:
     Args:
         by: the flag that names it.
         of: the dataclass whose fields are the flags of what has this name, or None if it has none; raises
-            UsageError for a name that stands for nothing.
+            UsageError for an unknown name.
         names: of all that there are, to say to whom a flag belongs.
     """
 
@@ -32,7 +32,7 @@ class Options:
         """The flags of the named choice; none without a name.
 
         Raises:
-            UsageError: the name stands for nothing.
+            UsageError: the name is unknown.
         """
         kind = None if name is None else self.of(name)
         return () if kind is None else flags_of(kind)

@@ -75,7 +75,7 @@ class ReflectionFlags(Settings):
 
     reflection_model: str | None = flag(
         None,
-        "a model that analyses where things stand before every turn of the agent, whichever world it plays: a folder, a hub name, the name under which reflection_base_url offers it, or recap (no model, for trials).",
+        "a model that analyses the state before every turn of the agent, in any world: a folder, a hub name, the name under which reflection_base_url offers it, or recap (no model, for trials).",
     )
     reflection_base_url: str | None = flag(
         None, "base URL(s) of the server that runs it.", shown="all", only=_REFLECTING

@@ -217,7 +217,7 @@ def _begun_with(
             merge_adapter(found.adapter, model, ModelSettings(pretrain=base))
     elif "policy_lm" in overridden:
         raise UsageError(
-            f"checkpoint_path={path!r} is a whole model and stands for policy_lm: leave policy_lm out, or "
+            f"checkpoint_path={path!r} is a whole model and replaces policy_lm: leave policy_lm out, or "
             "name a file of its weights."
         )
     return {**critic, "policy_lm": str(model), "checkpoint_path": None}

@@ -54,7 +54,7 @@ class ExportFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, Oth
     helps={
         "input_path": "preference pairs of evaluate_code.py or generate_random_pairs_from_ranks.py, or a published file.",
         "output_path": "the .jsonl or .parquet file for the data set.",
-        "tokenizer": "folder or name of the model that will be trained: its tokenizer says what begins and ends a turn.",
+        "tokenizer": "folder or name of the model that will be trained: its tokenizer defines how a turn begins and ends.",
         "prompt_key": "field with the prompt that both sides answer; default: prompt in rows that have it, else what both dialogues begin with.",
         "chosen_key": "field with the preferred side.",
     },

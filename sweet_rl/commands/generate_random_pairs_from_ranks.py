@@ -57,7 +57,7 @@ class StepPairFlags(
     )
     oracle_of: str | None = flag(
         None,
-        "world whose oracle of good turns says of the pairs how many are right; it changes none of them.",
+        "world whose oracle of good turns counts how many pairs are right; it changes none of them.",
         shown="all",
     )
 

@@ -22,7 +22,7 @@ class TaskFileFlags(OutputPath, Source, NumTasks, Seeded, Overwriting):
     "output_path",
     defaults={"source": world_of(first_for("dialogue")).train_tasks},
     helps={
-        "source": "the list of a world, with what it wants behind a colon; an unknown one is answered with all that there are.",
+        "source": "the list of a world, with its options after a colon; an unknown one gets an error that lists all.",
         "num_tasks": "how many; the first ones of a larger number are the same.",
         "seed": "another seed gives other tasks.",
     },

@@ -26,7 +26,7 @@ HUMANS_HERE = ("scripted", "auto")
 """Names in dialogues that belong to no server's model: auto is the first that a server offers."""
 
 
-SERVER_FLAGS = "A model is asked behind a server: name it with --hostname and --port, or --env_base_url."
+SERVER_FLAGS = "A model answers through a server: name it with --hostname and --port, or --env_base_url."
 
 _NAMED_BY = "--hostname and --port, or --env_base_url, name the human's server, --env_model its model; "
 _ANSWERED = Only("answered_by", ("human", "oracle"), "worlds in which a human or an oracle answers")

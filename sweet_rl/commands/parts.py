@@ -61,7 +61,7 @@ def _with_critic(acting: Policy, player: Player, model: str, tasks: Sequence[Tas
     """The agent that takes the turns which the critic likes."""
     if not hasattr(acting, "sample"):
         raise UsageError(
-            f"--agent_model {player.model!r} says one thing; a --critic has nothing to choose from. Name a model."
+            f"--agent_model {player.model!r} has one reply only; a --critic has nothing to choose from. Name a model."
         )
     from sweet_rl.commands.tokenizers import encoding_of, tokenizer_facts
     from sweet_rl.preferences.best_of_n import BestOfN, SamplingPolicy

@@ -20,7 +20,7 @@ class ConfigFlags(Settings):
         None,
         "a packaged one (those of configs/archer; a wrong name lists them), or a file of your own; default the first published one.",
     )
-    config_dir: str | None = flag(None, "where that file lies; default the packaged configurations.")
+    config_dir: str | None = flag(None, "folder of that file; default the packaged configurations.")
     settings: bool = flag(False, "list every setting with its value in this configuration, and stop.")
 
 

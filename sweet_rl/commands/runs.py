@@ -96,7 +96,7 @@ def _lines(found: Survey, folder: str, prices: Mapping[str, Price] | None) -> li
         lines += ["", "Not what was read or written:"]
         lines += [f"  {one.content['id']}  {source}  {state}" for one, source, state in found.stale]
     if found.unrecorded:
-        lines += ["", "Files that no run says it wrote:"]
+        lines += ["", "Files without a record:"]
         lines += [f"  {path}" for path in found.unrecorded[:_SHOWN]]
         if len(found.unrecorded) > _SHOWN:
             lines.append(f"  ... and {len(found.unrecorded) - _SHOWN} more (--json names them)")

@@ -37,7 +37,7 @@ def run(flags: SamplingFlags, agent: Player) -> None:
     key_in(agent.flags.agent_api_key_var)
     if agent.engine() in {OWN, "scripted"}:
         raise UsageError(
-            f"--agent_model {agent.model!r} says one thing and has no alternatives to sample. Name a model."
+            f"--agent_model {agent.model!r} has one reply only, so there are no alternatives to sample. Name a model."
         )
     turns = offline_turns(
         list(read_rows(flags.input_path)),

@@ -78,7 +78,9 @@ class SimulationFlags(
         """
         super().check_together()
         if self.retry == "none" and not self.to_continue:
-            raise UsageError("--retry none says what --to_continue leaves as it is; pass that as well.")
+            raise UsageError(
+                "--retry none selects what --to_continue leaves unchanged; pass --to_continue as well."
+            )
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:

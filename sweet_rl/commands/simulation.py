@@ -218,5 +218,5 @@ def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome:
         print(f"Failures, each recorded in its row: {kinds}. The first: {outcome.first}")
     if stats.thoughts:
         print(
-            f"The agent's thoughts, {stats.thoughts:,} characters, stand beside its turns, shown to no one."
+            f"The agent's thoughts, {stats.thoughts:,} characters, are recorded beside its turns and shown to no other participant."
         )

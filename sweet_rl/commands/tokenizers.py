@@ -29,7 +29,7 @@ def end_id_of(tokenizer: Any) -> int:
             return TurnFormat.of(tokenizer).end_id
     if tokenizer.eos_token_id is None:
         raise UsageError(
-            f"Nothing says what ends a turn under the tokenizer of {tokenizer.name_or_path!r}: no chat "
+            f"The end of a turn is unknown under the tokenizer of {tokenizer.name_or_path!r}: no chat "
             "template with an end token, no eos_token. Set eos_token in its tokenizer_config.json."
         )
     return int(tokenizer.eos_token_id)

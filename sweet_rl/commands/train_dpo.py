@@ -59,7 +59,7 @@ class DPOFlags(TrainedOn, Compatible, Loss, ExpertsFlags):
         "folder that keeps the reference's log-probabilities for later trainings on the same pairs; default in the user's cache; none: not kept.",
         shown="all",
     )
-    ref_offload: bool = flag(False, "of no effect: the reference is gone before training.", shown="never")
+    ref_offload: bool = flag(False, "of no effect: the reference is freed before training.", shown="never")
     packing_samples: bool = flag(False, "not there: in the published code it does not run.", shown="never")
     ring_attn_size: int = flag(1, "only 1: one process reads a whole pair.", shown="never")
     ring_head_stride: int = flag(1, "of no effect: belongs to ring attention.", shown="never")

@@ -95,7 +95,7 @@ class PairFlags(FieldFlags, RejectedKey, MaxPixels):
         shown="never",
     )
     image_processor: str | None = flag(
-        None, "folder or hub name that says how pictures are cut up; default: the model's own.", shown="all"
+        None, "folder or hub name of the image processor; default: the model's own.", shown="all"
     )
     min_pixels: int = flag(12544, "pictures with fewer pixels are enlarged.", at_least=1, shown="all")
 
@@ -126,7 +126,7 @@ _HELPS: Final = {
     "seed": "of order, held-out rows, adapters and dropout.",
     "device": "auto, cpu or cuda.",
     "dtype": "precision of the weights: auto (float32), float32 or bfloat16 (small learning rates get lost in it; see bf16).",
-    "other_tokenizer": "train on turns that were sampled with another tokenizer all the same; their texts are tokenised anew.",
+    "other_tokenizer": "train also on turns that were sampled with another tokenizer; their texts are tokenised again.",
 }
 _NARROW: Final[Mapping[str, Mapping[str, Any]]] = {
     "device": {"choices": ("auto", "cpu", "cuda"), "shown": "help"},

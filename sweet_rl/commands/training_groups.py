@@ -279,7 +279,7 @@ class ShardFlags(Settings):
         None, "in which DeepSpeed accumulates gradients: fp32, fp16 or bf16.", shown="all"
     )
     overlap_comm: bool = flag(False, "DeepSpeed reduces gradients while computing others.", shown="all")
-    local_rank: int = flag(-1, "given by launchers; the environment says the same.", shown="never")
+    local_rank: int = flag(-1, "given by launchers; the environment has the same value.", shown="never")
 
     def shards(self) -> ShardSettings:
         """The sharding engine and its configuration file; defaults may come from `accelerate launch`."""
@@ -303,7 +303,7 @@ class ShardFlags(Settings):
             stage = os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE", "")
             if stage.isdigit() and int(stage) != self.zero_stage:
                 raise UsageError(
-                    f"`accelerate launch` says ZeRO stage {stage}, and --zero_stage {self.zero_stage}. Give the "
+                    f"`accelerate launch` sets ZeRO stage {stage}, and --zero_stage {self.zero_stage}. Give the "
                     "same to both, or a file to --deepspeed_config."
                 )
             return {"shard_with": engine, "deepspeed_config": None}

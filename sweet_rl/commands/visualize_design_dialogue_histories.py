@@ -42,7 +42,7 @@ class DesignViewFlags(ViewFlags, TempPath, RenderFlags):
     helps=VIEW_HELPS
     | {
         "export": "write the page with rows and pictures to this HTML file, which opens offline, and end.",
-        "temp_path": "folder in which a picture is looked for by its name when it is not where its row says.",
+        "temp_path": "folder in which a picture is searched by its name when it is not at the path in its row.",
     },
 )
 def visualize_design_dialogue_histories(flags: DesignViewFlags, /) -> None:

@@ -119,7 +119,7 @@ class Prices(Settings):
 
     prices: str | None = flag(
         None,
-        "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then says "
+        "TOML or JSON file with dollars per million tokens of models; the record of the run (run.json) then has "
         "what it has cost.",
         shown="all",
     )

@@ -247,7 +247,7 @@ class OtherTokenizer(Settings):
 
     other_tokenizer: bool = flag(
         False,
-        "take turns that were sampled with another tokenizer all the same; their texts are tokenised anew.",
+        "take also turns that were sampled with another tokenizer; their texts are tokenised again.",
         shown="all",
     )
 

@@ -147,7 +147,7 @@ class _Divider(ast.NodeTransformer):
             )
         loaded = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
         if outer := (loaded & self._bound) - _bound(node):
-            raise _NotDivisible(f"it calls for each {min(outer)!r} anew, and compares")
+            raise _NotDivisible(f"it calls again for each {min(outer)!r}, and compares")
         self.inside.append(node)
         return ast.Subscript(self.values, ast.Constant(len(self.inside) - 1), ast.Load())
 

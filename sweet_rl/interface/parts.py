@@ -97,7 +97,7 @@ async def agent_of(agent: Policy | str, wanted: AgentRequest, world: World, stac
         stack: of what is closed.
 
     Raises:
-        UsageError: a name that stands for nothing; no agent.
+        UsageError: an unknown name; no agent.
     """
     if not isinstance(agent, str):
         _check(agent, "act", "agent", "sweet_rl.Policy")
@@ -135,7 +135,7 @@ async def human_of(human: User | str | None, world: World, stack: AsyncExitStack
     """The human; None where the world itself answers. One that is made from a name is closed with the stack.
 
     Raises:
-        UsageError: a name that stands for nothing; no human; a human for a world that asks none.
+        UsageError: an unknown name; no human; a human for a world that asks none.
     """
     if world.answered_by == "world":
         if human is not None:
@@ -159,5 +159,5 @@ def _check(one: object, method: str, kind: str, contract: str) -> None:
     """Find what an object lacks before anything is played."""
     if not inspect.iscoroutinefunction(getattr(one, method, None)) or not hasattr(one, "name"):
         raise UsageError(
-            f"The {kind} {one!r} lacks a name or `async def {method}`; {contract} says what it has to have."
+            f"The {kind} {one!r} lacks a name or `async def {method}`; {contract} lists what it needs."
         )

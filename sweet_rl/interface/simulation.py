@@ -107,7 +107,7 @@ async def simulate(
         Episodes that failed are among them (`Trajectory.failed`).
 
     Raises:
-        UsageError: a name stands for nothing, things do not go together, the file exists.
+        UsageError: a name is unknown, arguments do not fit together, the file exists.
         DataError: a task is wrong, or a line of the file.
         ServiceError, StorageError: the run cannot continue; what had finished is in the file.
     """

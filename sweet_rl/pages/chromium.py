@@ -121,7 +121,7 @@ async def start(settings: RenderSettings) -> Chromium:
     except (BrowserGone, CommandFailed, TimeoutError) as error:
         complaints = process.complaints()
         await process.kill()
-        raise ServiceError(f"{program} does not start. It says: {complaints or 'nothing'}") from error
+        raise ServiceError(f"{program} does not start. Its output: {complaints or 'nothing'}") from error
     except BaseException:
         await process.kill()
         raise

@@ -184,7 +184,7 @@ def _entries(read: Any, path: Path) -> Iterator[tuple[str, Node]]:
     for key, value in read.value:
         name, line = str(key.value), key.start_mark.line + 1
         if name in seen:
-            raise UsageError(f"{path}, line {line}: {name!r} stands in line {seen[name]} already.")
+            raise UsageError(f"{path}, line {line}: {name!r} is already in line {seen[name]}.")
         seen[name] = line
         one = _node(value, path)
         one.place = f"{path}, line {line}"

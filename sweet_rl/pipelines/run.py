@@ -34,7 +34,7 @@ class RunFlags(FileFlags, Jobs):
         "run nothing: show every stage's command, whether it would run and why, and what it is expected to take.",
     )
     only: str = flag("", "run these stages alone; names with commas between them.")
-    until: str = flag("", "stop behind these stages: they are run, with all that they need.")
+    until: str = flag("", "stop after these stages: they are run, with all that they need.")
     preflight: Literal["yes", "only", "no"] = flag(
         "yes",
         "look first whether the stages to run have what they need; only: and run nothing; no: begin at once.",
@@ -87,7 +87,7 @@ def run(flags: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the 
         if wrong:
             raise UsageError(
                 f"{wrong} of the things that the run needs {'is' if wrong == 1 else 'are'} wrong (see above); "
-                "nothing was begun. --preflight no begins all the same."
+                "nothing was started. --preflight no starts without it."
             )
     if flags.preflight == "only":
         return

@@ -101,7 +101,7 @@ class Scope:
             needs: takes the names of steps that are referred to.
 
         Raises:
-            UsageError: a reference that stands for nothing, or for itself.
+            UsageError: a reference to an unknown name, or to itself.
         """
         if isinstance(node.value, list):
             return ",".join(self._text(one, needs) for one in node.value)
@@ -121,12 +121,12 @@ class Scope:
     def _inner(self, name: str, place: str, needs: set[str]) -> str:
         text = self._refer(name, place, needs)
         if text is None:
-            raise UsageError(f"{place}: ${{{name}}} has no value, and stands in a longer text.")
+            raise UsageError(f"{place}: ${{{name}}} has no value, and is part of a longer text.")
         return text
 
     def _refer(self, name: str, place: str, needs: set[str]) -> str | None:
         if name in self._open:
-            raise UsageError(f"{place}: ${{{name}}} stands for itself ({' -> '.join([*self._open, name])}).")
+            raise UsageError(f"{place}: ${{{name}}} refers to itself ({' -> '.join([*self._open, name])}).")
         self._open.append(name)
         try:
             return self._meaning(name, place, needs)
@@ -140,7 +140,7 @@ class Scope:
         if name.strip() == "round":
             return str(self._number)
         if not dot:
-            raise UsageError(f"{place}: ${{{name}}} stands for nothing: {_HINT}.")
+            raise UsageError(f"{place}: ${{{name}}} is not defined: {_HINT}.")
         if first == "values":
             return self._value(second, place, needs)
         owner = self._known(first, place)

@@ -80,7 +80,7 @@ class Records:
             words = "failed" if record["status"] == "failed" else "was interrupted"
             return Look("begun", f"it {words}", record)
         gone = next((path for path in outputs_of(record, in_place=True) if not path.exists()), None)
-        return Look("new", f"{gone} is gone", record) if gone is not None else Look("done", record=record)
+        return Look("new", f"{gone} is missing", record) if gone is not None else Look("done", record=record)
 
     def _later(self, step: Step, record: Mapping[str, Json]) -> str:
         """A step before it that has run since, where digests cannot tell whether that matters."""

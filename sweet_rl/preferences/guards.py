@@ -51,7 +51,7 @@ def hard_negatives(
 ) -> list[dict[str, Json]]:
     """At most `count` rows in which a chosen candidate of these pairs stands against an earlier turn.
 
-    A candidate that has been said before is never the better side; no earlier turn comes twice.
+    A candidate equal to an earlier turn is never the better side; no earlier turn comes twice.
     """
     earlier = earlier_turns(row.row.get("messages") or [])
     fresh = [pair.chosen for pair in pairs if row.candidates[pair.chosen].text not in earlier]

@@ -88,7 +88,7 @@ def offline_turns(
         published: likewise.
 
     Raises:
-        DataError: a row is broken, has no reward, or stands there twice.
+        DataError: a row is broken, has no reward, or is there twice.
         UsageError: there is nothing to sample for; says why.
     """
     trajectories = trajectories_from_rows(rows, path=path)

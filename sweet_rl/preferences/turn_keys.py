@@ -28,7 +28,7 @@ def key_fields(key: TurnKey) -> dict[str, Json]:
 def twice(path: str | Path | None, line: int, field: str, value: Json, earlier: int) -> DataError:
     """The error of a row with the same identity as line `earlier`."""
     return DataError(
-        "stands in the file twice",
+        "is in the file twice",
         path=path,
         line=line,
         field=field,

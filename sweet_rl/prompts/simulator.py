@@ -63,7 +63,7 @@ def parse_simulator_prompt(text: str) -> UserContext:
     missing = [f"<{name}>" for name in _SECTIONS if name not in found]
     if missing:
         raise ValueError(
-            f"the prompt has no {', '.join(missing)} section. The scripted human knows only what stands in "
+            f"the prompt has no {', '.join(missing)} section. The scripted human knows only what is in "
             "the marked sections of the packaged prompt: use that one (leave --user_prompt_path out) or mark "
             "<request>, <hidden_information> and <dialogue> in your own, in this order, each opening and "
             "closing tag on a line of its own."

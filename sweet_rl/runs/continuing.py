@@ -104,7 +104,7 @@ def plan(
 
     Raises:
         UsageError: the file was made from other tasks or with other settings, and `force` is not set.
-        DataError: an episode that did not fail stands in the file twice.
+        DataError: an episode that did not fail is in the file twice.
     """
     keys = [(episode.task.task_id, episode.sample_index) for episode in episodes]
     order = {key: i for i, key in enumerate(keys)}
@@ -126,7 +126,7 @@ def plan(
                 check_settings(theirs, settings, where)
         if key in done and key not in failed:
             raise DataError(
-                "is an episode that stands in the file twice",
+                "is an episode that is in the file twice",
                 path=path,
                 line=line,
                 field="task_id, sample_index",

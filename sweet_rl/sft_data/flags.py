@@ -50,7 +50,7 @@ class Played(MaxTurns):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingFlags(Played, Output, Seeded, Overwriting, Quiet):
-    """What every stage is told that records played states."""
+    """Flags of every stage that records played states."""
 
 
 @dataclass(frozen=True, kw_only=True)

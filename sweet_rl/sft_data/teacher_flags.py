@@ -25,7 +25,7 @@ class TeacherFlags(BaseUrl, Model, KeyVar, Requests, Concurrency):
 
     teacher: Literal["embedded", "openai"] = flag(
         "embedded",
-        "embedded (knows the way and has sentences of its own; needs no model), or openai: a model behind any "
+        "embedded (an expert with sentences of its own; needs no model), or openai: a model behind any "
         "OpenAI-compatible server.",
     )
 

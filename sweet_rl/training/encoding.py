@@ -379,8 +379,8 @@ def check_tokenizers(rows: Sequence[Sampled], tokenizer: Any, *, allowed: bool) 
         raise UsageError(
             f"{len(foreign):,} of {len(rows):,} rows were sampled with another tokenizer than that of "
             f"{tokenizer.name_or_path!r} ({_few(foreign)}): their turns are marked and ended in another way. "
-            "Train the model that they were sampled with, sample and rank anew with this one, or pass "
-            "--other_tokenizer to have the texts tokenised anew as they are."
+            "Train the model that they were sampled with, sample and rank again with this one, or pass "
+            "--other_tokenizer to tokenise the texts again."
         )
 
 

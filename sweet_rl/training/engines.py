@@ -243,8 +243,8 @@ def lost_processes_named(settings: TrainSettings) -> Iterator[None]:
         if world_size() == 1 or not _LOST.search(str(error)):
             raise
         raise ServiceError(
-            f"Process {rank()} of {world_size()} cannot reach the others: one has ended (its own output says "
-            f"why), or has not answered within --timeout_s {settings.shards.timeout_s}. Start all again; "
+            f"Process {rank()} of {world_size()} cannot reach the others: one has ended (see its own "
+            f"output), or has not answered within --timeout_s {settings.shards.timeout_s}. Start all again; "
             f"where --save_steps left checkpoints, --load_checkpoint resumes from the newest. "
             f"({first_line(error)[:200]})"
         ) from error

@@ -58,7 +58,7 @@ class ExportReport:
             f"{self.text_before_begin:,} pairs do not begin with the begin token, which TRL puts first": (
                 self.text_before_begin
             ),
-            f"the tokenizer's eos_token is {self.eos_token!r}: trainers put it behind {end!r}, which ends a "
+            f"the tokenizer's eos_token is {self.eos_token!r}: trainers append it to {end!r}, which ends a "
             f"turn. Set eos_token to {end!r} in the model's tokenizer_config.json": self.eos_token != end,
         }
         return [line for line, count in counts.items() if count]
@@ -174,7 +174,7 @@ class PairExporter:
                 )
             if self._layout == "openrlhf" and behind > 1:
                 problem = (
-                    f"continues for {behind} messages, of which OpenRLHF takes only the last for the response"
+                    f"continues for {behind} messages, and OpenRLHF takes only the last for the response"
                 )
                 raise _inexact(pair, side, getattr(pair, side), problem)
         if self._layout == "openrlhf":

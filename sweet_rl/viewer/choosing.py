@@ -12,7 +12,7 @@ from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.game import GameContents, rewards_turns
 
 PICTURE_BYTES = 100_000_000
-"""Room for pictures in an exported page, where nothing else is said."""
+"""The default limit of pictures in an exported page."""
 
 
 def contents_of(trajectories: Sequence[Trajectory], title: str, *, folder: Path) -> Contents:

@@ -43,7 +43,7 @@ def test_a_critic_chooses_among_turns(tmp_path):
     [
         ({"agent_model": "embedded", "agent_best_of_n": 4}, "--agent_best_of_n needs --critic"),
         ({"agent_model": "embedded", "critic_sees": "solution"}, "--critic_sees needs --critic"),
-        ({"agent_model": "expert", "critic": "embedded"}, "'expert' says one thing"),
+        ({"agent_model": "expert", "critic": "embedded"}, "'expert' has one reply only"),
         ({"agent_model": "embedded", "critic": "absent/model"}, "No model could be loaded"),
     ],
 )

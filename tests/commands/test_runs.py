@@ -60,7 +60,7 @@ def test_what_has_changed_and_what_has_no_record_are_named(folder, capsys):
     made, played = ids(folder)
     assert f"{made}  data/tasks.jsonl  output changed" in text
     assert f"{played}  data/tasks.jsonl  input changed" in text
-    assert text.endswith("Files that no run says it wrote:\n  data/by_hand.jsonl\n")
+    assert text.endswith("Files without a record:\n  data/by_hand.jsonl\n")
     found = json.loads(said(capsys, "data", json=True))
     assert found["without_record"] == ["data/by_hand.jsonl"]
     assert {row["state"] for row in found["changed"]} == {"input changed", "output changed"}

@@ -33,7 +33,7 @@ WRONG = {
         "folder: out\nstage:\n" + TASKS,
         r"line 2: a pipeline has no 'stage' \(did you mean stages\?\)",
     ),
-    "twice": ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' stands in line 1 already"),
+    "twice": ("folder: a\nvalues: {}\nfolder: b\n", r"line 3: 'folder' is already in line 1"),
     "a stage": (
         "folder: out\nstages:\n  tasks:\n    run: generate_task\n",
         r"line 4: there is no stage 'generate_task' to run \(did you mean generate_tasks\?\)",
@@ -98,7 +98,7 @@ WRONG = {
         "folder: out\nvalues:\n  a: ${values.b}\n  b: ${values.a}\nstages:\n"
         + TASKS
         + "      source: ${values.a}\n",
-        r"stands for itself \(values.a -> values.b -> values.a\)",
+        r"refers to itself \(values.a -> values.b -> values.a\)",
     ),
     "a circle": (
         (

@@ -68,7 +68,7 @@ def test_an_odd_history_gives_its_turns_and_counts_those_without_input():
         (
             [trajectory(task_id="t", sample_index=0)] * 2,
             DataError,
-            "line 2.*stands in the file twice.*line 1",
+            "line 2.*is in the file twice.*line 1",
         ),
         ([trajectory(dialogue_history="hi")], DataError, "dialogue_history.*must be a list"),
     ],

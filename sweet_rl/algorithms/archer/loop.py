@@ -216,7 +216,7 @@ class OnlineRun:
         played = self._known(iteration)
         if not played:
             raise ServiceError(
-                f"Every episode of iteration {iteration + 1} failed; {str(folder.failures.path)!r} tells "
+                f"Every episode of iteration {iteration + 1} failed; {str(folder.failures.path)!r} says "
                 "why, one by one. Once that is repaired, the same command plays them again."
             )
         return played

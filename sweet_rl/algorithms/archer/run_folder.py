@@ -202,7 +202,7 @@ class EpisodeFile:
         place = row.get("iteration"), row.get("episode")
         if not (isinstance(place[0], int) and isinstance(place[1], int)):
             raise DataError(
-                "must tell its place in the run",
+                "must give its place in the run",
                 path=self.path,
                 line=line,
                 field="iteration, episode",

@@ -131,7 +131,7 @@ class ArcherSettings:
                 if not fits(float(getattr(self, name))):
                     raise UsageError(f"{name} must be {what}, got {getattr(self, name)!r}.")
         if self.template is not None and "{obs}" not in self.template:
-            raise UsageError("template must contain {obs}, where the observation is to stand.")
+            raise UsageError("template must contain {obs}, the place of the observation.")
         if self.eos_str is None and self.agent_type == "chai" and self.compat == "published":
             raise UsageError(
                 "agent_type=chai with compat=published ends every utterance with eos_str, so it must not be "

@@ -106,7 +106,7 @@ def read_settings(folder: Path) -> dict[str, Json]:
 
 
 def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
-    """Settings of a run that was begun with earlier or published names of flags."""
+    """Settings of a run that was started with earlier or published names of flags."""
     named = {"max_turns" if name == "horizon" else str(name): value for name, value in saved.items()}
     if "strict" in named:
         named["compat"] = "published" if named.pop("strict") else "fixed"
@@ -235,8 +235,8 @@ def continued(folder: Path, settings: ReflectSettings, typed: Mapping[str, Any])
     ]
     if changed:
         raise UsageError(
-            f"{str(folder)!r} was begun with other flags: {', '.join(changed)}. Leave these out to resume it "
-            "with it, or begin a new run with --load_dir."
+            f"{str(folder)!r} was started with other flags: {', '.join(changed)}. Leave these out to resume "
+            "it, or start a new run with --load_dir."
         )
     return replace(before, **{name: value for name, value in typed.items() if name in FREE})
 

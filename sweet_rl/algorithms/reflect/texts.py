@@ -99,7 +99,7 @@ def encode(tokenizer: Any, text: str, *, reflect: bool, room: int) -> Example:
     at = text.rfind(marker)
     prompt, target = text[: at + len(marker)], text[at + len(marker) :]
     if at < 0 or not target:
-        raise ValueError("there is no marker, or nothing behind it")
+        raise ValueError("there is no marker, or no text after it")
     prompt_ids = list(tokenizer(prompt)["input_ids"])
     while len(prompt_ids) > 1 and prompt_ids[-1] == tokenizer.eos_token_id:
         prompt_ids.pop()  # a tokenizer that ends every text

@@ -37,7 +37,7 @@ class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatib
         "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
         "overwrite": "begin again.",
         "compat": "fixed, or published: a reply is searched for anything that might be a label, a reply without one becomes a random action, and an episode counts by the return that is published for its world.",
-        "teacher": "embedded (knows the way: the ceiling), or openai: a model behind an OpenAI-compatible server.",
+        "teacher": "embedded (the expert: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
     options=Options("world", lambda name: world_of(name).as_it_is, names),

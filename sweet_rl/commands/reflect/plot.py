@@ -28,7 +28,7 @@ class PlotFlags(Output, Overwriting, Compatible):
 @stage(
     defaults={"output": "visualization"},
     helps={
-        "output": "the files' name; .pdf and .png are put behind it.",
+        "output": "the files' name; .pdf and .png are appended.",
         "compat": "fixed, or published: its offsets and means, by which a loss that there is not counts as 0.",
     },
 )

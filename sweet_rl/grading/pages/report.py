@@ -126,8 +126,8 @@ def _counts(rows: Sequence[Mapping[str, Json]]) -> dict[str, int]:
         "rows with a stored reward of unknown grading": sum(
             known and not row.get("grades") for known, row in zip(scored, rows, strict=True)
         ),
-        "dialogues without a picture: a black one stands for it": shown.count("none"),
-        "pictures that are not where the row says: black as well": shown.count("missing"),
+        "dialogues without a picture: a black one replaces it": shown.count("none"),
+        "pictures that are missing at the path in the row: black as well": shown.count("missing"),
         "pictures that cannot be decoded: black as well": shown.count("broken"),
         "pictures without a page in the dialogue: text and layout are 0": sum(
             "no_html" in kind for kind in kinds

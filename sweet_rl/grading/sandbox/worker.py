@@ -112,7 +112,7 @@ class WorkerProcess:
             message = b""
         self.control.settimeout(None)
         if not message:
-            raise SandboxError(f"The sandbox does not start: {self.last_words() or 'it says nothing'}")
+            raise SandboxError(f"The sandbox does not start: {self.last_words() or 'it printed nothing'}")
         layers = [str(layer) for layer in marshal.loads(message)]  # noqa: S302 - sent before any answer ran
         self._inner = "process" in layers  # then it has forked once more
         return layers

@@ -148,7 +148,7 @@ def _how(*, judged: bool) -> str:
     if not judged:
         return "Each player takes its likeliest tokens."
     return (
-        "The critic's score says how much a turn helps: above zero it should be said more often, below zero "
+        "The critic's score says how much a turn helps: above zero it should be written more often, below zero "
         "less. Candidates are replies sampled at the same turn, sorted by score; the policy is trained to "
         "prefer the upper ones. The verdict is an oracle's, which the critic does not see."
     )

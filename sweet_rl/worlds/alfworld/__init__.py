@@ -26,7 +26,7 @@ ACTION_HEAD: Final = "\nThe actions you can take now is:"
 class AlfworldOptions(Options):
     """Options of ALFWorld."""
 
-    shuffle_action: bool = flag(False, "labels of commands are drawn anew for every step.")
+    shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
 
 
 @dataclass(frozen=True, kw_only=True)

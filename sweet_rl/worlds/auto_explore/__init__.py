@@ -37,7 +37,7 @@ class ExploreOptions(Options):
         at_least=0,
         at_most=1,
     )
-    shuffle_action: bool = flag(False, "labels of commands are drawn anew for every step.")
+    shuffle_action: bool = flag(False, "labels of commands are drawn again for every step.")
 
 
 @dataclass(frozen=True, kw_only=True)

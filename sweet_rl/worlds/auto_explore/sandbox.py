@@ -200,7 +200,7 @@ class Sandbox:
                     raise CommandError("echo: nothing more can be written")
                 self.written[path] = text
             case _ if _operators(rest):
-                raise CommandError("echo writes to one file, or says something")
+                raise CommandError("echo writes to one file, or prints a text")
         return Result(f"Success: echoed to {_shown(rest[-1]) if rest else ''}")
 
     def _show(self, command: str, rest: Sequence[str]) -> Result:

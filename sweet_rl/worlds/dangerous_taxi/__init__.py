@@ -26,8 +26,8 @@ ACTION_HEAD: Final = "\nThe actions you can take now is:"
 class TaxiOptions(Options):
     """Options of DangerousTaxi."""
 
-    with_prompt: bool = flag(False, "the rules stand in every observation.")
-    with_history: bool = flag(False, "every state so far stands in every observation.")
+    with_prompt: bool = flag(False, "the rules are in every observation.")
+    with_history: bool = flag(False, "every state so far is in every observation.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ class QuestionOptions(Options):
     """Options of question games.
 
     Args:
-        reads_json: the agent writes its question as JSON, as models that follow instructions are told to.
+        reads_json: the agent writes its question as JSON, as chat models are instructed to.
     """
 
     reads_json: bool = no_flag(False)

@@ -32,7 +32,7 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
         "max_turns": "steps of a game at most.",
         "seed": "decides about the games and the wording.",
         "overwrite": "begin again.",
-        "teacher": "embedded (knows the plan and has sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
+        "teacher": "embedded (a planner with sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },
 )
 def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -> None:

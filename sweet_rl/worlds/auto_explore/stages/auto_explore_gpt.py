@@ -36,7 +36,7 @@ class AutoExploreGptFlags(
         "seed": "of the model's draws.",
         "overwrite": "begin again.",
         "compat": "fixed, or published: its targets, levels and costs, and an episode that fails is one that is not won.",
-        "teacher": "embedded (no model: a player of our own that sees what a model sees, and knows of a file that it opened whether it is right), or openai: a model behind an OpenAI-compatible server.",
+        "teacher": "embedded (no model: a scripted player that sees what a model sees, and knows whether a file that it opened is right), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
 )

@@ -25,7 +25,7 @@ class FilterTaskFlags(TaskFile, Repositories, Output, Overwriting, Compatible):
     defaults={"output": "data/auto_explore/tasks_filtered/data.json"},
     helps={
         "task_file": "a file of tasks, or a folder of them (where there are others, data.json is left aside).",
-        "compat": "fixed, or published: a task with a blank in its file's name goes.",
+        "compat": "fixed, or published: a task with a blank in its file's name is dropped.",
     },
 )
 def filter_task(flags: FilterTaskFlags, /) -> None:

@@ -27,7 +27,7 @@ _MAX_PARSED: Final = 2_000_000
 LOOKED_FOR: Final = (
     "It looks for the sections <request>, <hidden_information> and <dialogue> of the packaged prompt; else "
     "for a Python function (def ...:) in the system message, or in the prompt before the dialogue, and for a "
-    "dialogue: entries like 'user: ...' and 'assistant: ...' at the beginnings of lines behind the function, "
+    "dialogue: entries like 'user: ...' and 'assistant: ...' at the beginnings of lines after the function, "
     "or the other messages of the chat, the last of them the agent's."
 )
 

@@ -172,7 +172,7 @@ def refuse_to_overwrite(paths: Sequence[Path], *, to_continue: bool, overwrite: 
     there = [str(path) for path in paths if path.is_file() and path.stat().st_size]
     if there and not (to_continue or overwrite):
         raise UsageError(
-            f"{there[0]!r} exists. Pass --to_continue to finish what was begun (pages that were rendered are "
+            f"{there[0]!r} exists. Pass --to_continue to finish it (pages that were rendered are "
             "not rendered again), --overwrite to start again, or choose another place."
         )
 

@@ -155,7 +155,7 @@ def start(runs: Runs, flags: JudgeFlags) -> None:
     journal_path = flags.output_path or str(_beside(runs, ".jsonl"))
     named = any(flag is not None for flag in (flags.hostname, flags.port, flags.base_url))
     if not named and (meant := suggestion(flags.judge, ("metrics", "auto"), "--judge ")):
-        raise UsageError(f"There is no --judge {flags.judge} here{meant}. A model is asked behind a server.")
+        raise UsageError(f"There is no --judge {flags.judge} here{meant}. A model answers through a server.")
     if flags.overwrite:
         Journal(journal_path, overwrite=True).close()
 
@@ -305,7 +305,7 @@ def _by_key(path: str) -> dict[tuple[str, int], Trajectory]:
     for trajectory in load_trajectories(path):
         if trajectory.key in by_key:
             raise DataError(
-                "stands there twice",
+                "is there twice",
                 path=path,
                 field="task_id, sample_index",
                 value=trajectory.key,

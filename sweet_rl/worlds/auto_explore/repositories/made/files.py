@@ -193,7 +193,7 @@ def script(folder: str, about: str, draws: Draws) -> MadeFile:
 
 
 def notes(folder: str, about: str, draws: Draws) -> MadeFile:
-    """Minutes of a meeting: the name says when it was, not what was said."""
+    """Minutes of a meeting: the name has its date, not its topic."""
     person, thing, colour = (
         draws.pick(words.PEOPLE),
         draws.pick(words.THINGS),

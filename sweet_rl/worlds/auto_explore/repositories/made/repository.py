@@ -77,7 +77,7 @@ def make_repository(name: str) -> MadeRepository:
     if found is None:
         raise UsageError(
             f"There is no embedded repository {name!r}. They are called {', '.join(KINDS)}, with a number "
-            "below a million behind it: 'service-17'. Repositories on disk need the folder that they lie in."
+            "below a million after it: 'service-17'. Repositories on disk need the folder that contains them."
         )
     draws = Draws(Random(derive_seed("repository", name)))
     made = _files(found[1], draws)
