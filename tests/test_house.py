@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 
+from sweet_rl.worlds import all_worlds
 from tests.conftest import ROOT
 
 PACKAGE = ROOT / "sweet_rl"
@@ -93,4 +94,19 @@ def test_nothing_points_to_a_document_that_readers_do_not_have():
         if path.suffix in {".py", ".md", ".txt", ".toml", ".yaml", ".sh"}
         for match in re.finditer(r"\bspec (?:§|\d)|[(]spec\b|§[\d]", path.read_text("utf-8"))
     ]
+    assert not found
+
+
+def test_no_world_is_named_outside_its_folder():
+    """Studies apart: they are about worlds. A world's name is its class's, as people and modules write it."""
+    worlds = {type(world).__module__.split(".")[2]: type(world).__name__ for world in all_worlds()}
+    found = []
+    for folder, name in worlds.items():
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "[ _-]?", name)
+        named = re.compile(rf"(?<![a-z]){words}(?![a-z])", re.IGNORECASE)
+        for path in PACKAGE.rglob("*.py"):
+            place = path.relative_to(PACKAGE).as_posix()
+            text = re.sub(r"docs/[\w/.]+(?:,? ?#[a-z-]+)*", "", path.read_text("utf-8"))
+            if not place.startswith((f"worlds/{folder}/", "studies/")):
+                found += [(place, match[0]) for match in named.finditer(text)]
     assert not found

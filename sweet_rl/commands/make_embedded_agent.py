@@ -9,6 +9,7 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, WorldName
+from sweet_rl.worlds import first_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +20,10 @@ class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
 @recorded("make_embedded_agent")
 @stage(
     "output_dir",
-    defaults={"world": "mini"},
+    defaults={"world": first_for("dialogue")},
     helps={
         "output_dir": "folder for the model and its tokenizer.",
-        "world": "by its name or that of its tasks, as in mini:train; of those that have something to read.",
+        "world": "whose agent it is: a world's name, module:ATTRIBUTE, or one of its lists of tasks; of those that have something to read.",
         "seed": "another seed gives other weights, taught by other dialogues.",
         "overwrite": "write into a folder that holds a model already.",
     },

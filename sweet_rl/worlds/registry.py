@@ -66,12 +66,14 @@ def all_worlds() -> Iterator[World]:
 
 
 def world_with(source: str) -> World:
-    """The world of this name, or the one that has a list of tasks of this name.
+    """The world of this name, or the one that has a list of tasks of this name, also with what it wants.
 
     Raises:
         UsageError: there is none.
     """
-    return next((world for world in all_worlds() if source in world.sources), None) or world_of(source)
+    return next(
+        (world for world in all_worlds() if source.partition(":")[0] in world.sources), None
+    ) or world_of(source)
 
 
 def world_in(provenance: Mapping[str, Json]) -> World | None:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from sweet_rl.worlds import all_worlds, first_for, names, world_of
+from sweet_rl.worlds.registry import world_with
 
 
 def test_each_folder_with_a_world_is_one_in_a_fixed_order():
@@ -18,7 +19,12 @@ def test_each_folder_with_a_world_is_one_in_a_fixed_order():
 
 @pytest.mark.parametrize(
     ("published", "ours"),
-    [("adventure", "detective"), ("taxi", "dangerous_taxi"), ("llm_twenty_questions", "twenty_questions")],
+    [
+        ("frontend_design", "html"),
+        ("adventure", "detective"),
+        ("taxi", "dangerous_taxi"),
+        ("llm_twenty_questions", "twenty_questions"),
+    ],
 )
 def test_published_names_are_understood(published, ours):
     assert world_of(published).name == ours
@@ -38,3 +44,8 @@ def test_to_list_them_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("source", ["code", "backend_programming", "mini", "mini:train", "mini:easy:test"])
+def test_a_world_is_found_by_its_name_or_by_a_list_of_its_tasks(source):
+    assert world_with(source) is world_of("code")
