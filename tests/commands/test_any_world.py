@@ -11,7 +11,7 @@ from sweet_rl.commands.serve_simulator import serve_simulator
 from sweet_rl.errors import UsageError
 from sweet_rl.pipelines.needs import _servers
 from sweet_rl.pipelines.steps import Step
-from sweet_rl.worlds import all_worlds, registry
+from sweet_rl.worlds import names, registry, world_of
 from sweet_rl.worlds.backend_programming import BackendProgramming
 
 
@@ -37,7 +37,7 @@ def test_a_stage_of_one_world_is_listed_by_that_world(name):
 
 def test_the_help_of_play_lists_every_world_that_a_person_can_play():
     text = help_text("play", load("play"))
-    for world in all_worlds():
+    for world in map(world_of, names()):
         line = f"  {world.name:<16}  {world.summary}"
         assert (line in text) == (world.answered_by != "human"), world.name
         assert world.summary.endswith(".")
