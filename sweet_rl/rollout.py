@@ -162,9 +162,7 @@ async def play(
         stats.failures += 1
         if not history:  # the world could not begin: what was asked is all there is
             history = [Message("user", episode.task.problem_description)]
-        failure = error.failure
-        if failure.turn is None:
-            failure = replace(failure, turn=sum(isinstance(entry, AgentTurn) for entry in history))
+        (failure,) = _of_turn([error.failure], history)
         trajectory = replace(trajectory, stop_reason=error.stop_reason, error=failure)
     finally:
         await env.close()
