@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from types import NoneType, UnionType
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from sweet_rl.errors import UsageError
 
@@ -103,7 +103,7 @@ class Flag:
         """Its type as a signature has it."""
         return self.kind.__name__ + (" | None" if self.optional else "")
 
-    def check(self, value: Any) -> None:
+    def check(self, value: Any, dashes: str = "--") -> None:
         """Whether it may have this value.
 
         Raises:
@@ -112,7 +112,7 @@ class Flag:
         if value is None and self.optional:
             return
         if self.choices and value not in self.choices:
-            raise UsageError(f"--{self.name} must be {any_of(self.choices)}, got {value!r}.")
+            raise UsageError(f"{dashes}{self.name} must be {any_of(self.choices)}, got {value!r}.")
         bounds = (self.at_least, self.above, self.at_most, self.below)
         if all(bound is None for bound in bounds):
             return
@@ -124,7 +124,7 @@ class Flag:
             and (below is None or value < below)
         )
         if not fits:
-            raise UsageError(f"--{self.name} must be {self.range}, got {value}.")
+            raise UsageError(f"{dashes}{self.name} must be {self.range}, got {value}.")
 
     @property
     def range(self) -> str:
@@ -186,6 +186,9 @@ class Settings:
 
     __slots__ = ()
 
+    DASHES: ClassVar = "--"
+    """What stands before a setting's name where people type it."""
+
     def __post_init__(self) -> None:
         check(self)
         self.check_together()
@@ -205,7 +208,7 @@ def check(settings: Any) -> None:
         UsageError: names the flag, what it may be, and what it was.
     """
     for one in flags_of(type(settings)):
-        one.check(getattr(settings, one.name))
+        one.check(getattr(settings, one.name), getattr(settings, "DASHES", "--"))
 
 
 _known: dict[type, tuple[Flag, ...]] = {}

@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 
+from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.reflect.settings import ReflectFlags, ReflectSettings
 from sweet_rl.cli import help_text, load, stages
 from sweet_rl.command_line import Options, read, stage_flags, values
@@ -263,11 +264,11 @@ OTHERWISE = {
 
 
 def declared():
-    """Who declares a flag, by its name. A world's options are its own, and Reflect-RL's 75 are a published table."""
+    """Who declares a flag, by its name. A world's options are its own; ArCHer's and Reflect-RL's are published tables."""
     for name in stages():
         load(name)
     tables = {options for world in map(world_of, names()) for options in world.options.__mro__}
-    tables |= {ReflectFlags, ReflectSettings}
+    tables |= {ReflectFlags, ReflectSettings, ArcherSettings}
     owners = {}
     todo = [Settings]
     while todo:

@@ -110,7 +110,7 @@ def test_an_ordinary_model_is_left_alone():
 
 
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match="shard_with must be fsdp2 or null, got 'zero'"):
+    with pytest.raises(UsageError, match="shard_with must be fsdp2, got 'zero'"):
         ArcherSettings(shard_with="zero")
     with pytest.raises(UsageError, match="compat=published computes in one process only"):
         ArcherSettings(shard_with="fsdp2", compat="published")
