@@ -34,7 +34,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
         _grade(file, grader, flags)
     report = _report(file, grader)
     print(report.to_text(saved_path))
-    write_report(saved_path, flags.report_path, {"grading": flags.grading} | report.to_json())
+    write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())
     usable = usable_in_pairs(file.trajectories)
     rewards = [row.get("reward") for row in file.rows]
     in_pairs = [able and reward is not None for able, reward in zip(usable, rewards, strict=True)]
@@ -51,7 +51,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
 
 def _grade(file: GradedFile, grader: CodeGrader | RayGrader, flags: GradingFlags) -> None:
     """Fill in rewards where they are missing."""
-    grading, missing = flags.grading, []
+    grading, missing = flags.compat, []
     for index, row in enumerate(file.rows):
         known = row.get("grades") or {}
         if not file.counts(index):

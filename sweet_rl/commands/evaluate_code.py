@@ -6,13 +6,13 @@ Published behaviour: docs/published/sweet_rl.md#grading-code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Evaluation, FanOut, Quiet
 from sweet_rl.flags.models import NoSandbox
+from sweet_rl.types import Compat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,10 @@ class SandboxFlags(NoSandbox):
 class GradingFlags(Evaluation, SandboxFlags, FanOut, Quiet):
     """Grading."""
 
-    grading: Literal["fixed", "published"] = flag(
+    compat: Compat = flag(
         "fixed",
         "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).",
+        aliases=("grading",),
     )
     reevaluate: bool = flag(False, "grade all rows again, also those that have a reward.")
 

@@ -106,7 +106,7 @@ def test_the_other_grade_is_at_hand(write):
     path = write([make_row(helper)])
     assert evaluate(path).returncode == 0
     assert rows_of(path)[0]["reward"] == 1.0
-    assert evaluate(path, "--grading", "published").returncode == 0
+    assert evaluate(path, "--compat", "published").returncode == 0
     (row,) = rows_of(path)
     assert (row["reward"], row["grades"]) == (0.0, {"fixed": 1.0, "published": 0.0, "lenient": 1.0})
 
@@ -193,7 +193,7 @@ def test_a_dialogue_that_does_not_end_with_the_agent_is_in_no_pair(write, tmp_pa
     [
         (["--k", "2"], "--k"),
         (["--k", "0"], "--k must be at least 1"),
-        (["--grading", "strict"], "--grading must be fixed or published"),
+        (["--grading", "strict"], "--compat must be fixed or published"),
         (["--timeout_s", "0"], "must be positive"),
     ],
 )

@@ -233,7 +233,7 @@ def test_the_published_variables_say_what_they_said(tmp_path):
     )  # fmt: skip
     assert list(stages) == STAGES
     assert "colbench/colbench_code_offline_15k_llama8b.jsonl" in stages["dialogues"]
-    assert "--grading published" in stages["grades"]
+    assert "--compat published" in stages["grades"]
     assert "--k 5" in stages["grades"]
     assert stages["critic"].startswith("deepspeed --num_gpus 4 sweet-rl train_dpo ")
     assert "--pretrain mine" in stages["critic"]
