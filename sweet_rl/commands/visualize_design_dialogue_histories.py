@@ -1,4 +1,4 @@
-"""Shows dialogues of web pages: every draft beside the target page.
+"""Shows dialogues of Frontend Design: every draft beside the target page.
 
 Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 """

@@ -57,7 +57,7 @@ def hard_negatives(
     fresh = [pair.chosen for pair in pairs if row.candidates[pair.chosen].text not in earlier]
     if not fresh:
         return []
-    said = rng.sample(earlier, min(count, len(earlier)))
+    repeated = rng.sample(earlier, min(count, len(earlier)))
     return [
         _guard(
             row,
@@ -66,7 +66,7 @@ def hard_negatives(
             HARD_NEGATIVE,
             no_prompt=no_prompt,
         )
-        for text in said
+        for text in repeated
     ]
 
 

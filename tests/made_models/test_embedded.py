@@ -36,7 +36,7 @@ def test_turns_are_found_by_the_template(tokenizer):
 
 def test_the_drills_say_everything_that_the_answer_needs():
     for text in islice(school.drills(Random(0)), 30):
-        told = extras.told([message.content for message in text.messages if message.role == "user"])
+        told = extras.named_amounts([message.content for message in text.messages if message.role == "user"])
         assert text.messages[-1].content == f"{ANSWER_MARKER}\n{extras.source(told)}"
 
 

@@ -42,7 +42,7 @@ class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatib
     },
     options=Options("world", lambda name: world_of(name).as_it_is, names),
 )
-def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> None:
+def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any, /) -> None:
     """Let a model play a world whose agents choose labels without training.
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
@@ -53,4 +53,4 @@ def evaluate_gpt(told: EvaluateGptFlags, flags: TeacherFlags, own: Any, /) -> No
     """
     from sweet_rl.commands.reflect.gpt_runs import run
 
-    run(told, flags, own)
+    run(flags, teacher_flags, own)

@@ -31,7 +31,7 @@ def test_the_reference_passes_and_an_answer_that_lacks_an_extra_fails_most_tests
         names = {}
         exec(row["ground_truth"], names)
         expected = [eval(call, names) for call in row["test_cases"].values()]
-        (first, amount), *_ = extras.told(
+        (first, amount), *_ = extras.named_amounts(
             [
                 f'If "{e}" is in the extras, the price goes up by 1.'
                 for e in extras.EXTRAS
@@ -80,7 +80,7 @@ def test_the_scripted_human_says_what_the_world_expects_to_hear():
             messages.append(
                 Message("user", human.answer(task.problem_description, task.ground_truth, messages))
             )
-        told = extras.told([message.content for message in messages[1:] if message.role == "user"])
+        told = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
         assert extras.source(told) == task.ground_truth
 
 

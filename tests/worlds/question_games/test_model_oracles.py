@@ -364,7 +364,7 @@ def test_opening_an_oracle(t5, monkeypatch):
     ("kind", "path", "message"),
     [
         ("crystal ball", "x", "seq2seq, openai, gradio or embedded, got 'crystal ball'"),
-        ("openai", "http://x/v1", "must be told which model"),
+        ("openai", "http://x/v1", "needs the name of a model"),
         ("gradio", "127.0.0.1", "looks like"),
         ("seq2seq", "no/such/folder", "No tokenizer could be loaded"),
     ],

@@ -35,11 +35,11 @@ class AlfworldReflectionFlags(Tasks, RecordingFlags):
         "teacher": "embedded (a planner with sentences of its own; needs no model), or openai: a model behind any OpenAI-compatible server.",
     },
 )
-def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -> None:
+def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFlags, /) -> None:
     """Play household games and let a teacher reflect on every state.
 
     The published stage runs until it is stopped; this one ends with so many records. The same command resumes
-    where it was stopped, and the records depend on the seed alone.
+    where it stopped, and the records depend on the seed alone.
     """
     from functools import partial
     from pathlib import Path
@@ -52,16 +52,16 @@ def alfworld_reflection(told: AlfworldReflectionFlags, flags: TeacherFlags, /) -
     from sweet_rl.worlds.alfworld.teacher.lessons import household_request, play_household
     from sweet_rl.worlds.options import LevelRequest
 
-    (level,) = WORLD.levels(WORLD.options(), LevelRequest(tasks=told.tasks))
+    (level,) = WORLD.levels(WORLD.options(), LevelRequest(tasks=flags.tasks))
     engine = Household()
     try:
         play = partial(
             play_household,
             tasks=level.tasks,
-            make_game=lambda: HouseholdGame(engine, max_turns=told.max_turns),
-            random_share=told.random_share,
+            make_game=lambda: HouseholdGame(engine, max_turns=flags.max_turns),
+            random_share=flags.random_share,
         )
-        plan = RecordPlan(play, household_request(), told.seed, told.reflections)
-        record(plan, flags, told, Path(told.output), {"tasks": told.tasks})
+        plan = RecordPlan(play, household_request(), flags.seed, flags.reflections)
+        record(plan, teacher_flags, flags, Path(flags.output), {"tasks": flags.tasks})
     finally:
         engine.close()

@@ -40,15 +40,15 @@ class AutoExploreGptFlags(
         "concurrency": "episodes in flight.",
     },
 )
-def auto_explore_gpt(told: AutoExploreGptFlags, flags: TeacherFlags, /) -> None:
+def auto_explore_gpt(flags: AutoExploreGptFlags, teacher_flags: TeacherFlags, /) -> None:
     """Let a model do tasks of AutoExplore, and print its success on every level.
 
     A model is named by --teacher openai --base_url URL --model NAME. Without these flags none is measured:
     the embedded player is, and the result says so.
 
     An episode that fails because a service is missing is in no number; the same command plays it again, and resumes
-    where it was stopped.
+    where it stopped.
     """
     from sweet_rl.worlds.auto_explore.teacher.measuring import run
 
-    run(told, flags)
+    run(flags, teacher_flags)

@@ -33,11 +33,11 @@ class GenTaskFlags(Repositories, Output, Seeded, Overwriting, Compatible, Quiet)
         "concurrency": "files in work at once.",
     },
 )
-def gen_task(told: GenTaskFlags, flags: TeacherFlags, /) -> None:
+def gen_task(flags: GenTaskFlags, teacher_flags: TeacherFlags, /) -> None:
     """Let a teacher ask questions about files of every repository, with answers.
 
     Of each repository up to 100 files are drawn, none deeper than two folders. The same command resumes where
-    it was stopped, and asks again where a reply could not be read.
+    it stopped, and asks again where a reply could not be read.
     """
     from functools import partial
     from pathlib import Path
@@ -49,19 +49,21 @@ def gen_task(told: GenTaskFlags, flags: TeacherFlags, /) -> None:
     from sweet_rl.worlds.auto_explore.teacher.questions import SourceFile
     from sweet_rl.worlds.auto_explore.truncation import PIECES
 
-    source, data = Path(told.repo_dir), Path(told.output) / "data.json"
-    planned = plan_questions(source, seed=told.seed, compat=told.compat)
-    settings = flags.settings() | {"seed": told.seed, "compat": told.compat}
+    source, data = Path(flags.repo_dir), Path(flags.output) / "data.json"
+    planned = plan_questions(source, seed=flags.seed, compat=flags.compat)
+    settings = teacher_flags.settings() | {"seed": flags.seed, "compat": flags.compat}
 
     async def ask(job: Job[SourceFile], teacher: Teacher) -> Done:
-        return await ask_about(job, source, teacher, PIECES.count, seed=told.seed, compat=told.compat)
+        return await ask_about(job, source, teacher, PIECES.count, seed=flags.seed, compat=flags.compat)
 
     with JobFile(
-        beside(data, flags.name, "journal"), settings, overwrite=told.overwrite, output=data
+        beside(data, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite, output=data
     ) as jobs:
-        tracking.writes(data.parent, folder=True, continues=not told.overwrite)
-        make = partial(make_teacher, flags, data)
-        teach_all(jobs, planned, ask, make=make, at_once=flags.concurrency, unit="file", quiet=told.quiet)
+        tracking.writes(data.parent, folder=True, continues=not flags.overwrite)
+        make = partial(make_teacher, teacher_flags, data)
+        teach_all(
+            jobs, planned, ask, make=make, at_once=teacher_flags.concurrency, unit="file", quiet=flags.quiet
+        )
         number = write_questions(data.parent, planned, jobs.results)
         print(f"{number} questions about {len(planned)} files are in {data}")
         say_failures(jobs, len(jobs.missing(planned)), "files", total=len(planned))

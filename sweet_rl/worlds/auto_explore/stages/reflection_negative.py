@@ -37,7 +37,7 @@ class ReflectionNegativeFlags(TaskFile, Repositories, Output, Markov, Seeded, Ov
         "concurrency": "trajectories in work at once.",
     },
 )
-def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -> None:
+def reflection_negative(flags: ReflectionNegativeFlags, teacher_flags: TeacherFlags, /) -> None:
     """Let a teacher do the tasks aloud, and find back from wrong files.
 
     Each task gets one trajectory of the right way and, for each file on its path, two that open another file
@@ -57,26 +57,30 @@ def reflection_negative(told: ReflectionNegativeFlags, flags: TeacherFlags, /) -
     from sweet_rl.worlds.auto_explore.teacher.lessons import Lesson, add_lessons, plan_lessons, teach
 
     target = (
-        Path(told.output) if told.output else Path(told.task_file).with_name("data_reflection_negative.json")
+        Path(flags.output)
+        if flags.output
+        else Path(flags.task_file).with_name("data_reflection_negative.json")
     )
-    tasks = read_list(target if target.exists() and not told.overwrite else Path(told.task_file), STAGES)
-    planned = plan_lessons(tasks, flags.name, negatives=told.negatives)
-    settings = flags.settings() | {
-        "seed": told.seed,
-        "compat": told.compat,
-        "max_turns": told.max_turns,
-        "markov": told.markov,
+    tasks = read_list(target if target.exists() and not flags.overwrite else Path(flags.task_file), STAGES)
+    planned = plan_lessons(tasks, teacher_flags.name, negatives=flags.negatives)
+    settings = teacher_flags.settings() | {
+        "seed": flags.seed,
+        "compat": flags.compat,
+        "max_turns": flags.max_turns,
+        "markov": flags.markov,
     }
-    new_game = partial(ExploreGame, Library(told.repo_dir), max_turns=told.max_turns, compat=told.compat)
+    new_game = partial(ExploreGame, Library(flags.repo_dir), max_turns=flags.max_turns, compat=flags.compat)
 
     async def learn(job: Job[Lesson], teacher: Teacher) -> Done:
-        return await teach(job, new_game, teacher, seed=told.seed, markov=told.markov, compat=told.compat)
+        return await teach(job, new_game, teacher, seed=flags.seed, markov=flags.markov, compat=flags.compat)
 
-    with JobFile(beside(target, flags.name, "journal"), settings, overwrite=told.overwrite) as jobs:
+    with JobFile(beside(target, teacher_flags.name, "journal"), settings, overwrite=flags.overwrite) as jobs:
         for path in (jobs.path, target):
-            tracking.writes(path, continues=not told.overwrite)
-        make = partial(make_teacher, flags, target)
-        teach_all(jobs, planned, learn, make=make, at_once=flags.concurrency, unit="way", quiet=told.quiet)
+            tracking.writes(path, continues=not flags.overwrite)
+        make = partial(make_teacher, teacher_flags, target)
+        teach_all(
+            jobs, planned, learn, make=make, at_once=teacher_flags.concurrency, unit="way", quiet=flags.quiet
+        )
         complete = add_lessons(tasks, planned, jobs.results)
         write_list(target, complete)
         ways = [one["info"] for task in complete for one in task.get("trajectories") or []]

@@ -51,7 +51,7 @@ def say(
     noise = noise or Noise()
     mine = [message.content for message in messages if message.role == "assistant"]
     asked = [extra for extra in map(extras.asked_about, mine) if extra]
-    known = extras.told([message.content for message in messages[1:] if message.role == "user"])
+    known = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
     left = [extra for extra in extras.EXTRAS if extra not in asked]
     complete = len(known) == extras.CHARGED
     last = len(mine) == max_turns - 1

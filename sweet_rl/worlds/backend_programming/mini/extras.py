@@ -81,7 +81,7 @@ def asked_about(text: str) -> str | None:
     return match[1] if match else None
 
 
-def told(replies: Sequence[str]) -> dict[str, int]:
+def named_amounts(replies: Sequence[str]) -> dict[str, int]:
     """The amounts that the person has named so far, by extra."""
     return {match[1]: int(match[2]) for reply in replies for match in _TOLD.finditer(reply)}
 

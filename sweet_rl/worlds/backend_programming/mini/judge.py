@@ -46,7 +46,7 @@ def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:
         turn: what the agent says.
     """
     asked = {extras.asked_about(message.content) for message in messages if message.role == "assistant"}
-    known = extras.told([message.content for message in messages[1:] if message.role == "user"])
+    known = extras.named_amounts([message.content for message in messages[1:] if message.role == "user"])
     complete = len(known) == extras.CHARGED
     if ANSWER_MARKER in turn:
         if not complete:

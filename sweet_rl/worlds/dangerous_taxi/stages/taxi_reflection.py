@@ -39,11 +39,11 @@ class TaxiReflectionFlags(RecordingFlags, Rules, Compatible):
         "compat": "fixed, or published: an action without effect does not end a game here, and a model reads that the game is over where the best action is to move south.",
     },
 )
-def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
+def taxi_reflection(flags: TaxiReflectionFlags, teacher_flags: TeacherFlags, /) -> None:
     """Play games of the taxi and let a teacher reflect on every state.
 
     The published stage runs until it is stopped; this one ends with so many records. The same command resumes
-    where it was stopped, and the records depend on the seed alone.
+    where it stopped, and the records depend on the seed alone.
     """
     from functools import partial
     from pathlib import Path
@@ -53,17 +53,17 @@ def taxi_reflection(told: TaxiReflectionFlags, flags: TeacherFlags, /) -> None:
     from sweet_rl.worlds.dangerous_taxi.tasks import start_states
     from sweet_rl.worlds.dangerous_taxi.teacher.lessons import play_taxi, taxi_request
 
-    oracle = "_oracle" if told.random_share == 0 else ""
-    name = f"data_reflection{oracle}.json" if told.reflections else "data.json"
-    head_start = not told.published if told.head_start is None else told.head_start
-    own: dict[str, Any] = {"with_prompt": told.with_prompt, "head_start": head_start, "compat": told.compat}
+    oracle = "_oracle" if flags.random_share == 0 else ""
+    name = f"data_reflection{oracle}.json" if flags.reflections else "data.json"
+    head_start = not flags.published if flags.head_start is None else flags.head_start
+    own: dict[str, Any] = {"with_prompt": flags.with_prompt, "head_start": head_start, "compat": flags.compat}
     play = partial(
         play_taxi,
-        starts=start_states("" if told.split == "any" else told.split),
-        random_share=told.random_share,
-        max_turns=told.max_turns,
+        starts=start_states("" if flags.split == "any" else flags.split),
+        random_share=flags.random_share,
+        max_turns=flags.max_turns,
         **own,
     )
-    plan = RecordPlan(play, taxi_request(), told.seed, told.reflections)
-    target = Path(told.output or f"data/taxi/{name}")
-    record(plan, flags, told, target, own | {"split": told.split})
+    plan = RecordPlan(play, taxi_request(), flags.seed, flags.reflections)
+    target = Path(flags.output or f"data/taxi/{name}")
+    record(plan, teacher_flags, flags, target, own | {"split": flags.split})
