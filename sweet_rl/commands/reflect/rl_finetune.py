@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 
@@ -27,10 +26,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     sweet-rl reflect rl_finetune --env WORLD --model_name tiny --per_device_eval_batch_size 32 --learning_rate 3e-3 --max_steps 300
     Several processes: accelerate launch --num_processes 4 scripts/reflect/rl_finetune.py ...; they make the updates of one.
     """
-    from contextlib import ExitStack
-
     from sweet_rl.algorithms.reflect import experiments
-    from sweet_rl.commands.reflect.models import Teller, with_tiny_models
 
     old = Path(how.resume).expanduser() if how.resume else None
     settings = (
@@ -41,56 +37,32 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     surprises = experiments.check(settings)
     from sweet_rl.algorithms.reflect.playground import open_playground, sample_texts
 
-    with ExitStack() as stack:
-        playground = stack.enter_context(open_playground(settings))
-        from sweet_rl.command_line.running import on_interrupt, silence_libraries
+    with open_playground(settings) as playground:
+        from sweet_rl.command_line.running import silence_libraries
 
         silence_libraries()
         from sweet_rl.algorithms.distributed import processes
         from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
         from sweet_rl.algorithms.reflect.loop import Loop
         from sweet_rl.commands.reflect.progress import Bar
+        from sweet_rl.commands.reflect.training_run import TrainingRun
 
-        stack.enter_context(processes.process_group())
-        main = processes.is_main()
-        say = Teller(speaks=main)
-        for surprise in surprises:
-            say(f"Note: {surprise}")
-        folder = old or processes.from_main(
-            lambda: experiments.next_experiment(Path(settings.ckpt_path).expanduser(), "rl_finetune")
-        )
-        with experiments.starting(folder if main and old is None else None):
-            if old is None:
-                settings = processes.from_main(
-                    lambda: with_tiny_models(
-                        settings, folder, lambda: sample_texts(playground), playground.labels
-                    )
-                )
-                if main:
-                    experiments.save_settings(folder, settings)
-            checkpoints = Checkpoints(folder)
-            state = processes.from_main(checkpoints.newest)
-            trainer, reflector = _learner(settings, playground.labels, say)
-        say(f"The run is in {folder}")
-        tracking.sets(as_flags(settings))
-        tracking.writes(folder, folder=True, continues=True)
-        done = 0 if state is None else int(state["done"])
-        if old is not None:
-            say(
-                f"It resumes after iteration {done}."
-                if done
-                else "It has no checkpoint yet: it starts from the beginning."
-            )
-        with (
-            Bar(settings, playground, done, quiet=how.quiet or not main) as bar,
-            on_interrupt(
-                f"Resume from the newest checkpoint with: sweet-rl reflect rl_finetune --resume {folder}"
-            ),
-        ):
-            loop = Loop(settings, trainer, reflector, playground, checkpoints if main else None, [bar])
-            loop.run(state)
-        done = max(done, settings.max_steps)
-        say(f"{done} iterations are done; the policy is in {folder}/checkpoint-{done}")
+        with processes.process_group():
+            run = TrainingRun("rl_finetune", settings, old)
+            for surprise in surprises:
+                run.say(f"Note: {surprise}")
+            checkpoints = Checkpoints(run.folder)
+            with run.starting(lambda: sample_texts(playground), playground.labels):
+                state = processes.from_main(checkpoints.newest)
+                trainer, reflector = _learner(run.settings, playground.labels, run.say)
+            done = 0 if state is None else int(state["done"])
+            with (
+                run.announce(done, "iteration"),
+                Bar(run.settings, playground, done, quiet=how.quiet or not run.main) as bar,
+            ):
+                kept = checkpoints if run.main else None
+                Loop(run.settings, trainer, reflector, playground, kept, [bar]).run(state)
+            run.finish(done, "iteration", "policy")
 
 
 def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sweet_rl import tracking
-from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
+from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
 from sweet_rl.errors import UsageError
@@ -46,51 +45,35 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     if not settings.published:
         check_kind(texts, settings.task_file, reflect=settings.reflect)
 
-    from sweet_rl.command_line.running import on_interrupt, progress, silence_libraries
-    from sweet_rl.commands.reflect.models import Teller, with_tiny_models
+    from sweet_rl.command_line.running import progress, silence_libraries
 
     silence_libraries()
     from sweet_rl.algorithms.distributed import processes
     from sweet_rl.algorithms.distributed.collectives import broadcast_parameters
     from sweet_rl.algorithms.reflect.models import load_policy
     from sweet_rl.algorithms.reflect.sft import FineTuning
+    from sweet_rl.commands.reflect.training_run import TrainingRun
 
     with processes.process_group():
-        main = processes.is_main()
-        say = Teller(speaks=main)
-        folder = old or processes.from_main(
-            lambda: experiments.next_experiment(Path(settings.ckpt_path).expanduser(), "supervised_pretrain")
-        )
+        run = TrainingRun("supervised_pretrain", settings, old)
 
         def tell(done: int, numbers: Any) -> None:
             bar.set_postfix_str(f"loss {numbers['loss']:.4g}", refresh=False)
             bar.update(done - bar.n)
 
-        with experiments.starting(folder if main and old is None else None):
-            if old is None:
-                settings = processes.from_main(lambda: with_tiny_models(settings, folder, lambda: texts))
-                if main:
-                    experiments.save_settings(folder, settings)
-            agent = load_policy(settings, (), say)
+        with run.starting(lambda: texts):
+            settings = run.settings
+            agent = load_policy(settings, (), run.say)
             broadcast_parameters([agent.model])
-            run = FineTuning(agent, _examples(texts, agent, settings, say), settings, folder, tell, say)
-            done = run.load(folder)
-        say(f"The run is in {folder}")
-        tracking.sets(as_flags(settings))
-        tracking.writes(folder, folder=True, continues=True)
-        if old is not None:
-            say(
-                f"It resumes after update {done}."
-                if done
-                else "It has no checkpoint yet: it starts from the beginning."
-            )
+            examples = _examples(texts, agent, settings, run.say)
+            training = FineTuning(agent, examples, settings, run.folder, tell, run.say)
+            done = training.load(run.folder)
         with (
-            progress(settings.max_steps, done, unit="update", quiet=how.quiet or not main) as bar,
-            on_interrupt(f"Resume with: sweet-rl reflect supervised_pretrain --resume {folder}"),
+            run.announce(done, "update"),
+            progress(settings.max_steps, done, unit="update", quiet=how.quiet or not run.main) as bar,
         ):
-            run.run(done)
-        done = max(done, settings.max_steps)
-        say(f"{done} updates are done; the model is in {folder}/checkpoint-{done}")
+            training.run(done)
+        run.finish(done, "update", "model")
 
 
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
