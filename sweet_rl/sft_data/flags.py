@@ -54,6 +54,11 @@ class RecordingFlags(Played, Output, Seeded, Overwriting, Quiet):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextFlags(TaskFile, Output, Overwriting):
+    """What every stage is told that writes training texts."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Label(Settings):
     """The texts."""
 

@@ -19,6 +19,7 @@ from sweet_rl.command_line.listing import StageEntry, written_by
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
+from sweet_rl.sft_data.flags import TextFlags
 from sweet_rl.types import Json
 
 LABELS: Final = ("taken", "best")
@@ -46,11 +47,18 @@ class Texts:
             tracking.writes(folder / name)
             replace_file(folder / name, ["\n".join(lines).encode()])
 
-    def summary(self, folder: Path) -> list[str]:
-        """A summary of the outputs and of skipped records."""
-        lines = [f"{len(texts)} texts are in {folder / name}" for name, texts in self.files.items()]
-        skipped = ", ".join(f"{count} {reason}" for reason, count in self.skipped.most_common())
-        return [*lines, *([f"Passed over: {skipped}"] if skipped else [])]
+    def save(self, flags: TextFlags) -> None:
+        """Write them where a stage's flags say, and say what is there.
+
+        Raises:
+            UsageError, StorageError: as `write`.
+        """
+        folder = Path(flags.output) if flags.output else Path(flags.task_file).parent
+        self.write(folder, overwrite=flags.overwrite)
+        for name, texts in self.files.items():
+            print(f"{len(texts)} texts are in {folder / name}")
+        if skipped := ", ".join(f"{count} {reason}" for reason, count in self.skipped.most_common()):
+            print(f"Passed over: {skipped}")
 
     def add(self, made: SftTexts, *, reflection_file: str = "sft_reflection.jsonl") -> None:
         """Put the three texts of a step into their files."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Overwriting
-from sweet_rl.sft_data.flags import Label, Output, TaskFile
+from sweet_rl.flags.common import Compatible
+from sweet_rl.sft_data.flags import Label, TextFlags
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlfworldGenSftFlags(TaskFile, Output, Label, Overwriting, Compatible):
+class AlfworldGenSftFlags(TextFlags, Label, Compatible):
     """The flags of this stage."""
 
     containing: str = flag(
@@ -43,10 +43,10 @@ def alfworld_gen_sft(flags: AlfworldGenSftFlags, /) -> None:
     from sweet_rl.worlds.alfworld.stages import STAGES
     from sweet_rl.worlds.alfworld.teacher.lessons import household_texts
 
-    source = Path(flags.task_file)
     texts = household_texts(
-        read_list(source, STAGES), containing=flags.containing, label=flags.label, compat=flags.compat
+        read_list(Path(flags.task_file), STAGES),
+        containing=flags.containing,
+        label=flags.label,
+        compat=flags.compat,
     )
-    folder = Path(flags.output) if flags.output else source.parent
-    texts.write(folder, overwrite=flags.overwrite)
-    print("\n".join(texts.summary(folder)))
+    texts.save(flags)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Compatible, Overwriting, Quiet
-from sweet_rl.sft_data.flags import Output, TaskFile
+from sweet_rl.flags.common import Compatible, Quiet
+from sweet_rl.sft_data.flags import TextFlags
 from sweet_rl.worlds.auto_explore.stages.flags import Repositories
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenSftFlags(TaskFile, Repositories, Output, Overwriting, Compatible, Quiet):
+class GenSftFlags(TextFlags, Repositories, Compatible, Quiet):
     """The flags of this stage."""
 
 
@@ -44,8 +44,7 @@ def gen_sft(flags: GenSftFlags, /) -> None:
     from sweet_rl.worlds.auto_explore.stages import STAGES
     from sweet_rl.worlds.auto_explore.teacher.sft import explore_texts
 
-    source = Path(flags.task_file)
-    tasks = read_list(source, STAGES)
+    tasks = read_list(Path(flags.task_file), STAGES)
     library = Library(flags.repo_dir)
     bar = progress(len(tasks), 0, unit="task", quiet=flags.quiet)
     texts = explore_texts(
@@ -54,6 +53,4 @@ def gen_sft(flags: GenSftFlags, /) -> None:
         on_done=bar.update,
     )
     bar.close()
-    folder = Path(flags.output) if flags.output else source.parent
-    texts.write(folder, overwrite=flags.overwrite)
-    print("\n".join(texts.summary(folder)))
+    texts.save(flags)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.flags.common import Compatible, Overwriting
-from sweet_rl.sft_data.flags import Label, Output, Rules, TaskFile
+from sweet_rl.flags.common import Compatible
+from sweet_rl.sft_data.flags import Label, Rules, TextFlags
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaxiGenSftFlags(TaskFile, Output, Label, Rules, Overwriting, Compatible):
+class TaxiGenSftFlags(TextFlags, Label, Rules, Compatible):
     """The flags of this stage."""
 
 
@@ -43,10 +43,10 @@ def taxi_gen_sft(flags: TaxiGenSftFlags, /) -> None:
     from sweet_rl.worlds.dangerous_taxi.stages import STAGES
     from sweet_rl.worlds.dangerous_taxi.teacher.lessons import taxi_texts
 
-    source = Path(flags.task_file)
     texts = taxi_texts(
-        read_list(source, STAGES), label=flags.label, keep_rules=flags.with_prompt, compat=flags.compat
+        read_list(Path(flags.task_file), STAGES),
+        label=flags.label,
+        keep_rules=flags.with_prompt,
+        compat=flags.compat,
     )
-    folder = Path(flags.output) if flags.output else source.parent
-    texts.write(folder, overwrite=flags.overwrite)
-    print("\n".join(texts.summary(folder)))
+    texts.save(flags)
