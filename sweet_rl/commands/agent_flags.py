@@ -11,6 +11,7 @@ from sweet_rl.command_line.servers import key_in
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import Only, Settings, flag
 from sweet_rl.flags.models import (
+    A_MODEL,
     IN_PROCESS,
     SERVED,
     VLLM,
@@ -20,7 +21,6 @@ from sweet_rl.flags.models import (
     DType,
     MaxTokens,
     PatientRequests,
-    Temperature,
     Tokenizer,
 )
 from sweet_rl.policies import POLICIES
@@ -44,9 +44,10 @@ _REFLECTING: Final = Only("reflection", ("model",), "a --reflection_model model"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentFlags(Agent, AgentModel, Temperature, MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
+class AgentFlags(Agent, AgentModel, MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     """The agent."""
 
+    temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
     agent_base_url: str | None = flag(
         None,
         "base URL(s) of the server that runs the agent.",
@@ -165,17 +166,12 @@ class TestTimeCriticFlags(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentPrompt(Settings):
+class PlayerFlags(AgentFlags, ScriptedFlags):
     """The agent."""
 
     agent_prompt_path: str | None = flag(
         None, "system prompt file of the agent; default the packaged one.", shown="all"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayerFlags(AgentFlags, AgentPrompt, ScriptedFlags):
-    """The agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,6 @@ from sweet_rl.flags.common import (
     BestOfN,
     Compatible,
     ContinuingOtherwise,
-    DataFraction,
     InputPath,
     ModelFanOut,
     OutputPath,
@@ -32,7 +31,6 @@ class SamplingFlags(
     InputPath,
     OutputPath,
     BestOfN,
-    DataFraction,
     BatchSize,
     ContinuingOtherwise,
     Compatible,
@@ -42,6 +40,9 @@ class SamplingFlags(
 ):
     """Tasks."""
 
+    data_fraction: float = flag(
+        1.0, "use the first so large a part of the trajectories; at least one.", above=0
+    )
     random_tasks: bool = flag(
         False,
         "use the trajectories of randomly chosen tasks (by --seed) instead of the first ones.",

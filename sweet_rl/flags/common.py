@@ -48,29 +48,6 @@ class NumTasks(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumTrainTasks(Settings):
-    """Tasks."""
-
-    num_train_tasks: int = flag(600, "tasks to learn from.", at_least=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumTestTasks(Settings):
-    """Tasks."""
-
-    num_test_tasks: int = flag(300, "tasks that every method is measured on.", at_least=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataFraction(Settings):
-    """Tasks."""
-
-    data_fraction: float = flag(
-        1.0, "use the first so large a part of the trajectories; at least one.", above=0
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tasks(Settings):
     """Tasks."""
 
@@ -197,13 +174,6 @@ class MaxFailed(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concurrency(Settings):
-    """How fast."""
-
-    concurrency: int = flag(16, "requests in flight.", at_least=1)
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchSize(Settings):
     """How fast."""
 
@@ -287,13 +257,6 @@ class SaveSteps(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeats(Settings):
-    """Inputs and outputs."""
-
-    k: int = flag(1, "repeats of each task in the file (--best_of_n of the simulation).", at_least=1)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Margin(Settings):
     """Pairs."""
 
@@ -321,9 +284,10 @@ class HardNegatives(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(SavedPath, Repeats, ReportPath, HardNegatives, Overwriting):
+class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
     """Inputs and outputs."""
 
+    k: int = flag(1, "repeats of each task in the file (--best_of_n of the simulation).", at_least=1)
     preference_path: str | None = flag(
         None, "write pairs for multi-turn DPO there: best against worse dialogues of a task."
     )

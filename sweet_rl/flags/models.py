@@ -127,13 +127,6 @@ class AgentModel(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model(Settings):
-    """The model."""
-
-    model: str = flag(REQUIRED, "the model: a folder or a name.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Iterations(Settings):
     """How long."""
 
@@ -199,13 +192,6 @@ class MaxTokens(Settings):
     """The model."""
 
     max_tokens: int = flag(1024, "tokens of one reply at most.", at_least=1, only=A_MODEL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Temperature(Settings):
-    """The model."""
-
-    temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
 
 
 @dataclass(frozen=True, kw_only=True)

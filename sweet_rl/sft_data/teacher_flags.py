@@ -11,16 +11,18 @@ from sweet_rl.command_line.servers import key_in
 from sweet_rl.command_line.stages import Stage, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Only, flag, flags_of
-from sweet_rl.flags.common import Concurrency
-from sweet_rl.flags.models import BaseUrl, KeyVar, Model, Requests
+from sweet_rl.flags.models import BaseUrl, KeyVar, Requests
 from sweet_rl.types import Json
 
 PUBLISHED_MODELS = ("gpt-4", "gpt-3.5-turbo")
 """The defaults of --model, each in its stages."""
 
 
+_OPENAI: Final = Only("teacher", ("openai",))
+
+
 @dataclass(frozen=True, kw_only=True)
-class TeacherFlags(BaseUrl, Model, KeyVar, Requests, Concurrency):
+class TeacherFlags(BaseUrl, KeyVar, Requests):
     """The teacher, and how it is asked."""
 
     teacher: Literal["embedded", "openai"] = flag(
@@ -28,6 +30,9 @@ class TeacherFlags(BaseUrl, Model, KeyVar, Requests, Concurrency):
         "embedded (an expert with sentences of its own; needs no model), or openai: a model behind any "
         "OpenAI-compatible server.",
     )
+
+    model: str = flag(PUBLISHED_MODELS[0], "for openai: the server's name for the model.", only=_OPENAI)
+    concurrency: int = flag(16, "for openai: requests in flight.", at_least=1)
 
     def check_together(self) -> None:
         """A teacher with a model needs both its name and its server.
@@ -91,22 +96,18 @@ def teacher_stage(
         options: flags that depend on what another flag names.
     """
     own = {name: help_ for name, help_ in _HELPS.items() if name not in (helps or {})}
-    usual = {"model": PUBLISHED_MODELS[0]}
     return stage(
         *positional,
-        defaults=usual | dict(defaults or {}),
+        defaults=defaults,
         helps=own | dict(helps or {}),
-        only=dict.fromkeys(("model", "api_key_var", "request_timeout_s", "request_attempts"), _OPENAI),
+        only=dict.fromkeys(("api_key_var", "request_timeout_s", "request_attempts"), _OPENAI),
         facets=_facets,
         options=options,
     )
 
 
-_OPENAI: Final = Only("teacher", ("openai",))
 _HELPS: Final = {
     "base_url": "for openai: the server, like https://host/v1; several, separated by commas, share the load.",
-    "model": "for openai: the server's name for the model.",
-    "concurrency": "for openai: requests in flight.",
 }
 
 

@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import NumTestTasks, NumTrainTasks, Seeded, WorldName
+from sweet_rl.flags.common import Seeded, WorldName
 from sweet_rl.flags.models import Agent
 from sweet_rl.studies.flags import HELPS, StudyFlags
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoFlags(StudyFlags, Agent, WorldName, NumTrainTasks, NumTestTasks, Seeded):
+class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     """The study."""
 
+    num_train_tasks: int = flag(
+        600,
+        "tasks that the agent talks about, four times each, to learn from.",
+        at_least=1,
+        aliases=("train_tasks",),
+    )
+    num_test_tasks: int = flag(
+        300, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",)
+    )
     page_tasks: int = flag(4, "web pages that the designers draw; 0 leaves this part out.", at_least=0)
     dev: bool = flag(False, "measure on mini:dev instead of mini:test, to choose settings.")
 
@@ -28,14 +37,11 @@ class DemoFlags(StudyFlags, Agent, WorldName, NumTrainTasks, NumTestTasks, Seede
     | {
         "agent": "the agent to begin with: embedded, or a folder of make_embedded_agent.py.",
         "world": "world of the mini benchmark: usual or easy.",
-        "num_train_tasks": "tasks that the agent talks about, four times each, to learn from.",
         "seed": "decides about tasks, dialogues and trainings.",
     },
     narrow={
         "agent": {"choices": ()},
         "world": {"choices": ("usual", "easy"), "aliases": ()},
-        "num_train_tasks": {"aliases": ("train_tasks",)},
-        "num_test_tasks": {"aliases": ("test_tasks",)},
     },
 )
 def demo(flags: DemoFlags, /) -> None:
