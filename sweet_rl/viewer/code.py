@@ -7,10 +7,10 @@ from dataclasses import fields
 
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.types import Json, TestResult, Trajectory
-from sweet_rl.viewer.content import Kind, TextContents, index_of, numbers, row_of, text_of
+from sweet_rl.viewer.content import Contents, Kind, index_of, numbers, row_of, text_of
 
 
-class CodeContents(TextContents):
+class CodeContents(Contents):
     """Trajectories whose answers are code; see `content.Contents`."""
 
     kind: Kind = "code"

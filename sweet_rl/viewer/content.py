@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Literal, Protocol
+from typing import Literal
 
 from sweet_rl.types import AgentTurn, Failure, Json, Trajectory
 
@@ -23,62 +23,16 @@ OUTPUT_MARKER = "OUTPUT:"
 _BLANKS = re.compile(r"\s+")
 
 
-class Contents(Protocol):
-    """A trajectory file as a viewer shows it. Rows go by their position in the file, from 0."""
-
-    @property
-    def title(self) -> str:
-        """What window and page are called, usually the name of the file."""
-        ...
-
-    @property
-    def kind(self) -> Kind:
-        """Which of the viewer's scripts show it."""
-        ...
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        ...
-
-    def index(self) -> dict[str, Json]:
-        """One entry for each row: what list, filters and summary need."""
-        ...
-
-    async def prepare(self, position: int) -> None:
-        """Do what a row needs before `row` and `picture` are asked; a second time costs nothing."""
-        ...
-
-    def row(self, position: int) -> dict[str, Json]:
-        """Everything the page shows of one trajectory."""
-        ...
-
-    def searchable_text(self, position: int) -> str:
-        """The text that a search looks through, in lower case.
-
-        The page does the same with an exported row (`searchableText` in static/source.js).
-        """
-        ...
-
-    def picture(self, position: int, name: str) -> bytes | None:
-        """The PNG that a prepared row calls by this name; None where there is none."""
-        ...
-
-    def pictures(self, position: int) -> Iterator[str]:
-        """The names of a prepared row's pictures."""
-        ...
-
-    async def close(self) -> None:
-        """Free what `prepare` needed; nothing is prepared afterwards."""
-        ...
-
-
-class TextContents:
-    """What contents without pictures have in common; see `Contents`.
+class Contents:
+    """A trajectory file as a viewer shows it. Rows go by their position in the file, from 0.
 
     Args:
         trajectories: in the order in which they are to be listed.
-        title: usually the name of their file.
+        title: what window and page are called, usually the name of the file.
     """
+
+    kind: Kind
+    """Which of the viewer's scripts show it."""
 
     def __init__(self, trajectories: Sequence[Trajectory], title: str) -> None:
         self.title = title
@@ -88,21 +42,36 @@ class TextContents:
         """How many rows there are."""
         return len(self._trajectories)
 
+    def index(self) -> dict[str, Json]:
+        """One entry for each row: what list, filters and summary need."""
+        raise NotImplementedError
+
     async def prepare(self, position: int) -> None:
-        """Do nothing: texts are ready to be shown."""
+        """Do what a row needs before `row` and `picture` are asked; a second time costs nothing."""
+
+    def row(self, position: int) -> dict[str, Json]:
+        """Everything the page shows of one trajectory."""
+        raise NotImplementedError
+
+    def searchable_text(self, position: int) -> str:
+        """The text that a search looks through, in lower case.
+
+        The page does the same with an exported row (`searchableText` in static/source.js).
+        """
+        return text_of(self._trajectories[position])
 
     def picture(self, position: int, name: str) -> bytes | None:
-        """None: text trajectories have no pictures."""
+        """The PNG that a prepared row calls by this name; None where there is none."""
         del position, name
         return None
 
     def pictures(self, position: int) -> Iterator[str]:
-        """No names: text trajectories have no pictures."""
+        """The names of a prepared row's pictures; none where trajectories are texts."""
         del position
         return iter(())
 
     async def close(self) -> None:
-        """Do nothing: no file or process is held."""
+        """Free what `prepare` needed; nothing is prepared afterwards."""
 
 
 def index_of(

@@ -12,7 +12,7 @@ from sweet_rl.grading.pages.drafts import Draft, drafts_of
 from sweet_rl.pages.html import extract_html
 from sweet_rl.pages.types import Renderer
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
-from sweet_rl.viewer.content import Kind, index_of, numbers, row_of, text_of
+from sweet_rl.viewer.content import Contents, Kind, index_of, numbers, row_of
 from sweet_rl.viewer.gallery import Picture, Remembering, described, find_picture, render_picture
 
 TARGET, ANSWER = "target", "answer"
@@ -33,7 +33,7 @@ class _Seen:
     grades: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
-class DesignContents:
+class DesignContents(Contents):
     """Trajectories whose answers are pictures of pages; see `content.Contents`.
 
     Args:
@@ -57,16 +57,11 @@ class DesignContents:
         renderer: Renderer | None = None,
         metrics: bool = False,
     ) -> None:
-        self.title = title
-        self._trajectories = trajectories
+        super().__init__(trajectories, title)
         self._folder, self._elsewhere = folder, elsewhere
         self._renderer, self._metrics = renderer, metrics
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._looking: dict[int, asyncio.Task[_Seen]] = {}
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return len(self._trajectories)
 
     def index(self) -> dict[str, Json]:
         """As in the contract; `floor` is what a blank page scores, `metric` what most rewards are."""
@@ -129,10 +124,6 @@ class DesignContents:
             "floors": _floors(trajectory),
             "grading_notes": _notes(trajectory),
         }
-
-    def searchable_text(self, position: int) -> str:
-        """The dialogue of one trajectory, in lower case."""
-        return text_of(self._trajectories[position])
 
     def picture(self, position: int, name: str) -> bytes | None:
         """As in the contract: `target`, `answer`, or the number of a turn."""

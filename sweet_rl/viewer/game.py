@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweet_rl.types import AgentTurn, Json, Trajectory
-from sweet_rl.viewer.content import Kind, TextContents, index_of, row_of, summary_of, text_of
+from sweet_rl.viewer.content import Contents, Kind, index_of, row_of, summary_of, text_of
 
 
-class GameContents(TextContents):
+class GameContents(Contents):
     """Trajectories whose turns carry rewards; see `content.Contents`."""
 
     kind: Kind = "game"
