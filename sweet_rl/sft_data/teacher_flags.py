@@ -85,6 +85,7 @@ def teacher_stage(
     *positional: str,
     helps: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
+    narrow: Mapping[str, Mapping[str, Any]] | None = None,
     options: Options | None = None,
 ) -> Callable[[Callable[..., None]], Stage]:
     """Make a stage of a function that asks a teacher, or measures one.
@@ -93,6 +94,7 @@ def teacher_stage(
         positional: flags that may be given without their name, in this order.
         helps: flags that are explained otherwise in this stage.
         defaults: flags whose default is another one in this stage.
+        narrow: as of `stage`.
         options: flags that depend on what another flag names.
     """
     own = {name: help_ for name, help_ in _HELPS.items() if name not in (helps or {})}
@@ -100,6 +102,7 @@ def teacher_stage(
         *positional,
         defaults=defaults,
         helps=own | dict(helps or {}),
+        narrow=narrow,
         only=dict.fromkeys(("api_key_var", "request_timeout_s", "request_attempts"), _OPENAI),
         facets=_facets,
         options=options,

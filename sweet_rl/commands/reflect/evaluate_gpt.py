@@ -11,19 +11,16 @@ from typing import Any
 from sweet_rl.command_line import Options
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Tasks
+from sweet_rl.flags.common import Compatible, MaxFailed, Overwriting, Quiet, Tasks, WorldName
 from sweet_rl.sft_data.flags import MaxTurns, Output
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 from sweet_rl.worlds import first_for, names, world_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
+class EvaluateGptFlags(WorldName, Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatible, Quiet):
     """The flags of this stage."""
 
-    world: str = flag(
-        first_for("as_it_is"), "the world, by its name; also its published one.", aliases=("scenario",)
-    )
     random: bool = flag(False, "let chance play in place of a model: the floor.")
     react: bool = flag(True, "ask for thoughts before each action.")
     runs: int = flag(10, "episodes.", at_least=1)
@@ -31,8 +28,9 @@ class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatib
 
 @recorded("reflect evaluate_gpt", reads=("tasks",), prices=True)
 @teacher_stage(
-    defaults={"model": "gpt-3.5-turbo", "output": "."},
+    defaults={"model": "gpt-3.5-turbo", "output": ".", "world": first_for("as_it_is")},
     helps={
+        "world": "the world, by its name; also its published one.",
         "output": "folder of result.txt and result_episode.txt.",
         "tasks": "games: a list of the world, or a file; default those that the world is measured on.",
         "overwrite": "begin again.",
@@ -40,6 +38,7 @@ class EvaluateGptFlags(Tasks, MaxTurns, Output, MaxFailed, Overwriting, Compatib
         "teacher": "embedded (the expert: the ceiling), or openai: a model behind an OpenAI-compatible server.",
         "concurrency": "episodes in flight.",
     },
+    narrow={"world": {"aliases": ("scenario",)}},
     options=Options("world", lambda name: world_of(name).as_it_is, names),
 )
 def evaluate_gpt(flags: EvaluateGptFlags, teacher_flags: TeacherFlags, own: Any, /) -> None:
