@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Evaluation, FanOut, Quiet
+from sweet_rl.flags.common import Compatible, Evaluation, FanOut, Quiet
 from sweet_rl.flags.models import NoSandbox
-from sweet_rl.types import Compat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +28,9 @@ class SandboxFlags(NoSandbox):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradingFlags(Evaluation, SandboxFlags, FanOut, Quiet):
+class GradingFlags(Evaluation, SandboxFlags, Compatible, FanOut, Quiet):
     """Grading."""
 
-    compat: Compat = flag(
-        "fixed",
-        "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).",
-        aliases=("grading",),
-    )
     reevaluate: bool = flag(False, "grade all rows again, also those that have a reward.")
 
 
@@ -44,9 +38,11 @@ class GradingFlags(Evaluation, SandboxFlags, FanOut, Quiet):
 @stage(
     "saved_path",
     helps={
+        "compat": "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).",
         "fan_out": "local (this machine), or ray: a sandbox on each machine of a Ray cluster.",
         "overwrite": "replace files of pairs, and a report of another file, when they exist.",
     },
+    narrow={"compat": {"aliases": ("grading",), "formerly": (), "shown": "help"}},
     facets=lambda flags: {"fan_out": {flags["fan_out"]}},
 )
 def evaluate_code(flags: GradingFlags, /) -> None:
