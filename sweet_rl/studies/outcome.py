@@ -54,7 +54,7 @@ def run_study(
     Args:
         flags: of the study.
         steps: all of them.
-        results: what came of it, from the seconds of each step.
+        results: makes the study's results from the seconds of each step.
     """
     from sweet_rl.pipelines.running import How, run_steps, seconds_of
 

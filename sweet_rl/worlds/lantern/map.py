@@ -1,6 +1,6 @@
 """Lantern's island: rooms, things, actions and their points. Data and words only; rules are elsewhere.
 
-The story is our own: the great lantern of a lighthouse has gone out, a ship is coming, and whoever plays has
+The story is our own: the great lantern of a lighthouse has gone out, a ship is coming, and the player has
 to find what it takes to light it again. 100 points in 14 steps, four ways to die.
 """
 

@@ -8,7 +8,7 @@ wasted.
 Two worlds share it and differ in what there is to learn (docs/mini.md):
 
 - `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
-  solutions, or what became of many dialogues, show which. A won dialogue still holds about
+  solutions, or the results of many dialogues, show which. A won dialogue still holds about
   three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
 - `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
   make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
