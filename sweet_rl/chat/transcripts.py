@@ -10,15 +10,8 @@ Published behaviour: docs/published/archer.md#policy, #ten-words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
-from sweet_rl.chat.formats import ChatFormat
-from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
-
-OBSERVATION_SLOT: Final = "{obs}"
-"""Where a template takes the observation."""
 
 
 class WholeTranscript:
@@ -39,33 +32,6 @@ class LastObservation:
         """The world's last message; empty when there is none."""
         replies = [message.content for message in messages if message.role == "user"]
         return replies[-1] if replies else ""
-
-
-@dataclass(frozen=True, slots=True)
-class TemplatedTranscript:
-    """A transcript inside an instruction, for models that follow instructions.
-
-    Args:
-        template: holds `{obs}` where the transcript goes; other braces are ordinary text.
-        inner: writes the transcript.
-
-    Raises:
-        UsageError: the template has no `{obs}`.
-    """
-
-    template: str
-    inner: ChatFormat
-
-    def __post_init__(self) -> None:
-        if OBSERVATION_SLOT not in self.template:
-            raise UsageError(
-                f"The template has no {OBSERVATION_SLOT}, so the game would never be seen. Put it where the "
-                "questions and answers belong."
-            )
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """The template with the transcript in it."""
-        return self.template.replace(OBSERVATION_SLOT, self.inner.render(messages))
 
 
 def without_system(messages: Sequence[Message]) -> Sequence[Message]:

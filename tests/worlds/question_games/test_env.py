@@ -6,7 +6,6 @@ import json
 import pytest
 
 from sweet_rl import rollout
-from sweet_rl.chat.transcripts import TemplatedTranscript
 from sweet_rl.errors import DataError, EpisodeError, UsageError
 from sweet_rl.records import task_from_row
 from sweet_rl.rollout import Episode, RolloutStats
@@ -118,11 +117,15 @@ def test_published_games_of_the_ten_words(expected):
     oracle = Teller(*(turn["oracle_answer"] for turn in turns))
     questions = [turn["question"] for turn in turns]
     steps = play(TwentyQuestionsEnv(oracle, compat="published"), task, questions)
-    text = TemplatedTranscript(ask_for_object_template(), QuestionTranscript())
-    frame = first["obs"]["len"] - len(text.render([Message("user", "Questions:\n")]))
+    template = ask_for_object_template()
+
+    def length(messages):
+        return len(template.replace("{obs}", QuestionTranscript().render(messages)))
+
+    frame = first["obs"]["len"] - length([Message("user", "Questions:\n")])
     for turn, step in zip(turns, steps, strict=True):
         observation, reward, done = turn["result"]
-        assert len(text.render(step.observation.messages)) + frame == observation["len"]
+        assert length(step.observation.messages) + frame == observation["len"]
         assert (step.reward, step.over) == (reward, done)
 
 
