@@ -25,14 +25,13 @@ from sweet_rl.types import (
     UserContext,
     UserReply,
 )
+from sweet_rl.version import __version__
 
 if TYPE_CHECKING:
     from sweet_rl import worlds
     from sweet_rl.contracts import Env, Policy, User
     from sweet_rl.interface import View, agrade, aplay, asimulate, grade, pairs, play, simulate, view
     from sweet_rl.worlds import Options, World, load_tasks
-
-__version__ = "0.1.0"
 
 _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import sweet_rl
 from sweet_rl import tracking
 from sweet_rl.command_line.running import judge_failed, progress, run_until_stopped, words_of
 from sweet_rl.command_line.servers import key_in
@@ -22,6 +21,7 @@ from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.types import Failure, Json, Task, Trajectory
+from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, load_tasks, names, world_of
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ async def _simulate(
                 on_finished=on_finished,
                 concurrency=min(at_once, len(run_.todo)),
                 provenance={
-                    "sweet_rl": sweet_rl.__version__,
+                    "sweet_rl": __version__,
                     "agent_model": policy.name,
                     "env_model": user.name,
                     "settings": settings,

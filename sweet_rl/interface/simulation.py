@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-import sweet_rl
 from sweet_rl import tracking
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
@@ -18,6 +17,7 @@ from sweet_rl.interface.waiting import awaited, waiting
 from sweet_rl.prompts import prompt_digest
 from sweet_rl.rollout import rollout, schedule
 from sweet_rl.types import Json, Task, Trajectory
+from sweet_rl.version import __version__
 from sweet_rl.worlds import AgentRequest, Options, World, world_of
 
 
@@ -155,7 +155,7 @@ async def simulate(
                 on_finished=on_finished,
                 concurrency=played.at_once(min(concurrency, max(1, len(output.todo)))),
                 provenance={
-                    "sweet_rl": sweet_rl.__version__,
+                    "sweet_rl": __version__,
                     "agent_model": policy.name,
                     "env_model": "nobody" if user is None else user.name,
                     "settings": settings,

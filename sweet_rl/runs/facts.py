@@ -16,8 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-import sweet_rl
 from sweet_rl.types import Json
+from sweet_rl.version import __version__
 
 _PACKAGES: Final = (
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "deepspeed", "bitsandbytes",
@@ -30,7 +30,7 @@ _NOT_OF_RUNS: Final = frozenset({"dev", "docs", "bench"})
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of the library, of Python, and of installed packages that affect numbers."""
-    found = {"sweet_rl": sweet_rl.__version__, "python": platform.python_version()}
+    found = {"sweet_rl": __version__, "python": platform.python_version()}
     for name in dict.fromkeys((*_PACKAGES, *_of_extras())):
         try:
             found[name] = metadata.version(name)
@@ -54,7 +54,7 @@ def _of_extras() -> Iterator[str]:
 @functools.cache
 def library() -> dict[str, Json]:
     """`commit` and `changed` (whether tracked files differ from it), where the library is a git checkout."""
-    package = Path(sweet_rl.__file__).parent
+    package = Path(__file__).parents[1]
     if not _git(package, "ls-files", "__init__.py"):  # installed, or in another repository
         return {}
     return {

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
-import sweet_rl
 from sweet_rl import tracking
 from sweet_rl.errors import DataError
 from sweet_rl.types import Json
+from sweet_rl.version import __version__
 
 FORMAT = "sweet_rl.study/1"
 """Of the file: what its numbers mean."""
@@ -275,7 +275,7 @@ def provenance() -> dict[str, str]:
     known = {
         "machine": f"{os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
-        "sweet_rl": sweet_rl.__version__,
+        "sweet_rl": __version__,
         "run": tracking.run_id() or "",
     }
     return {name: value for name, value in known.items() if value}
