@@ -28,7 +28,7 @@ def test_import_of_the_package_is_light():
         "[m for m in ('torch', 'transformers', 'aiohttp', 'numpy', 'gradio') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['sweet_rl', 'sweet_rl.types'] []"
+    assert done.stdout.strip() == "['sweet_rl', 'sweet_rl.types', 'sweet_rl.version'] []"
 
 
 def test_the_wheel_holds_the_whole_package(tmp_path):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,6 +20,7 @@ from sweet_rl.flags import flags_of as settings_flags
 from sweet_rl.prompts import load_prompt
 from sweet_rl.types import Json, Message, Task
 from sweet_rl.worlds.options import (
+    COMMON,
     AgentRequest,
     Level,
     LevelRequest,
@@ -379,44 +379,10 @@ class World:
 
     def settings(self, options: Options) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
-        own = [one.name for one in settings_flags(self.options) if one.name not in _COMMON]
+        own = [one.name for one in settings_flags(self.options) if one.name not in COMMON]
         common = {"task_type": self.name, "max_steps": self.turns(options), "compat": options.compat}
         return common | {name: getattr(options, name) for name in own}
 
     def no_agent(self, name: str) -> UsageError:
         """The error for a scripted agent that there is not."""
         return no_such(f"player of {self.name}", name, self.agents)
-
-
-_COMMON = frozenset(field.name for field in fields(Options))
-
-
-def own_options(world: World) -> tuple[Field[Any], ...]:
-    """The options that this world has beyond those of all."""
-    return tuple(option for option in fields(world.options) if option.name not in _COMMON)
-
-
-def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
-    """The flags of a world's options: the name that is typed, and the option's.
-
-    Args:
-        world: whose flags they are.
-        learning: where an agent learns level by level; without those that any world has.
-    """
-    if learning:  # by the published names, where they are others
-        flags = {(one.aliases or (one.name,))[0]: one.name for one in settings_flags(world.learns_with)}
-        return {flag: name for flag, name in flags.items() if name not in _COMMON}
-    return {one.name: one.name for one in settings_flags(world.options)}
-
-
-def options_of(world: World, values: Mapping[str, Json], *, learning: bool = False) -> Options:
-    """The options of this world among the values of many; those of other worlds are left out.
-
-    Args:
-        world: whose options they are.
-        values: by option.
-        learning: where an agent learns level by level.
-    """
-    kind = world.learns_with if learning else world.options
-    names = {option.name for option in fields(kind)}
-    return kind(**{name: value for name, value in values.items() if name in names})

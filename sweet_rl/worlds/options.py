@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from sweet_rl.flags import REQUIRED, Settings, flag, no_flag
@@ -22,6 +22,10 @@ class Options(Compatible):
         at_least=1,
         aliases=("max_steps",),
     )
+
+
+COMMON = frozenset(option.name for option in fields(Options))
+"""The names of the options that every world has."""
 
 
 class Level(NamedTuple):

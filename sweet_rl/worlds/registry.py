@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping
+from dataclasses import Field, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from sweet_rl.command_line.listing import StageEntry
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import flags_of as flags_of_settings
 from sweet_rl.plugins import Registry
 from sweet_rl.types import Json
 from sweet_rl.worlds.base import World
-from sweet_rl.worlds.options import Options
+from sweet_rl.worlds.options import COMMON, Options
 
 _FIRST = ("human", "oracle", "world")
 """Worlds are listed by who answers in them."""
@@ -117,3 +120,34 @@ def _registry() -> Registry:
 def _published() -> dict[str, str]:
     """Places by what worlds are called in published command lines, where that is another name than ours."""
     return {name: place for place, world in _ours().items() for name in world.published_names}
+
+
+def own_options(world: World) -> tuple[Field[Any], ...]:
+    """The options that this world has beyond those of all."""
+    return tuple(option for option in fields(world.options) if option.name not in COMMON)
+
+
+def flags_of(world: World, *, learning: bool = False) -> dict[str, str]:
+    """The flags of a world's options: the name that is typed, and the option's.
+
+    Args:
+        world: whose flags they are.
+        learning: where an agent learns level by level; without those that any world has.
+    """
+    if learning:  # by the published names, where they are others
+        flags = {(one.aliases or (one.name,))[0]: one.name for one in flags_of_settings(world.learns_with)}
+        return {flag: name for flag, name in flags.items() if name not in COMMON}
+    return {one.name: one.name for one in flags_of_settings(world.options)}
+
+
+def options_of(world: World, values: Mapping[str, Json], *, learning: bool = False) -> Options:
+    """The options of this world among the values of many; those of other worlds are left out.
+
+    Args:
+        world: whose options they are.
+        values: by option.
+        learning: where an agent learns level by level.
+    """
+    kind = world.learns_with if learning else world.options
+    names = {option.name for option in fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in names})
