@@ -1,4 +1,4 @@
-"""Shows dialogues of Frontend Design: every draft beside the target page.
+"""Shows dialogues about web pages: every draft beside the target.
 
 Published behaviour: docs/published/sweet_rl.md#viewers-and-filter.
 """

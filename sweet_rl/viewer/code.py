@@ -1,4 +1,4 @@
-"""The viewer for Backend Programming: answers beside hidden functions, test by test results."""
+"""The viewer for functions: answers beside hidden functions, test by test results."""
 
 from __future__ import annotations
 

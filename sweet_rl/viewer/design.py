@@ -1,4 +1,4 @@
-"""The viewer for Frontend Design: every draft's picture beside the target, and its metrics."""
+"""The viewer for web pages: every draft's picture beside the target, and its metrics."""
 
 from __future__ import annotations
 

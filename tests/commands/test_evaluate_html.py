@@ -87,7 +87,7 @@ def test_the_golden_rewards_pairs_and_both_files(shared, tmp_path, capsys):
     assert "57.2" in out
     assert "70.3" in out
     assert f"{expected['summary']['pair_count']} pairs are in {plain}" in out
-    assert "1  pictures that are not where the row says" in out
+    assert "1  pictures that are missing at the path in the row" in out
 
 
 @pytest.fixture

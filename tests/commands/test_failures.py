@@ -145,7 +145,7 @@ def test_a_few_failures_are_said_and_all_of_them_are_an_error(tmp_path, capsys):
     ("flags", "message"),
     [
         ({"retry": "all"}, "--retry must be failed or none"),
-        ({"retry": "none"}, "pass that as well"),
+        ({"retry": "none"}, "pass --to_continue as well"),
         ({"max_failed": 2.0}, "--max_failed must be from 0 to 1"),
         (
             {"env_api_key_var": "NOWHERE_KEY", "env_base_url": "http://127.0.0.1:9/v1"},

@@ -137,7 +137,7 @@ def test_faults_of_the_server_end_no_episode_and_are_recorded(tmp_path):
     assert {row["stop_reason"] for row in rows} == {"answered"}
     failures = [failure for row in rows for failure in row.get("failures", [])]
     kinds = {failure["kind"] for failure in failures}
-    assert kinds >= {"empty_reply"}
+    assert len(kinds) > 1  # which ones depends on whose second attempt meets which fault
     assert kinds <= {
         "empty_reply",
         "timeout",

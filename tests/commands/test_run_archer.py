@@ -237,7 +237,7 @@ def test_a_folder_of_run_bc_brings_its_critic_unless_another_one_is_named(beginn
     }
     told = archer.models_of(config, ["critic_lm=roberta-base"], tmp_path)
     assert told["critic_lm"] == "roberta-base"
-    with pytest.raises(UsageError, match=r"whole model and stands for policy_lm"):
+    with pytest.raises(UsageError, match=r"whole model and replaces policy_lm"):
         archer.models_of(config, ["policy_lm=gpt2"], tmp_path)
 
 

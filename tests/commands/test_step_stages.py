@@ -303,7 +303,7 @@ def test_what_is_wrong_is_named(models, source, sampled, tmp_path):
     ):
         with pytest.raises(UsageError, match="holds no"):
             stage()
-    with pytest.raises(UsageError, match="has no alternatives to sample"):
+    with pytest.raises(UsageError, match="there are no alternatives to sample"):
         sample_best_of_n(source, output, "oracle", overwrite=True)
 
 

@@ -101,7 +101,7 @@ def test_what_accelerate_launch_was_told_is_the_default(monkeypatch):
     monkeypatch.delenv("ACCELERATE_USE_FSDP")
     monkeypatch.delenv("ACCELERATE_DEEPSPEED_CONFIG_FILE")
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
-    with pytest.raises(UsageError, match="says ZeRO stage 3, and --zero_stage 2"):
+    with pytest.raises(UsageError, match="sets ZeRO stage 3, and --zero_stage 2"):
         settings()
     assert settings(zero_stage=3).shards.zero_stage == 3
 
