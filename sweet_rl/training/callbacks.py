@@ -27,7 +27,7 @@ class ProgressBar(ProgressCallback):
     training_bar: Any
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Open the bar."""
+        """Open the bar at the update from which the run resumes."""
         del args, control
         self.training_bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
         self.current_step = state.global_step

@@ -85,7 +85,7 @@ class Game:
 
     @property
     def sentence(self) -> str:
-        """The goal, in words."""
+        """The goal as a sentence of the game."""
         return SENTENCES[self.family].format(thing=self.thing.lower(), place=self.place.lower())
 
     def called(self, entity: Entity) -> str:
