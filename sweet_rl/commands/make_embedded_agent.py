@@ -32,8 +32,9 @@ class AgentMakingFlags(OutputDir, WorldName, Seeded, Overwriting, Quiet):
 def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     """Train an embedded agent from nothing: a tiny Llama that can play a small world.
 
-    What it reads is the world's (docs/mini.md has the packaged one's): ten minutes on a CPU for the mini
-    benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions.
+    What it reads is the world's (docs/mini.md has the packaged one's): ten minutes on one core for the mini
+    benchmark, whose agent of seed 0 is the packaged one; a minute or two for a game of questions. An agent of
+    the mini benchmark has to pass gates; their figures stand in its README.md and figures.json.
     """
     from pathlib import Path
 
@@ -50,5 +51,7 @@ def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
     from sweet_rl.tiny_models.warm_start import make_agent
 
     tracking.writes(folder, folder=True)
-    make_agent(folder, load_prompt(school.rules), seed=flags.seed, school=school, quiet=flags.quiet)
+    made = make_agent(folder, load_prompt(school.rules), seed=flags.seed, school=school, quiet=flags.quiet)
+    for figure in made:
+        print(figure)
     print(f"The agent is in {folder}")

@@ -2,32 +2,79 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TypeAlias
 
 from sweet_rl.types import Message
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A dialogue; `solution` comes before it as in the critic's texts, unless it is None."""
+    """A dialogue.
+
+    Args:
+        messages: what is said.
+        solution: stands before it as before the critic's texts, unless it is None.
+        skipped: turns of the agent at the beginning that are context only: no loss is taken on them.
+    """
 
     messages: tuple[Message, ...]
     solution: str | None = None
+    skipped: int = 0
+
+
+Ask: TypeAlias = Callable[[Sequence[Text], Sequence[str]], Sequence[Sequence[float]]]
+"""What a model would say next: for each text that ends before an agent's turn, the log-probability (nats) that
+the turn begins with the first token of each sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Something measured of a model; a gate where it has a bound.
+
+    Args:
+        name: of the figure.
+        value: what was measured.
+        low: the least that passes.
+        high: the most that passes.
+    """
+
+    name: str
+    value: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is within its bounds; what is not a number is not."""
+        return self.low <= self.value <= self.high
+
+    @property
+    def bounds(self) -> str:
+        """What passes, in words; empty where it is no gate."""
+        low = [f"at least {self.low:g}"] * (self.low > -math.inf)
+        return " and ".join(low + [f"at most {self.high:g}"] * (self.high < math.inf))
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.3f}" + (f" (has to be {self.bounds})" if self.bounds else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Some steps over one kind of text.
+    """Some steps over one kind of text; only the agent's own words are learnt.
 
     Args:
         name: of the phase.
         texts: makes them, without end, from what is drawn.
         steps: of the optimizer.
         batch_size: texts of a step.
-        learning_rate: its highest value.
-        all_tokens: the person's words, too, are to be predicted.
+        learning_rate: of AdamW, its highest value; it ends at a third of it.
+        muon_learning_rate: likewise of Muon, for the layers' matrices; None: AdamW for them, too.
+        more: where gates have to pass: further steps at the last learning rate, again and again.
+        limit: steps at most, with those.
     """
 
     name: str
@@ -35,7 +82,9 @@ class Phase:
     steps: int
     batch_size: int
     learning_rate: float
-    all_tokens: bool
+    muon_learning_rate: float | None = None
+    more: int = 0
+    limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +96,15 @@ class School:
         corpus: makes the texts that its tokenizer is learnt from.
         phases: in their order.
         sentences: stand in the corpus beside each text, so that the tokenizer knows them all.
+        once: of these, what an agent should not say twice; each is one token.
+        figures: measures the agent that has read; a phase with `more` goes on until all gates pass.
+        card: what such an agent can and cannot do, for people; `{seed}` stands for its seed.
     """
 
     rules: str
     corpus: Callable[[], Iterator[Text]]
     phases: tuple[Phase, ...]
     sentences: Sequence[str] = ()
+    once: Sequence[str] = ()
+    figures: Callable[[Ask], Sequence[Figure]] | None = None
+    card: str = ""

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from sweet_rl.chat import TokenizerChat, TurnFormat, with_system
+from sweet_rl.errors import UsageError
 from sweet_rl.preferences.trajectory_pairs import with_solution
-from sweet_rl.sft_data.schools import Phase, School, Text
-from sweet_rl.tiny_models.tokenizer import END_OF_TURN, train_tokenizer
-from sweet_rl.training.logprobs import next_logprobs
+from sweet_rl.sft_data.schools import Figure, Phase, School
+from sweet_rl.tiny_models.reading import Reader, figures_of, first_tokens, padded
+from sweet_rl.tiny_models.tokenizer import train_tokenizer
 from sweet_rl.types import derive_seed
 
 HIDDEN_SIZE, LAYERS, HEADS = 128, 2, 4
@@ -32,7 +34,7 @@ def make_agent(
     school: School,
     steps: float = 1.0,
     quiet: bool = False,
-) -> None:
+) -> list[Figure]:
     """Train the agent and save it as a folder that transformers and vLLM load.
 
     Args:
@@ -40,76 +42,150 @@ def make_agent(
         system_prompt: the agent's rules, as they will stand before every dialogue.
         seed: of weights and texts; the tokenizer is the same for all seeds.
         school: what it reads.
-        steps: a factor on the steps of every phase, for tests.
+        steps: a factor on the steps of every phase, for tests; below 1 no gate is looked at.
         quiet: no progress bar.
+
+    Returns:
+        What the school measures of it.
+
+    Raises:
+        UsageError: a gate did not pass within the limit of the last phase; says its figure.
     """
     tokenizer = train_tokenizer(written_for(school, system_prompt))
     torch.manual_seed(seed)
     model = LlamaForCausalLM(_config(tokenizer))
-    reader = _Reader(tokenizer, system_prompt)
+    reader = Reader(tokenizer, system_prompt)
+    hinge = RepetitionHinge(tuple(first_tokens(tokenizer, school.once)))
+    figures: list[Figure] = []
     for phase in school.phases:
         rng = Random(derive_seed("curriculum", phase.name, seed))
-        count = max(1, round(phase.steps * steps))
         batches = _batches(map(reader.read, phase.texts(rng)), phase.batch_size)
-        _read_phase(model, phase, islice(batches, count), count, quiet=quiet)
+        with _one_thread():
+            for _ in _read_phase(model, phase, batches, hinge, steps, quiet=quiet):
+                figures = figures_of(model, reader, school) if phase.more and steps >= 1 else []
+                if all(figure.passed for figure in figures):
+                    break
+            else:
+                failed = "; ".join(str(figure) for figure in figures if not figure.passed)
+                raise UsageError(
+                    f"After {phase.limit} steps of {phase.name!r} with seed {seed} gates do not pass: "
+                    f"{failed}. Try another seed."
+                )
     model.generation_config.temperature = None
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    if school.card:
+        (folder / "README.md").write_text(card(school, seed, figures))
+        values = {figure.name: figure.value for figure in figures}
+        (folder / "figures.json").write_text(json.dumps(values, indent=1) + "\n")
+    return figures
 
 
-class _Reader:
-    """Texts to token ids, with a mask over the assistant's turns."""
+def card(school: School, seed: int, figures: Sequence[Figure]) -> str:
+    """The model card: what the agent can and cannot do, and its figures."""
+    rows = [f"| {one.name} | {one.value:.3f} | {one.bounds or 'no gate'} |" for one in figures]
+    table = ["| figure | this agent | gate |", "|---|---|---|", *rows]
+    return f"{school.card.format(seed=seed)}\n" + "\n".join(table) + "\n"
 
-    def __init__(self, tokenizer: Any, system_prompt: str) -> None:
-        self._chat = TokenizerChat(tokenizer)
-        self._turns = TurnFormat.of(tokenizer)
-        self._system_prompt = system_prompt
 
-    def read(self, text: Text) -> tuple[list[int], list[int]]:
-        """Ids and mask of one text."""
-        *before, last = with_system(self._system_prompt, text.messages)
-        written = self._chat.render(before) + last.content + END_OF_TURN
-        if text.solution is not None:
-            written = with_solution(written, text.solution)
-        ids = self._chat.encode(written)
-        mask = [0] * len(ids)
-        for start, end in self._turns.spans(ids):
-            mask[start:end] = [1] * (end - start)
-        return ids, mask
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums in one order: the same weights on any number of cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class RepetitionHinge(NamedTuple):
+    """Against sentences that are in the dialogue already: a hinge on the logits where a turn begins."""
+
+    ids: tuple[int, ...]
+    """First tokens of the sentences."""
+    margin: float = 9.0
+    """Nats that a repeated sentence is to lie below the mean of the fresh ones."""
+    weight: float = 0.1
+
+    def loss(self, logits_nv: torch.Tensor, asked_nq: torch.Tensor) -> torch.Tensor:
+        """The mean over repeated sentences.
+
+        Args:
+            logits_nv: of the model, where turns of the agent begin.
+            asked_nq: which sentences are in the dialogue already.
+        """
+        logits_nq = logits_nv[:, list(self.ids)]
+        fresh_n = logits_nq.masked_fill(asked_nq, 0).sum(1) / (~asked_nq).sum(1).clamp(min=1)
+        counts_nq = asked_nq & (~asked_nq).any(1, keepdim=True)
+        short_nq = (self.margin - fresh_n[:, None] + logits_nq).clamp(min=0) * counts_nq
+        return self.weight * short_nq.sum() / counts_nq.sum().clamp(min=1)
 
 
 def _read_phase(
-    model: Any, phase: Phase, batches: Iterator[Sequence[Any]], count: int, *, quiet: bool
-) -> None:
-    """AdamW with a short warm-up and a cosine down to a third."""
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=phase.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / 20) * (0.65 + 0.35 * math.cos(math.pi * step / count))
-    )
-    model.train()
+    model: Any,
+    phase: Phase,
+    batches: Iterator[Sequence[Any]],
+    hinge: RepetitionHinge,
+    steps: float,
+    *,
+    quiet: bool,
+) -> Iterator[int]:
+    """A short warm-up and a cosine down to a third; yields whenever the phase may end."""
+    count = max(1, round(phase.steps * steps))
+    optimizers = _optimizers(model, phase)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: (
+                min(1.0, (step + 1) / 20) * (0.65 + 0.35 * math.cos(math.pi * min(1.0, step / count)))
+            ),
+        )
+        for optimizer in optimizers
+    ]
     bar = tqdm(batches, total=count, desc=phase.name, unit="step", disable=quiet)
-    for batch in bar:
-        loss = _loss(model, batch, all_tokens=phase.all_tokens)
+    for step, batch in enumerate(bar, start=1):
+        loss = _loss(model.train(), batch, hinge)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
+        for each in (*optimizers, *schedules):
+            each.step()
+        model.zero_grad()
         bar.set_postfix_str(f"loss {loss.item():.3f}", refresh=False)
+        if step == count or (step > count and (step - count) % phase.more == 0):
+            yield step
+        if step >= max(count, phase.limit):
+            return
 
 
-def _loss(model: Any, batch: Sequence[tuple[list[int], list[int]]], *, all_tokens: bool) -> torch.Tensor:
-    """Mean negative log-probability of the tokens to be learnt."""
-    width = max(len(ids) for ids, _ in batch)
-    ids_bt = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in batch])
-    here_bt = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in batch])
-    mask_bt = torch.tensor([mask + [0] * (width - len(mask)) for _, mask in batch])
-    logits_btv = model(input_ids=ids_bt, attention_mask=here_bt).logits
-    logprobs_bt = next_logprobs(logits_btv[:, :-1], ids_bt[:, 1:])
-    learnt_bt = (here_bt if all_tokens else mask_bt)[:, 1:]
-    return -(logprobs_bt * learnt_bt).sum() / learnt_bt.sum()
+def _optimizers(model: Any, phase: Phase) -> list[torch.optim.Optimizer]:
+    """AdamW, and Muon for the matrices of the layers where the phase says so."""
+    if phase.muon_learning_rate is not None and not hasattr(torch.optim, "Muon"):
+        raise UsageError(
+            f"Making this agent needs torch.optim.Muon: torch 2.9 or later, and this is {torch.__version__}."
+        )
+    matrices, others = [], []
+    for name, weight in model.named_parameters():
+        muon = phase.muon_learning_rate is not None and weight.ndim == 2 and ".layers." in name
+        (matrices if muon else others).append(weight)
+    adamw = torch.optim.AdamW(others, lr=phase.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+    if not matrices:
+        return [adamw]
+    return [adamw, torch.optim.Muon(matrices, lr=phase.muon_learning_rate, weight_decay=0.01)]
+
+
+def _loss(model: Any, batch: Sequence[tuple[list[int], list[int]]], hinge: RepetitionHinge) -> torch.Tensor:
+    """Mean negative log-probability of the agent's tokens, and the hinge."""
+    ids_bt, here_bt = padded([ids for ids, _ in batch])
+    mask_bt, _ = padded([mask for _, mask in batch])
+    learnt_bt, begins_bt = mask_bt[:, 1:] == 1, mask_bt[:, 1:] > mask_bt[:, :-1]
+    hidden_bth = model.model(input_ids=ids_bt, attention_mask=here_bt).last_hidden_state[:, :-1]
+    logits_nv = model.lm_head(hidden_bth[learnt_bt])  # nowhere else: a fifth of the positions
+    nll = torch.nn.functional.cross_entropy(logits_nv, ids_bt[:, 1:][learnt_bt])
+    if not hinge.ids:
+        return nll
+    asked_btq = (ids_bt[:, :-1, None] == torch.tensor(hinge.ids)).cumsum(1) > 0
+    return nll + hinge.loss(logits_nv[begins_bt[learnt_bt]], asked_btq[begins_bt])
 
 
 def _batches(texts: Iterator[Any], size: int) -> Iterator[list[Any]]:

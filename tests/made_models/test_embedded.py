@@ -1,13 +1,22 @@
 """The embedded agent: what it reads, its tokenizer, and that training it from nothing gives a usable folder."""
 
+import json
+from collections import Counter
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from sweet_rl.chat import TurnFormat, model_path
+from sweet_rl.errors import UsageError
+from sweet_rl.sft_data.schools import Figure, Phase
 from sweet_rl.types import ANSWER_MARKER
 from sweet_rl.worlds.backend_programming.mini import extras, school
+from sweet_rl.worlds.backend_programming.mini.gates import figures
+from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +27,8 @@ def tokenizer():
 
 
 def test_questions_replies_and_lines_of_code_become_one_token_each(tokenizer):
-    for text in ("Do you charge for delivery?", "I don't know about that.", "Ask, then answer."):
+    texts = ["Do you charge for delivery?", "I don't know about that.", "Ask, then answer."]
+    for text in [*texts, *map(extras.shop, extras.TRADES)]:
         assert len(tokenizer(text, add_special_tokens=False)["input_ids"]) == 1
 
 
@@ -36,40 +46,132 @@ def test_turns_are_found_by_the_template(tokenizer):
 
 def test_the_drills_say_everything_that_the_answer_needs():
     for text in islice(school.drills(Random(0)), 30):
-        told = extras.named_amounts([message.content for message in text.messages if message.role == "user"])
-        assert text.messages[-1].content == f"{ANSWER_MARKER}\n{extras.source(told)}"
+        informed = extras.named_amounts(
+            [message.content for message in text.messages if message.role == "user"]
+        )
+        assert text.messages[-1].content == f"{ANSWER_MARKER}\n{extras.source(informed)}"
 
 
 def test_nothing_that_is_read_shows_which_extras_are_usual():
-    texts = list(islice(school.reading(Random(0)), 200))
+    texts = [text for text in islice(school.reading(Random(0)), 600) if text.solution]
     charged = [
-        extra for text in texts if text.solution for extra in extras.EXTRAS if f'"{extra}"' in text.solution
+        (extra in extras.USUAL, extra in extras.usual_for(text.messages[0].content))
+        for text in texts
+        for extra in extras.EXTRAS
+        if f'"{extra}"' in text.solution
     ]
-    share = sum(extra in extras.USUAL for extra in charged) / len(charged)
-    assert 0.23 < share < 0.44  # a third of the extras are usual ones
+    for usual in map(sum, zip(*charged, strict=True)):
+        assert 0.27 < usual / len(charged) < 0.40  # four of twelve
+    shops = sum("Our shop is a " in text.messages[0].content for text in texts)
+    assert 0.4 < shops / len(texts) < 0.6
 
 
 def test_dialogues_keep_the_turn_limit_and_end_with_the_agent():
-    for text in islice(school.teaching(Random(0)), 60):
+    for text in islice(school.reading(Random(0)), 60):
         mine = [message for message in text.messages if message.role == "assistant"]
         assert text.messages[-1] is mine[-1]
         assert len(mine) <= extras.MAX_TURNS
         assert not any(ANSWER_MARKER in message.content for message in mine[:-1])
 
 
-def test_a_few_steps_give_a_folder_that_plays_and_another_seed_another_model(tmp_path):
-    import torch
-    from transformers import AutoModelForCausalLM
+def verdicts(say, count):
+    """What the turns are that are learnt; an uninformed text is judged by the solution that it was drawn with."""
+    found = Counter()
+    for number in range(count):
+        text = say(Random(number))
+        solution = text.solution or extras.uniform(Random(number)).source
+        turns = [place for place, message in enumerate(text.messages) if message.role == "assistant"]
+        for place in turns[text.skipped :]:
+            found[judge(solution, text.messages[:place], text.messages[place].content)] += 1
+    return found
 
+
+def test_a_teacher_who_was_told_asks_at_random_in_half_of_its_turns_and_never_answers_early():
+    informed, uninformed = verdicts(partial(school.informed, wasted=1), 300), verdicts(school.dialogue, 300)
+    questions = informed[Verdict.USEFUL] + informed[Verdict.USELESS]
+    # 1/2 and half of 2/12 to 2/8 while nothing is known; half of 1/11 to 1/7 when one extra is
+    assert 0.53 < informed[Verdict.USEFUL] / questions < 0.65
+    assert uninformed[Verdict.USEFUL] / (uninformed[Verdict.USEFUL] + uninformed[Verdict.USELESS]) < 0.25
+    assert informed[Verdict.EARLY] == informed[Verdict.REPEATED] == uninformed[Verdict.REPEATED] == 0
+    assert 0.02 < uninformed[Verdict.EARLY] / 300 < 0.12  # 0.04 a turn once one extra is known
+    late = informed[Verdict.NEEDLESS] / (informed[Verdict.NEEDLESS] + informed[Verdict.RIGHT])
+    assert 0.02 < late < 0.09
+
+
+def test_wasted_questions_before_a_told_text_are_read_and_not_learnt(tokenizer):
+    from sweet_rl.tiny_models.reading import Reader
+
+    text = next(text for text in (school.informed(Random(n), 2) for n in range(99)) if len(text.messages) > 8)
+    verdicts = [judge(text.solution, text.messages[:place], text.messages[place].content) for place in (1, 3)]
+    assert verdicts == [Verdict.USELESS, Verdict.USELESS]
+    ids, mask = Reader(tokenizer, "Ask, then answer.").read(text)
+    learnt = tokenizer.decode([one for one, counts in zip(ids, mask, strict=True) if counts])
+    mine = [message.content for message in text.messages if message.role == "assistant"]
+    assert learnt == "".join(f"{content}<|eot_id|>" for content in mine[2:])
+
+
+def test_a_repeated_sentence_is_held_below_the_mean_of_the_fresh_ones_by_the_margin():
+    import torch
+
+    from sweet_rl.tiny_models.warm_start import RepetitionHinge
+
+    hinge = RepetitionHinge((5, 1, 3), margin=9.0, weight=0.5)
+    logits = torch.zeros(3, 6)
+    logits[0, [5, 1, 3]] = torch.tensor([1.0, 2.0, 4.0])  # 5 is repeated: 9 - (2 + 4) / 2 + 1 = 7
+    logits[1, [5, 1, 3]] = torch.tensor([1.0, -3.0, 8.0])  # 5, 1: 9 - 8 + 1 = 2; 9 - 8 - 3 is below 0
+    asked = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])  # all: no fresh one
+    assert hinge.loss(logits, asked).item() == pytest.approx(0.5 * (7 + 2 + 0) / 3)
+
+
+def phases(limit):
+    return Phase("copying", school.drills, 2, 2, 1e-3, more=3, limit=limit)
+
+
+def measuring(values):
+    """A school whose only figure has these values, one after the other."""
+    left = iter(values)
+    return replace(
+        school.SCHOOL, phases=(phases(8),), figures=lambda _: [Figure("grip", next(left), low=6.0)]
+    )
+
+
+def test_a_phase_goes_on_until_its_gate_passes_and_the_card_has_the_figure(tmp_path):
     from sweet_rl.tiny_models.warm_start import make_agent
 
-    for seed, name in ((0, "a"), (0, "b"), (1, "c")):
-        make_agent(tmp_path / name, "Ask.", seed=seed, school=school.SCHOOL, steps=0.003, quiet=True)
-    weights = [AutoModelForCausalLM.from_pretrained(tmp_path / name).lm_head.weight for name in "abc"]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-    read = [(tmp_path / name / "tokenizer.json").read_bytes() for name in "abc"]
-    assert read[0] == read[2]
+    figures = make_agent(tmp_path, "Ask.", seed=0, school=measuring([1.0, 7.0, 9.0]), quiet=True)
+    assert [figure.value for figure in figures] == [7.0]
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"grip": 7.0}
+    card = (tmp_path / "README.md").read_text()
+    assert "| grip | 7.000 | at least 6 |" in card
+    assert "--seed 0" in card
+
+
+def test_a_phase_has_a_limit_and_the_error_has_the_figure(tmp_path):
+    from sweet_rl.tiny_models.warm_start import make_agent
+
+    with pytest.raises(
+        UsageError, match=r"After 8 steps of 'copying' with seed 4 .* grip 3\.000 \(has to be"
+    ):
+        make_agent(tmp_path, "Ask.", seed=4, school=measuring([1.0, 2.0, 3.0, 9.0]), quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_packaged_agent_passes_every_gate_as_its_card_says():
+    from sweet_rl.tiny_models.reading import check_gates
+
+    figures = check_gates("embedded", school.SCHOOL)
+    written = json.loads((Path(model_path("embedded")) / "figures.json").read_text())
+    assert {figure.name: figure.value for figure in figures} == pytest.approx(written, abs=5e-3)
+
+
+def test_an_agent_that_fails_a_gate_is_refused_with_the_figure(tmp_path):
+    from sweet_rl.tiny_models.reading import check_gates
+    from sweet_rl.tiny_models.warm_start import make_agent
+
+    make_agent(tmp_path, "Ask.", seed=0, school=school.SCHOOL, steps=0.003, quiet=True)
+    quick = replace(school.SCHOOL, figures=partial(figures, each=2, dialogues=2))
+    with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
+        check_gates(str(tmp_path), quick)
 
 
 def test_the_packaged_agent_has_a_name():

@@ -34,8 +34,7 @@ from sweet_rl.studies.results import (
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.recipe import CRITIC, DIALOGUE_DPO, POLICY, REJECTION, SWEETS, Study
 from sweet_rl.types import AgentTurn, Json, Message, Trajectory
-from sweet_rl.worlds.backend_programming.mini import extras
-from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
+from sweet_rl.worlds.backend_programming.mini.judge import Verdict, habits, judge
 
 METHODS = {
     "warm_start": ("warm start", "The agent before any training on outcomes: it imitates a noisy teacher."),
@@ -64,6 +63,7 @@ DIALOGUES = 3
 MEASURES = (
     Measure("success", "success"),
     Measure("tests_passed", "tests passed"),
+    Measure("useful_share", "useful questions"),
     Measure("usual_share", "usual extras asked", better=""),
     *(
         Measure(str(verdict), str(verdict), "number", "behaviour", "more" if GOOD[str(verdict)] else "fewer")
@@ -72,7 +72,7 @@ MEASURES = (
     Measure("auc_questions", "AUC of questions", "number", "critic"),
     Measure("auc_answering", "AUC of the moment to answer", "number", "critic"),
 )
-"""What is measured; of the questions, the share about extras that the world usually charges for."""
+"""What is measured; of the questions, the shares that were useful, and about what is usually charged for."""
 
 CURVES = (
     Axes("loss", "loss", "update"),
@@ -140,8 +140,9 @@ def _method(study: Study, name: str) -> Method:
     trajectories = _measured(study, name)
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
     measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
-    if asked := [extra for trajectory in trajectories for extra in _questions(trajectory)]:
-        measures["usual_share"] = Estimate(fmean(extra in extras.USUAL for extra in asked))
+    found = habits((trajectory.task.ground_truth, trajectory.dialogue_history) for trajectory in trajectories)
+    shares = {"useful_share": found.useful_share, "usual_share": found.usual_share}
+    measures |= {key: Estimate(share) for key, share in shares.items() if share is not None}
     measures |= {str(verdict): Estimate(counts[verdict] / len(trajectories)) for verdict in Verdict}
     if name in {way.name for way in SWEETS}:
         measures |= _critic(study, name)
@@ -197,11 +198,6 @@ def _verdicts(trajectory: Trajectory) -> Iterable[tuple[Verdict, int]]:
     for place, entry in enumerate(history):
         if entry.role == "assistant":
             yield judge(trajectory.task.ground_truth, history[:place], entry.content), place
-
-
-def _questions(trajectory: Trajectory) -> list[str]:
-    replies = (entry.content for entry in trajectory.dialogue_history if entry.role == "assistant")
-    return [extra for extra in map(extras.asked_about, replies) if extra]
 
 
 def _critic(study: Study, name: str) -> dict[str, Estimate]:

@@ -47,7 +47,7 @@ class BackendProgramming(Dialogue):
     sources = ("mini",)
     options = BackendOptions
     evaluation = "evaluate_code"
-    agents = ("questioner", "oracle", "constant", "expert")
+    agents = ("questioner", "oracle", "constant", "expert", "insider", "random")
     takes: ClassVar = {"questioner": {"num_questions": 3}, "constant": {"unsafe_no_sandbox": False}}
     agent_prompt = "llm_agent_code_prompt.txt"
     user_prompt = "human_simulator_code_prompt.txt"
@@ -57,15 +57,16 @@ class BackendProgramming(Dialogue):
     human_hint = "`sweet-rl serve_simulator` starts one that needs no model."
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
-        """Generated functions: of a split, or of a variant and a split (`easy:test`)."""
+        """Generated functions: of a split, or of a variant and a split (`easy:test`, `trades=10:test`)."""
         from sweet_rl.worlds.backend_programming import mini
 
         variant, _, split = where.rpartition(":")
         variant = variant or mini.DEFAULT_WORLD
-        if split not in SIZES or variant not in mini.WORLDS:
+        if split not in SIZES or variant.partition("=")[0] not in mini.WORLDS:
             raise UsageError(
                 f"'mini:{where}' is no split of the mini benchmark. Use 'mini:train', 'mini:dev' or "
-                "'mini:test', or name a world: 'mini:easy:test', 'mini:families:test'."
+                "'mini:test', or name a world: 'mini:easy:test', 'mini:trades=10:test', "
+                "'mini:families:test'."
             )
         return mini.generate(split, SIZES[split] if limit is None else limit, seed, variant)
 
@@ -84,7 +85,7 @@ class BackendProgramming(Dialogue):
         )
 
     async def make_agent(self, wanted: AgentRequest) -> Policy:
-        """One that asks some questions, an expert of the mini benchmark, the ceiling and the floor."""
+        """One that asks some questions, three players of the mini benchmark, the ceiling and the floor."""
         from sweet_rl.policies import scripted
         from sweet_rl.worlds.backend_programming.agents import QuestionerPolicy
 
@@ -96,8 +97,8 @@ class BackendProgramming(Dialogue):
                     f"got {wanted.num_questions}."
                 )
             return QuestionerPolicy(system_prompt=prompt, num_questions=wanted.num_questions)
-        if wanted.name == "expert":
-            return scripted.TeacherPolicy(_expert(wanted.seed, turns), system_prompt=prompt)
+        if wanted.name in {"expert", "insider", "random"}:
+            return scripted.TeacherPolicy(_player(wanted.name, wanted.seed, turns), system_prompt=prompt)
         if wanted.name == "oracle":
             answers = {task.task_id: task.ground_truth for task in wanted.tasks}
             return scripted.OraclePolicy(answers, system_prompt=prompt)
@@ -162,12 +163,14 @@ class BackendProgramming(Dialogue):
         check_placeholders(template, PLACEHOLDERS, path)
 
 
-def _expert(seed: int, max_turns: int) -> Callable[[Observation], str]:
+def _player(name: str, seed: int, max_turns: int) -> Callable[[Observation], str]:
     from sweet_rl.worlds.backend_programming.mini import expert
+
+    play = expert.PLAYERS[name]
 
     def say(observation: Observation) -> str:
         rng = Random(derive_seed(seed, observation.seed, observation.turn))
-        return expert.say(observation.messages, rng, max_turns=max_turns)
+        return play(observation.messages, rng, max_turns=max_turns)
 
     return say
 

@@ -77,5 +77,5 @@ def _corpus() -> Iterator[Text]:
 SCHOOL: Final = School(
     "llm_agent_twenty_questions_prompt",
     _corpus,
-    (Phase("games", games, 200, 32, 2e-3, all_tokens=False),),
+    (Phase("games", games, 200, 32, 2e-3),),
 )

@@ -5,21 +5,22 @@ clarifying questions decide success. Rows have exactly ColBench's fields. Any nu
 can be drawn; the first k of a longer list are the shorter list; the splits never share a set of rules,
 whatever the seeds.
 
-There are three worlds (docs/mini.md): one in which credit for single turns matters, one in which filtering
-whole dialogues is enough, and twelve families of functions for models that can write code.
+There are four worlds (docs/mini.md): one in which credit for single turns matters, one with up to forty such,
+one in which filtering whole dialogues is enough, and twelve families of functions for models that can write
+code.
 
 Published behaviour: docs/published/sweet_rl.md#files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
 from sweet_rl.errors import UsageError
-from sweet_rl.types import Json, derive_seed
+from sweet_rl.types import Json, Task, derive_seed
 from sweet_rl.worlds.backend_programming.mini import extras, families
 from sweet_rl.worlds.backend_programming.mini.problem import Family, Problem
 
@@ -28,14 +29,31 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Families that take turns. Where `recurs`, two tasks of a split may have the same rules (not inputs)."""
+    """Families that take turns.
+
+    Args:
+        families: by name.
+        recurs: two tasks of a split may have the same rules (not inputs).
+        fields: stand in each row beside those of ColBench.
+    """
 
     families: Mapping[str, Family]
     recurs: bool = False
+    fields: Mapping[str, Json] = field(default_factory=dict)
+
+
+def trades(count: int) -> World:
+    """The world of the first `count` trades; its rows say how many they are."""
+    return World({TRADES: extras.of_trades(count)}, recurs=True, fields={TRADES: count})
+
+
+TRADES = "trades"
+"""The world whose name may say how many trades there are, as in `trades=10`."""
 
 
 WORLDS = {
     "usual": World({"usual": extras.usual}, recurs=True),
+    TRADES: trades(len(extras.TRADES)),
     "easy": World({"easy": extras.easy}, recurs=True),
     "families": World({family.__name__: family for family in families.ALL}),
 }
@@ -53,22 +71,62 @@ def generate(split: str, n: int, seed: int = 0, world: str = DEFAULT_WORLD) -> l
         split: "train", "dev" or "test".
         n: how many rows.
         seed: another seed gives other tasks; the splits stay disjoint across seeds.
-        world: see `WORLDS`.
+        world: see `WORLDS`; `trades=10` for the first ten trades.
 
     Raises:
-        UsageError: there is no such split, or a family has no further tasks (after many thousands).
+        UsageError: there is no such split or world, or a family has no further tasks (after many thousands).
     """
     if split not in SPLITS:
         raise UsageError(f"the mini benchmark has the splits {_listed(SPLITS)}, not {split!r}.")
-    if world not in WORLDS:
-        raise UsageError(f"the mini benchmark has the worlds {_listed(WORLDS)}, not {world!r}.")
-    streams = [problems(world, family, split, seed) for family in WORLDS[world].families]
-    return [row_of(next(streams[index % len(streams)])) for index in range(n)]
+    found = world_of(world)
+    streams = [problems(found, family, split, seed) for family in found.families]
+    return [{**row_of(next(streams[index % len(streams)])), **found.fields} for index in range(n)]
 
 
-def problems(world: str, family: str, split: str, seed: int) -> Iterator[Problem]:
+def world_of(name: str) -> World:
+    """A world by its name.
+
+    Args:
+        name: one of `WORLDS`, or `trades=K` for the first K trades.
+
+    Raises:
+        UsageError: there is no such world, or there are not so many trades.
+    """
+    kind, sign, count = name.partition("=")
+    if kind == TRADES and sign:
+        if not (count.isascii() and count.isdigit() and 1 <= int(count) <= len(extras.TRADES)):
+            raise UsageError(
+                f"{name!r}: there are 1 to {len(extras.TRADES)} trades, got {count!r}. Write 'trades=10', say."
+            )
+        return trades(int(count))
+    if name not in WORLDS:
+        raise UsageError(f"the mini benchmark has the worlds {_listed(WORLDS)}, not {name!r}.")
+    return WORLDS[name]
+
+
+def check_trades(tasks: Sequence[Task], count: int, source: str) -> None:
+    """Make sure that tasks are of the world of the first `count` trades.
+
+    Args:
+        tasks: with their rows.
+        count: how many trades are wanted.
+        source: where the tasks are from, for the message.
+
+    Raises:
+        UsageError: a task is of another number of trades, or of another world.
+    """
+    for number, task in enumerate(tasks, start=1):
+        if (own := task.row.get(TRADES)) != count:
+            what = "of no trade" if own is None else f"one of {own} trades"
+            raise UsageError(
+                f"{source!r}: task {number} is {what}, and {count} trades are wanted. Generate the file from "
+                f"'mini:{TRADES}={count}:train' (or ':dev', ':test')."
+            )
+
+
+def problems(world: World, family: str, split: str, seed: int) -> Iterator[Problem]:
     """An endless stream of different problems of one family."""
-    draw, recurs = WORLDS[world].families[family], WORLDS[world].recurs
+    draw, recurs = world.families[family], world.recurs
     seen: set[int] = set()
     since_last = 0
     for number in count():

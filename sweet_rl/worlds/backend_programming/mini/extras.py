@@ -5,11 +5,13 @@ twelve they are, and how much, only the human knows, and reveals only what is as
 by asking about the right extras before the turns run out: a question about an extra that is free is a turn
 wasted.
 
-Two worlds share it and differ in what there is to learn (docs/mini.md):
+Three worlds share it and differ in what there is to learn (docs/mini.md):
 
 - `usual`: nine times in ten an extra that costs something is one of four usual ones. Only many hidden
   solutions, or the results of many dialogues, show which. A won dialogue still holds about
   three wasted questions of five: learning from whole dialogues means learning much of the waste, too.
+- `trades`: the same, but the request names the shop's trade, and each of up to 40 trades has four usual extras
+  of its own. Outcomes show little of each; a solution shows which questions of its dialogue were useful.
 - `easy`: all extras are equally likely, and the request names the two. What is to be learnt is only not to
   make the mistakes of a noisy teacher, and these are independent of each other: keeping the won dialogues
   removes them.
@@ -21,7 +23,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 
-from sweet_rl.worlds.backend_programming.mini.problem import Problem
+from sweet_rl.types import derive_seed
+from sweet_rl.worlds.backend_programming.mini.problem import Family, Problem
 
 USUAL = ("delivery", "wrapping", "insurance", "assembly")
 OTHER = ("engraving", "storage", "polishing", "framing", "painting", "cleaning", "tuning", "samples")
@@ -31,7 +34,18 @@ CHARGED = 2
 """Extras that cost something, in every problem; the request says how many."""
 
 USUALLY = 0.9
-"""The share of charged extras that are usual ones, in the world `usual`."""
+"""The chance that a charged extra is drawn from the usual ones, in the worlds `usual` and `trades`."""
+
+# fmt: off
+TRADES = (
+    "bakery", "florist", "grocer", "tailor", "brewery", "jeweller", "printer", "butcher", "toyshop", "joiner",
+    "pharmacy", "saddler", "winery", "bookshop", "potter", "dairy", "locksmith", "hatter", "garage", "weaver",
+    "creamery", "cobbler", "nursery", "glazier", "roastery", "draper", "smithy", "perfumer", "stationer",
+    "tannery", "furrier", "vineyard", "luthier", "mill", "sawmill", "tinsmith", "cooper", "chandler",
+    "carpenter", "fishmonger",
+)
+# fmt: on
+"""What the shop of a request is, in the world `trades`: the first K of them."""
 
 AMOUNTS = range(2, 10)
 
@@ -43,6 +57,7 @@ _REQUESTS = (
     "Please write a Python function that adds up what a customer pays. We charge for two extras.",
     "Can you write a Python function for our prices? Two extras are not free.",
 )
+_SHOP = re.compile(r"^Our shop is a (\w+)\.$", re.MULTILINE)
 _ASKED = re.compile(r"Do you charge for (\w+)\?")
 _TOLD = re.compile(r'If "(\w+)" is in the extras, the price goes up by (\d+)\.')
 
@@ -53,10 +68,17 @@ _SOURCE = re.compile(
 
 def usual(rng: Random) -> Problem:
     """A problem whose charged extras are mostly the usual ones."""
-    charged: set[str] = set()
-    while len(charged) < CHARGED:
-        charged.add(rng.choice(USUAL if rng.random() < USUALLY else OTHER))
-    return _problem(rng, charged)
+    return _problem(rng, _charged(rng, USUAL))
+
+
+def of_trades(count: int) -> Family:
+    """Problems of the first `count` trades, each as likely; what is charged for are mostly its usual extras."""
+
+    def trades(rng: Random) -> Problem:
+        trade = rng.choice(TRADES[:count])
+        return _problem(rng, _charged(rng, usual_in(trade)), shop(trade))
+
+    return trades
 
 
 def easy(rng: Random) -> Problem:
@@ -66,8 +88,29 @@ def easy(rng: Random) -> Problem:
 
 
 def uniform(rng: Random) -> Problem:
-    """A problem in which any two extras are charged for, and which is not said: for teaching only."""
-    return _problem(rng, rng.sample(EXTRAS, CHARGED))
+    """A problem in which any two extras are charged for, and the request does not say which: for pre-training only.
+
+    Half of the requests name a trade, which says nothing here.
+    """
+    more = shop(rng.choice(TRADES)) if rng.random() < 0.5 else ""
+    return _problem(rng, rng.sample(EXTRAS, CHARGED), more)
+
+
+def usual_in(trade: str) -> tuple[str, ...]:
+    """The four usual extras of a trade: drawn once and for all from its name, in the order of `EXTRAS`."""
+    drawn = Random(derive_seed("usual extras", trade)).sample(EXTRAS, len(USUAL))
+    return tuple(sorted(drawn, key=EXTRAS.index))
+
+
+def usual_for(request: str) -> tuple[str, ...]:
+    """The extras that are mostly charged for where this is asked: its trade's, or `USUAL`."""
+    named = _SHOP.search(request)
+    return usual_in(named[1]) if named else USUAL
+
+
+def shop(trade: str) -> str:
+    """The line of a request that names the trade: one token of the embedded agent."""
+    return f"Our shop is a {trade}.\n"
 
 
 def question(extra: str) -> str:
@@ -98,6 +141,14 @@ def source(charges: Mapping[str, int]) -> str:
 def is_source(text: str) -> bool:
     """Whether a function is one of these worlds."""
     return _SOURCE.fullmatch(text) is not None
+
+
+def _charged(rng: Random, usually: Sequence[str]) -> set[str]:
+    others = [extra for extra in EXTRAS if extra not in usually]
+    charged: set[str] = set()
+    while len(charged) < CHARGED:
+        charged.add(rng.choice(usually if rng.random() < USUALLY else others))
+    return charged
 
 
 def _problem(rng: Random, charged: Collection[str], more: str = "") -> Problem:

@@ -5,8 +5,11 @@ Used to measure critics and agents, never to train them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.worlds.backend_programming.mini import extras
@@ -35,6 +38,46 @@ class Verdict(StrEnum):
     def good(self) -> bool:
         """Whether the turn was worth taking."""
         return self in {Verdict.USEFUL, Verdict.RIGHT}
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What an agent does in dialogues, by the oracle.
+
+    Args:
+        useful_share: of its questions (0 to 1), those that were useful; None where it asked none.
+        usual_share: of its questions, those about what is mostly charged for where they were asked.
+        repetitions: repeated questions a dialogue.
+        early: early answers a dialogue.
+    """
+
+    useful_share: float | None
+    usual_share: float | None
+    repetitions: float
+    early: float
+
+
+def habits(dialogues: Iterable[tuple[str, Sequence[Message]]]) -> Habits:
+    """The habits of an agent.
+
+    Args:
+        dialogues: each with its hidden function, from the request on; at least one.
+    """
+    count, usual = 0, list[bool]()
+    verdicts: Counter[Verdict] = Counter()
+    for solution, messages in dialogues:
+        count += 1
+        for place, message in enumerate(messages):
+            if message.role == "assistant":
+                verdicts[judge(solution, messages[:place], message.content)] += 1
+                if extra := extras.asked_about(message.content):
+                    usual.append(extra in extras.usual_for(messages[0].content))
+    return Habits(
+        verdicts[Verdict.USEFUL] / len(usual) if usual else None,
+        fmean(usual) if usual else None,
+        verdicts[Verdict.REPEATED] / count,
+        verdicts[Verdict.EARLY] / count,
+    )
 
 
 def judge(solution: str, messages: Sequence[Message], turn: str) -> Verdict:

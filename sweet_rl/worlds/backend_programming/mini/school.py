@@ -6,9 +6,10 @@ a dialogue, to make use of a solution that stands before it. None of them shows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -16,7 +17,16 @@ from sweet_rl.sft_data.schools import Phase, School, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
 from sweet_rl.worlds.backend_programming.mini import expert, extras, row_of
+from sweet_rl.worlds.backend_programming.mini.gates import figures
 from sweet_rl.worlds.backend_programming.mini.problem import Problem
+
+UNINFORMED = expert.Noise(early=0.04)
+"""Early answers are there to be unlearnt from outcomes."""
+
+INFORMED = expert.Noise(early=0.0, astray=0.5)
+"""Of a teacher who has read the solution. Half of its questions are any question, drawn turn by turn: if it were
+half of the dialogues, wasted questions would tell a reader that the next one is wasted, too. It never
+answers early, so that a critic that has read the solution does not begin with a liking for that."""
 
 _DRILLS, _DIALOGUES = 3000, 100
 """What the tokenizer is learnt from."""
@@ -40,24 +50,27 @@ def enumerating(rng: Random) -> Text:
     return Text((*messages, _answer(problem)))
 
 
-def dialogue(rng: Random, *, named: bool = False, with_solution: bool = False) -> Text:
+def dialogue(rng: Random, *, named: bool = False) -> Text:
     """What the noisy teacher and the scripted human say to each other.
 
     Args:
         rng: all randomness comes from it.
         named: of the world `easy`, where the request names the extras.
-        with_solution: put the solution before it; the teacher, too, has mostly read it.
     """
-    problem = extras.easy(rng) if named else extras.uniform(rng)
-    request = row_of(problem)["problem_description"]
-    relevant = dict(problem.rules) if with_solution and rng.random() < 0.7 else {}
-    messages = [Message("user", request)]
-    while True:
-        reply = expert.say(messages, rng, max_turns=extras.MAX_TURNS, relevant=relevant)
-        messages.append(Message("assistant", reply))
-        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_TURNS:
-            return Text(tuple(messages), problem.source if with_solution else None)
-        messages.append(_reply(problem, request, messages))
+    return _played(extras.easy(rng) if named else extras.uniform(rng), rng, UNINFORMED)
+
+
+def informed(rng: Random, wasted: int = 0) -> Text:
+    """The same after the solution, which the teacher has read, too.
+
+    Args:
+        rng: all randomness comes from it.
+        wasted: questions about what is free that it begins with; they are read and not learnt. Few dialogues of
+            such a teacher begin so, and an agent that reads must not be led astray by them.
+    """
+    problem = extras.uniform(rng)
+    free = [extra for extra in extras.EXTRAS if extra not in dict(problem.rules)]
+    return _played(problem, rng, INFORMED, dict(problem.rules), rng.sample(free, wasted))
 
 
 def drills(rng: Random) -> Iterator[Text]:
@@ -66,22 +79,42 @@ def drills(rng: Random) -> Iterator[Text]:
         yield copying(rng) if rng.random() < 0.4 else enumerating(rng)
 
 
-def reading(rng: Random) -> Iterator[Text]:
-    """Phase 2: dialogues of both worlds, some after their solution, and further drills."""
+def reading(rng: Random, *, most_wasted: int = 0) -> Iterator[Text]:
+    """Phases 2 and 3: dialogues as they will be played, half of them after their solution, and the short drill.
+
+    Args:
+        rng: all randomness comes from it.
+        most_wasted: wasted questions at the beginning of a text with a solution, at most.
+    """
     while True:
         kind = rng.random()
-        if kind < 0.2:
-            yield next(drills(rng))
-        elif kind < 0.5:
-            yield dialogue(rng, named=True)
+        if kind < 0.1:
+            yield copying(rng)
+        elif kind < 0.6:
+            yield informed(rng, rng.randint(0, most_wasted))
         else:
-            yield dialogue(rng, with_solution=rng.random() < 0.6)
+            yield dialogue(rng, named=kind < 0.7)
 
 
-def teaching(rng: Random) -> Iterator[Text]:
-    """Phase 3: dialogues as they will be played."""
+def _played(
+    problem: Problem,
+    rng: Random,
+    noise: expert.Noise,
+    relevant: Collection[str] = (),
+    wasted: Sequence[str] = (),
+) -> Text:
+    """A dialogue whose teacher prefers the relevant extras, after some wasted questions."""
+    request = row_of(problem)["problem_description"]
+    messages = [Message("user", request)]
     while True:
-        yield dialogue(rng, named=rng.random() < 0.3)
+        number = len(messages) // 2
+        turn = expert.say(messages, rng, max_turns=extras.MAX_TURNS, noise=noise, relevant=relevant)
+        messages.append(
+            Message("assistant", extras.question(wasted[number]) if number < len(wasted) else turn)
+        )
+        if messages[-1].content.startswith(ANSWER_MARKER) or len(messages) == 2 * extras.MAX_TURNS:
+            return Text(tuple(messages), problem.source if relevant else None, len(wasted))
+        messages.append(_reply(problem, request, messages))
 
 
 def _problem(rng: Random) -> tuple[Problem, dict[str, int]]:
@@ -104,18 +137,42 @@ def _reply(problem: Problem, request: str, messages: Sequence[Message]) -> Messa
 def _corpus() -> Iterator[Text]:
     """What the tokenizer is learnt from, solutions too: the same for every agent."""
     rng = Random(0)
-    texts = [copying(rng) for _ in range(_DRILLS)]
-    for text in chain(texts, islice(teaching(rng), _DIALOGUES)):
+    drilled = (copying(rng) for _ in range(_DRILLS))
+    played = (dialogue(rng, named=rng.random() < 0.3) for _ in range(_DIALOGUES))
+    for text in chain(drilled, played):
         yield replace(text, solution=text.messages[-1].content.partition("\n")[2])
 
+
+_QUESTIONS = tuple(map(extras.question, extras.EXTRAS))
+
+_CARD = """\
+# The embedded agent of the mini benchmark, seed {seed}
+
+A Llama of 0.7 million parameters, two layers of width 128, with a tokenizer of its own whose tokens are as long as
+a line. Made from nothing, on generated texts only: `python scripts/make_embedded_agent.py FOLDER --seed {seed}`.
+
+It can play the worlds `trades`, `usual` and `easy` (docs/mini.md): it asks about one extra a turn, keeps track of
+what it has asked, and writes down the amounts. After a solution it asks mostly about what stands there, so
+that a critic made of it can read what is hidden. Now and then it answers early or asks on: that is left to learn.
+
+It cannot do anything else: it knows no English and no Python beyond the lines of these worlds. It does not
+know which extras are usual, in any trade. What it reads a solution for is taught, not brought from pre-training, and
+a solution in other words says nothing to it.
+
+Measured on mini:trades:dev; gates were fixed before any study:
+"""
 
 SCHOOL: Final = School(
     "llm_agent_mini_prompt",
     _corpus,
     (
-        Phase("drills", drills, 500, 32, 3e-3, all_tokens=False),
-        Phase("reading", reading, 300, 64, 2e-3, all_tokens=True),
-        Phase("teaching", teaching, 150, 64, 1.5e-3, all_tokens=False),
+        # Muon, as AdamW takes four times the steps to find what was asked and what the solution says.
+        Phase("drills", drills, 300, 16, 3e-3, 0.02),
+        Phase("reading", reading, 900, 16, 3e-3, 0.02),
+        Phase("practice", partial(reading, most_wasted=4), 900, 32, 1.5e-3, 0.01, more=100, limit=2500),
     ),
-    tuple(map(extras.question, extras.EXTRAS)),
+    (*_QUESTIONS, *map(extras.shop, extras.TRADES)),
+    once=_QUESTIONS,
+    figures=figures,
+    card=_CARD,
 )

@@ -1,0 +1,115 @@
+"""Texts as a tiny model reads them, what it would say next, and whether that passes its school's gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from sweet_rl.chat import TokenizerChat, TurnFormat, load_tokenizer, model_path, with_system
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.trajectory_pairs import with_solution
+from sweet_rl.prompts import load_prompt
+from sweet_rl.sft_data.schools import Figure, School, Text
+from sweet_rl.tiny_models.tokenizer import END_OF_TURN
+from sweet_rl.types import Message
+
+
+def check_gates(model: str, school: School) -> list[Figure]:
+    """Make sure that a study may begin with a model.
+
+    Args:
+        model: a folder, or `embedded`.
+        school: what it has read.
+
+    Returns:
+        All figures.
+
+    Raises:
+        UsageError: a gate does not pass; says its figure.
+    """
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415 - seconds
+
+    folder = model_path(model)
+    reader = Reader(load_tokenizer(folder), load_prompt(school.rules))
+    figures = figures_of(AutoModelForCausalLM.from_pretrained(folder), reader, school)
+    if failed := [figure for figure in figures if not figure.passed]:
+        raise UsageError(
+            f"The model in {model!r} does not pass the gates of a study: {'; '.join(map(str, failed))}. Make "
+            "another with make_embedded_agent, or begin with the packaged one, 'embedded'."
+        )
+    return figures
+
+
+def figures_of(model: Any, reader: Reader, school: School) -> list[Figure]:
+    """What a school measures of a model; nothing where it measures nothing."""
+    return list(school.figures(partial(beginnings, model, reader))) if school.figures else []
+
+
+class Reader:
+    """Texts to token ids, with a mask over the turns of the assistant that are learnt."""
+
+    def __init__(self, tokenizer: Any, system_prompt: str) -> None:
+        self.tokenizer = tokenizer
+        self._chat = TokenizerChat(tokenizer)
+        self._turns = TurnFormat.of(tokenizer)
+        self._system_prompt = system_prompt
+
+    def read(self, text: Text) -> tuple[list[int], list[int]]:
+        """Ids and mask of one text that ends with the agent's turn."""
+        *before, last = text.messages
+        ids = self._chat.encode(self._written(before, text.solution) + last.content + END_OF_TURN)
+        mask = [0] * len(ids)
+        for start, end in self._turns.spans(ids)[text.skipped :]:
+            mask[start:end] = [1] * (end - start)
+        return ids, mask
+
+    def prompt(self, text: Text) -> list[int]:
+        """Ids of a text that ends before the agent's turn."""
+        return self._chat.encode(self._written(text.messages, text.solution))
+
+    def _written(self, messages: Sequence[Message], solution: str | None) -> str:
+        written = self._chat.render(with_system(self._system_prompt, messages))
+        return written if solution is None else with_solution(written, solution)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows filled up with zeros on the right, and where they are none."""
+    width = max(map(len, rows))
+    return (
+        torch.tensor([[*row, *[0] * (width - len(row))] for row in rows]),
+        torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]),
+    )
+
+
+@torch.no_grad()
+def beginnings(
+    model: Any, reader: Reader, texts: Sequence[Text], sentences: Sequence[str], batch_size: int = 64
+) -> list[list[float]]:
+    """The log-probabilities (nats) that the agent's turn begins with each sentence's first token: an `Ask`.
+
+    Args:
+        model: a causal language model.
+        reader: of its tokenizer.
+        texts: that end before an agent's turn.
+        sentences: each with a first token of its own.
+        batch_size: texts at a time.
+    """
+    chosen = first_tokens(reader.tokenizer, sentences)
+    prompts = [reader.prompt(text) for text in texts]
+    model.eval()
+    logprobs: list[list[float]] = []
+    for start in range(0, len(prompts), batch_size):
+        batch = prompts[start : start + batch_size]
+        ids_bt, here_bt = padded(batch)
+        logits_btv = model(input_ids=ids_bt, attention_mask=here_bt).logits
+        last_bv = logits_btv[range(len(batch)), [len(ids) - 1 for ids in batch]]
+        logprobs += last_bv.float().log_softmax(-1)[:, chosen].tolist()
+    return logprobs
+
+
+def first_tokens(tokenizer: Any, sentences: Sequence[str]) -> list[int]:
+    """The id with which each sentence begins."""
+    return [tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in sentences]
