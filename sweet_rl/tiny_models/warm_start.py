@@ -148,8 +148,9 @@ def _read_phase(
         loss = _loss(model.train(), batch, hinge)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for each in (*optimizers, *schedules):
-            each.step()
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
         model.zero_grad()
         bar.set_postfix_str(f"loss {loss.item():.3f}", refresh=False)
         if step == count or (step > count and (step - count) % phase.more == 0):
@@ -160,18 +161,20 @@ def _read_phase(
 
 def _optimizers(model: Any, phase: Phase) -> list[torch.optim.Optimizer]:
     """AdamW, and Muon for the matrices of the layers where the phase says so."""
-    if phase.muon_learning_rate is not None and not hasattr(torch.optim, "Muon"):
+    rate = phase.muon_learning_rate
+    if rate is not None and not hasattr(torch.optim, "Muon"):
         raise UsageError(
             f"Making this agent needs torch.optim.Muon: torch 2.9 or later, and this is {torch.__version__}."
         )
-    matrices, others = [], []
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
     for name, weight in model.named_parameters():
-        muon = phase.muon_learning_rate is not None and weight.ndim == 2 and ".layers." in name
+        muon = rate is not None and weight.ndim == 2 and ".layers." in name
         (matrices if muon else others).append(weight)
     adamw = torch.optim.AdamW(others, lr=phase.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
-    if not matrices:
+    if rate is None:
         return [adamw]
-    return [adamw, torch.optim.Muon(matrices, lr=phase.muon_learning_rate, weight_decay=0.01)]
+    return [adamw, torch.optim.Muon(matrices, lr=rate, weight_decay=0.01)]
 
 
 def _loss(model: Any, batch: Sequence[tuple[list[int], list[int]]], hinge: RepetitionHinge) -> torch.Tensor:
