@@ -79,7 +79,7 @@ def generate(split: str, n: int, seed: int = 0, world: str = DEFAULT_WORLD) -> l
     if split not in SPLITS:
         raise UsageError(f"the mini benchmark has the splits {_listed(SPLITS)}, not {split!r}.")
     found = world_of(world)
-    streams = [problems(found, family, split, seed) for family in found.families]
+    streams = [problems(world, family, split, seed) for family in found.families]
     return [{**row_of(next(streams[index % len(streams)])), **found.fields} for index in range(n)]
 
 
@@ -124,9 +124,10 @@ def check_trades(tasks: Sequence[Task], count: int, source: str) -> None:
             )
 
 
-def problems(world: World, family: str, split: str, seed: int) -> Iterator[Problem]:
+def problems(world: str, family: str, split: str, seed: int) -> Iterator[Problem]:
     """An endless stream of different problems of one family."""
-    draw, recurs = world.families[family], world.recurs
+    found = world_of(world)
+    draw, recurs = found.families[family], found.recurs
     seen: set[int] = set()
     since_last = 0
     for number in count():

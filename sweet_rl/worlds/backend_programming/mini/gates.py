@@ -16,7 +16,7 @@ from statistics import fmean
 from sweet_rl.sft_data.schools import Ask, Figure, Text
 from sweet_rl.types import ANSWER_MARKER, Message
 from sweet_rl.worlds.backend_programming.human import ScriptedHuman
-from sweet_rl.worlds.backend_programming.mini import extras, problems, row_of, trades
+from sweet_rl.worlds.backend_programming.mini import TRADES, extras, problems, row_of
 from sweet_rl.worlds.backend_programming.mini.problem import Problem
 
 MISSES = 5
@@ -146,9 +146,7 @@ def habits(ask: Ask, tasks: Sequence[Problem]) -> Iterator[Figure]:
 
 
 def _tasks() -> Iterator[Problem]:
-    world = trades(len(extras.TRADES))
-    (family,) = world.families
-    return problems(world, family, "dev", 0)
+    return problems(TRADES, TRADES, "dev", 0)
 
 
 def _charged(problem: Problem) -> list[str]:
