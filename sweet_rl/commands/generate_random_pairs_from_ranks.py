@@ -50,10 +50,20 @@ class StepPairFlags(
         "which candidates are chosen and which rejected: halves (the larger scores against the smaller), across (those "
         "above the middle of the range against those below), best (the largest score against the smaller half).",
     )
+    min_score: float | None = flag(
+        None,
+        "smallest score of a chosen candidate; with 0 none is chosen that the critic likes less than the sampler "
+        "does. Default: no limit.",
+    )
     twins: float = flag(
         0.0,
         "rows for each pair with a turn of a successful dialogue on both sides, for --nll_loss_coef to hold on to.",
         at_least=0,
+    )
+    twins_from: str | None = flag(
+        None,
+        "graded trajectories whose successful dialogues give the twins; default the dialogues of the ranked turns.",
+        shown="all",
     )
     oracle_of: str | None = flag(
         None,
@@ -68,15 +78,25 @@ class StepPairFlags(
             UsageError: the published draws are named with a rule that they do not have, or guards without pairs.
         """
         super().check_together()
-        if self.published and self.draws != "halves":
-            raise UsageError(f"--draws {self.draws} is not published: leave --compat published out.")
+        for name, given in (("draws", self.draws != "halves"), ("min_score", self.min_score is not None)):
+            if self.published and given:
+                raise UsageError(
+                    f"--{name} {getattr(self, name)} is not published: leave --compat published out."
+                )
+        if self.twins_from is not None and not self.twins:
+            raise UsageError("--twins_from says where --twins come from: pass that as well.")
         if self.get_sft and (self.hard_negatives or self.twins or self.draws != "halves" or self.oracle_of):
             raise UsageError(
                 "--get_sft draws single candidates: leave --draws, --hard_negatives, --twins and --oracle_of out."
             )
 
+    @property
+    def rule(self) -> dict[str, Any]:
+        """Which pairs there may be (`sweet_rl.preferences.step_pairs.allowed_pairs`)."""
+        return {"draws": self.draws, "margin": self.margin, "min_score": self.min_score}
 
-@recorded("generate_random_pairs_from_ranks", reads=("input_path", "tokenizer"))
+
+@recorded("generate_random_pairs_from_ranks", reads=("input_path", "twins_from", "tokenizer"))
 @stage(
     "input_path",
     "output_path",
@@ -126,7 +146,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
         for pair in row_pairs
     ]
     if not pairs:
-        why = why_unusable(rows, draws=flags.draws, margin=flags.margin)
+        why = why_unusable(rows, **flags.rule)
         raise UsageError(
             f"No row of {flags.input_path!r} gives a pair: {why}. Sample more "
             "candidates (--best_of_n), or at a higher temperature."
@@ -139,7 +159,7 @@ def generate_random_pairs_from_ranks(flags: StepPairFlags, /) -> None:
     without = [row for row, row_pairs in zip(rows, drawn, strict=True) if not row_pairs]
     print(f"{len(pairs)} pairs of {len(rows) - len(without)} turns are in {flags.output_path}.")
     if without:
-        why = why_unusable(without, draws=flags.draws, margin=flags.margin)
+        why = why_unusable(without, **flags.rule)
         print(f"{len(without)} turns gave none: {why}.")
     for kind, count in Counter(row["guard"] for row in guards).items():
         print(f"{count} rows of {kind}s are among them.")
@@ -156,7 +176,7 @@ def _drawn(rows: Sequence[Candidates], flags: StepPairFlags, rng: random.Random)
         return published_draws(rows, count, rng, get_sft=flags.get_sft, path=flags.input_path)
     if flags.get_sft:
         return [draw_singles(row, count, rng, with_replacement=again) for row in rows]
-    how: dict[str, Any] = {"draws": flags.draws, "margin": flags.margin, "with_replacement": again}
+    how: dict[str, Any] = flags.rule | {"with_replacement": again}
     return [draw_pairs(row, count, rng, **how) for row in rows]
 
 
@@ -168,7 +188,7 @@ def _guards(
     rng: random.Random,
 ) -> list[dict[str, Json]]:
     """Hard negatives and twins, as many as the flags say or there are."""
-    from sweet_rl.preferences.guards import hard_negatives, succeeded, twin
+    from sweet_rl.preferences.guards import hard_negatives
 
     guards: list[dict[str, Json]] = []
     least = 1.0 if flags.min_reward is None else flags.min_reward
@@ -178,20 +198,37 @@ def _guards(
                 row, pairs, flags.hard_negatives, rng, end_token=end, no_prompt=flags.no_prompt
             )
     if flags.twins:
-        held = [
-            held
-            for row, end in zip(rows, end_tokens, strict=True)
-            if succeeded(row, least)
-            and (held := twin(row, end_token=end, no_prompt=flags.no_prompt)) is not None
-        ]
+        held = _twins(rows, end_tokens, flags, least)
         if not held:
             raise UsageError(
-                f"--twins {flags.twins:g}: no turn of {flags.input_path!r} is of a dialogue with a reward of at least "
-                f"{least:g}. Lower --min_reward, or leave --twins out."
+                f"--twins {flags.twins:g}: no turn of {flags.twins_from or flags.input_path!r} is of a dialogue "
+                f"with a reward of at least {least:g}. Lower --min_reward, or leave --twins out."
             )
         wanted = round(flags.twins * sum(map(len, drawn)))
         guards += rng.sample(held, min(wanted, len(held)))
     return guards
+
+
+def _twins(
+    rows: Sequence[Candidates], end_tokens: Sequence[str], flags: StepPairFlags, least: float
+) -> list[dict[str, Json]]:
+    """Every turn of a successful dialogue, on both sides."""
+    from sweet_rl.preferences.guards import succeeded, twin, twins_of
+    from sweet_rl.records import load_trajectories
+
+    if flags.twins_from is None:
+        found = [
+            twin(row, end_token=end, no_prompt=flags.no_prompt)
+            for row, end in zip(rows, end_tokens, strict=True)
+            if succeeded(row, least)
+        ]
+        return [one for one in found if one is not None]
+    return [
+        one
+        for trajectory in load_trajectories(flags.twins_from)
+        if trajectory.reward is not None and trajectory.reward >= least
+        for one in twins_of(trajectory, end_token=end_tokens[0], no_prompt=flags.no_prompt)
+    ]
 
 
 def _judge(world: str | None) -> Judge | None:

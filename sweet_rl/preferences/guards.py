@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.preferences.step_pairs import StepPair
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
-from sweet_rl.preferences.turn_keys import key_fields
-from sweet_rl.types import AgentTurn, Json, Trajectory, derive_seed
+from sweet_rl.preferences.turn_keys import TurnKey, key_fields
+from sweet_rl.types import AgentTurn, FinishReason, Json, Trajectory, derive_seed
 
 HARD_NEGATIVE, TWIN = "hard negative", "twin"
 """What the field `guard` of such a row says."""
@@ -101,6 +101,18 @@ def twin(row: Candidates, *, end_token: str, no_prompt: bool) -> dict[str, Json]
     return _guard(row, taken + end_token, taken + end_token, TWIN, no_prompt=no_prompt)
 
 
+def twins_of(trajectory: Trajectory, *, end_token: str, no_prompt: bool) -> list[dict[str, Json]]:
+    """Every turn of a dialogue that was given a prompt, on both sides."""
+    found: list[dict[str, Json]] = []
+    turns = [entry for entry in trajectory.dialogue_history if entry.role == "assistant"]
+    for index, turn in enumerate(turns):
+        if isinstance(turn, AgentTurn) and turn.input and turn.output:
+            text = turn.output if turn.finish_reason is FinishReason.LENGTH else turn.output + end_token
+            key = (*trajectory.key, index)
+            found.append(_row(turn.input, text, text, key, TWIN, no_prompt=no_prompt))
+    return found
+
+
 def succeeded(row: Candidates, least: float = 1.0) -> bool:
     """Whether the dialogue of a turn was rewarded with at least so much."""
     reward = row.row.get("reward")
@@ -113,6 +125,12 @@ def _closed(row: Candidates, place: int, end_token: str) -> str:
 
 
 def _guard(row: Candidates, chosen: str, rejected: str, kind: str, *, no_prompt: bool) -> dict[str, Json]:
-    prompt = row.prompt if no_prompt else ""
-    sides: dict[str, Json] = {"chosen": prompt + chosen, "rejected": prompt + rejected}
-    return ({} if no_prompt else {"prompt": row.prompt}) | sides | key_fields(row.key) | {"guard": kind}
+    return _row(row.prompt, chosen, rejected, row.key, kind, no_prompt=no_prompt)
+
+
+def _row(
+    prompt: str, chosen: str, rejected: str, key: TurnKey, kind: str, *, no_prompt: bool
+) -> dict[str, Json]:
+    before = prompt if no_prompt else ""
+    sides: dict[str, Json] = {"chosen": before + chosen, "rejected": before + rejected}
+    return ({} if no_prompt else {"prompt": prompt}) | sides | key_fields(key) | {"guard": kind}

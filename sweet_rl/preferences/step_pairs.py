@@ -72,7 +72,9 @@ def _ascending(scores: Scores) -> list[int]:
     return sorted((i for i, score in enumerate(scores) if score is not None), key=lambda i: scores[i] or 0.0)
 
 
-def allowed_pairs(row: Candidates, *, draws: str = "halves", margin: float = 0.0) -> list[StepPair]:
+def allowed_pairs(
+    row: Candidates, *, draws: str = "halves", margin: float = 0.0, min_score: float | None = None
+) -> list[StepPair]:
     """Every pair of the two sides that says something: another text, a score larger by `margin`.
 
     Ties are never pairs.
@@ -81,12 +83,15 @@ def allowed_pairs(row: Candidates, *, draws: str = "halves", margin: float = 0.0
         row: a ranked turn.
         draws: one of `DRAWS`.
         margin: smallest difference of the two scores.
+        min_score: smallest score of a chosen candidate: with 0 and scores that are advantages, none is chosen
+            that the critic likes less than the sampler does. None for no limit.
     """
     scores = row.scores or ()
     lower, upper = DRAWS[draws](scores)
     return [
         StepPair(better, worse)
         for better in upper
+        if min_score is None or (scores[better] or 0.0) >= min_score
         for worse in lower
         if (difference := (scores[better] or 0.0) - (scores[worse] or 0.0)) > 0
         and difference >= margin
@@ -110,10 +115,11 @@ def draw_pairs(
     *,
     draws: str = "halves",
     margin: float = 0.0,
+    min_score: float | None = None,
     with_replacement: bool = False,
 ) -> list[StepPair]:
     """`count` pairs of `allowed_pairs`, uniformly: no two alike, so perhaps fewer; or with repetition."""
-    pairs = allowed_pairs(row, draws=draws, margin=margin)
+    pairs = allowed_pairs(row, draws=draws, margin=margin, min_score=min_score)
     if with_replacement:
         return [rng.choice(pairs) for _ in range(count)] if pairs else []
     pairs = distinct_texts(row, pairs)
@@ -235,7 +241,9 @@ def pair_row(
     return result | key_fields(row.key) | {"chosen_index": pair.chosen, "rejected_index": pair.rejected}
 
 
-def why_unusable(rows: Sequence[Candidates], *, draws: str = "halves", margin: float = 0.0) -> str:
+def why_unusable(
+    rows: Sequence[Candidates], *, draws: str = "halves", margin: float = 0.0, min_score: float | None = None
+) -> str:
     """In words, why no row gives a pair."""
     reasons: Counter[str] = Counter()
     for row in rows:
@@ -248,6 +256,8 @@ def why_unusable(rows: Sequence[Candidates], *, draws: str = "halves", margin: f
             reasons["scores that are all the same"] += 1
         elif max(scores) - min(scores) < margin:
             reasons[f"scores closer than --margin {margin:g}"] += 1
-        elif not allowed_pairs(row, draws=draws, margin=margin):
+        elif min_score is not None and max(scores) < min_score:
+            reasons[f"no score of --min_score {min_score:g} or more"] += 1
+        elif not allowed_pairs(row, draws=draws, margin=margin, min_score=min_score):
             reasons["two sides that differ in no text and score"] += 1
     return "; ".join(f"{count} of {len(rows)} rows have {reason}" for reason, count in reasons.most_common())

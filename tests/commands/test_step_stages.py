@@ -239,7 +239,22 @@ def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
     assert guards["twin"]["chosen"] == guards["twin"]["rejected"]
     generate_random_pairs_from_ranks(source, output, num_pairs=9, oracle_of="code", overwrite=True)
     assert "50.0% of the pairs are right, 0.0% the wrong way round" in capsys.readouterr().out
+    history = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a", "input": "J:", "output": "a"},
+    ]
+    won = {
+        "task": {"problem_description": "q", "ground_truth": "g"},
+        "dialogue_history": history,
+        "reward": 1,
+    }
+    replace_rows(tmp_path / "graded.jsonl", [won, won | {"reward": 0}])
+    generate_random_pairs_from_ranks(
+        source, output, twins=0.5, twins_from=tmp_path / "graded.jsonl", overwrite=True
+    )
+    assert [row["prompt"] for row in rows_of(output) if "guard" in row] == ["J:"]
     for flags, words in (
+        ({"twins_from": "graded.jsonl"}, "--twins_from says where"),
         ({"draws": "best", "compat": "published"}, "--draws best is not published"),
         ({"get_sft": True, "twins": 1.0}, "--get_sft draws single candidates"),
         ({"twins": 1.0, "min_reward": 2.0}, "no turn of .* reward of at least 2"),

@@ -11,10 +11,11 @@ from sweet_rl.preferences.guards import (
     hard_negatives,
     succeeded,
     twin,
+    twins_of,
 )
 from sweet_rl.preferences.step_pairs import StepPair
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
-from sweet_rl.types import AgentTurn, Message, Task, Trajectory
+from sweet_rl.types import AgentTurn, FinishReason, Message, Task, Trajectory
 
 MESSAGES = [
     {"role": "user", "content": "request"},
@@ -100,6 +101,20 @@ def test_of_dialogues_a_turn_of_the_better_one_stands_against_an_earlier_turn():
     assert dialogue_hard_negatives([better, worse], pairs, 9) == [row]
     assert dialogue_hard_negatives([better, worse], [TrajectoryPair(1, 0)], 9) == []
     assert dialogue_hard_negatives([better, worse], pairs, 0) == []
+
+
+def test_all_turns_of_a_dialogue_can_be_twins():
+    def said(text, before, **more):
+        return AgentTurn("assistant", text, input=before, output=text, **more)
+
+    cut = said("b", "I1:", finish_reason=FinishReason.LENGTH)
+    history = (Message("user", "q"), said("a", "I0:"), Message("user", "no"), cut)
+    rows = twins_of(trajectory(history), end_token="<e>", no_prompt=False)
+    assert [(row["prompt"], row["chosen"], row["rejected"]) for row in rows] == [
+        ("I0:", "a<e>", "a<e>"),
+        ("I1:", "b", "b"),
+    ]
+    assert [row["turn_index"] for row in rows] == [0, 1]
 
 
 def test_a_twin_is_the_turn_that_was_taken():

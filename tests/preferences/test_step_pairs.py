@@ -55,6 +55,10 @@ def test_the_draws_decide_which_pairs_there_are():
     assert allowed_pairs(row, draws="across") == [(3, 0), (3, 1), (3, 2)]
     assert allowed_pairs(row, draws="best") == [(3, 0), (3, 1)]
     assert allowed_pairs(row, draws="across", margin=8.85) == [(3, 0), (3, 1)]
+    assert allowed_pairs(row, min_score=0.2) == [(2, 0), (2, 1), (3, 0), (3, 1)]
+    assert allowed_pairs(row, min_score=0.3) == [(3, 0), (3, 1)]
+    assert allowed_pairs(row, min_score=9.1) == []
+    assert "1 of 1 rows have no score of --min_score 9.1 or more" in why_unusable([row], min_score=9.1)
     assert margin_of(row, StepPair(3, 1)) == pytest.approx(8.9)
 
 
