@@ -85,9 +85,11 @@ class StepPairFlags(
                 )
         if self.twins_from is not None and not self.twins:
             raise UsageError("--twins_from says where --twins come from: pass that as well.")
-        if self.get_sft and (self.hard_negatives or self.twins or self.draws != "halves" or self.oracle_of):
+        ranked = self.draws != "halves" or self.min_score is not None
+        if self.get_sft and (ranked or self.hard_negatives or self.twins or self.oracle_of):
             raise UsageError(
-                "--get_sft draws single candidates: leave --draws, --hard_negatives, --twins and --oracle_of out."
+                "--get_sft draws single candidates: leave --draws, --min_score, --hard_negatives, --twins and "
+                "--oracle_of out."
             )
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweet_rl.errors import DataError
 from sweet_rl.preferences.turn_keys import KEY_FIELDS, TurnKey, twice
-from sweet_rl.types import FinishReason, Json, digest
+from sweet_rl.types import FinishReason, Json, Message, digest
 
 _REPAIR = "Make the file with sample_best_of_n.py."
 
@@ -33,6 +33,10 @@ class Candidate:
     total: float | None
     cut: bool
 
+    def closed(self, end_token: str) -> str:
+        """The text with the end token behind it, unless the token limit had cut it."""
+        return self.text if self.cut else self.text + end_token
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -47,6 +51,12 @@ class Candidates:
     end_token: str | None
     scores: tuple[float | None, ...] | None
     row: Mapping[str, Json]
+
+    @property
+    def before(self) -> list[Message]:
+        """The dialogue before the turn, from the request on; empty where the file does not hold it."""
+        messages = self.row.get("messages") or []  # they end with the turn itself
+        return [Message(entry["role"], entry["content"]) for entry in messages[:-1]]
 
 
 def candidates_from_rows(

@@ -7,8 +7,6 @@ itself, for example. Two remedies, both without a critic and for any world:
   dialogue;
 - a *twin*: a turn of a successful dialogue on both sides. It states no preference; the negative
   log-likelihood of the chosen side (`--nll_loss_coef`) holds on to it.
-
-docs/mini.md shows what each is worth.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ def hard_negatives(
     return [
         _guard(
             row,
-            _closed(row, rng.choice(fresh), end_token),
+            row.candidates[rng.choice(fresh)].closed(end_token),
             text + end_token,
             HARD_NEGATIVE,
             no_prompt=no_prompt,
@@ -117,11 +115,6 @@ def succeeded(row: Candidates, least: float = 1.0) -> bool:
     """Whether the dialogue of a turn was rewarded with at least so much."""
     reward = row.row.get("reward")
     return isinstance(reward, int | float) and reward >= least
-
-
-def _closed(row: Candidates, place: int, end_token: str) -> str:
-    candidate = row.candidates[place]
-    return candidate.text if candidate.cut else candidate.text + end_token
 
 
 def _guard(row: Candidates, chosen: str, rejected: str, kind: str, *, no_prompt: bool) -> dict[str, Json]:

@@ -150,7 +150,7 @@ def right_pairs(
     """How many pairs an oracle agrees with; None where it judges no pair."""
     counts: Counter[int] = Counter()
     for row, pairs in zip(rows, drawn, strict=True):
-        messages = [Message(m["role"], m["content"]) for m in (row.row.get("messages") or [])[:-1]]
+        messages = row.before
         for pair in pairs:
             good = [judge(row.ground_truth, messages, row.candidates[place].text) for place in pair]
             if None not in good:
@@ -226,7 +226,7 @@ def pair_row(
 
     def side(place: int) -> str:
         candidate = row.candidates[place]
-        text = candidate.text if candidate.cut and not published else candidate.text + end_token
+        text = candidate.text + end_token if published else candidate.closed(end_token)
         return row.prompt + text if no_prompt else text
 
     result: dict[str, Json] = {} if no_prompt else {"prompt": row.prompt}

@@ -33,7 +33,7 @@ from sweet_rl.studies.results import (
 )
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.recipe import CRITIC, DIALOGUE_DPO, POLICY, REJECTION, SWEETS, Study
-from sweet_rl.types import AgentTurn, Json, Message, Trajectory
+from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, habits, judge
 
 METHODS = {
@@ -227,13 +227,8 @@ def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:
 
 
 def _candidate_verdicts(row: Candidates) -> list[Verdict]:
-    messages = _before(row)
+    messages = row.before
     return [judge(row.ground_truth, messages, candidate.text) for candidate in row.candidates]
-
-
-def _before(row: Candidates) -> list[Message]:
-    """The dialogue before the turn, without the turn itself."""
-    return [Message(entry["role"], entry["content"]) for entry in row.row["messages"][:-1]]
 
 
 def _ranked(path: Path) -> list[Candidates]:
