@@ -105,3 +105,11 @@ def test_what_is_not_a_number_passes_no_gate():
     assert not Figure("x", math.nan).passed
     assert not Figure("x", 0.02, high=0.0199).passed
     assert str(Figure("x", 0.4, low=0.47, high=0.53)) == "x 0.400 (has to be at least 0.47 and at most 0.53)"
+
+
+def test_the_likeliest_repeated_question_counts():
+    first, second, *fresh = extras.EXTRAS
+    by_extra = {first: -9.0, second: -1.5} | dict.fromkeys(fresh, -3.0)
+    logprobs = [by_extra[extra] for extra in extras.EXTRAS]
+    assert gates.gap([first, second], logprobs) == -3.0 - -1.5
+    assert gates.gap([first], [-9.0, *[-3.0] * 11]) == 6.0
