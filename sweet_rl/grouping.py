@@ -1,4 +1,4 @@
-"""Which rows are repeats of the same task.
+"""Which rows are repeats of the same task, and which are of another one.
 
 By identity (`task_id`) wherever the rows have it; the published order (row `j * num_tasks + i` is repeat j of
 task i) is accepted as it was, and decides when a file holds the same task twice.
@@ -8,7 +8,7 @@ Published behaviour: docs/published/sweet_rl.md#row-order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from sweet_rl.errors import DataError
 from sweet_rl.types import Trajectory
@@ -59,3 +59,19 @@ def _in_published_order(trajectories: Sequence[Trajectory], k: int) -> bool:
         earlier.task.problem_description == later.task.problem_description
         for earlier, later in zip(trajectories, trajectories[num_tasks:], strict=False)
     )
+
+
+def other_places(keys: Sequence[Hashable]) -> list[int]:
+    """For every place one whose key is another: whose input to try in its stead, in a swap test.
+
+    The first one from half way round on, as neighbours are often of one task, or alike. Where all keys are
+    equal everyone keeps its own place.
+    """
+    count = len(keys)
+    return [
+        next(
+            (other for step in range(count) if keys[other := (place + count // 2 + step) % count] != key),
+            place,
+        )
+        for place, key in enumerate(keys)
+    ]

@@ -56,6 +56,11 @@ class RankingFlags(
         "compute the reference's log-probabilities with this model, the one that sampled; needed where the file has none.",
     )
 
+    swap_test: bool = flag(
+        False,
+        "score every turn a second time, with another task's hidden solution, and say how far the scores move: does the critic read it? Twice the work.",
+    )
+
     def check_together(self) -> None:
         """What excludes each other, and what needs another.
 
@@ -70,6 +75,11 @@ class RankingFlags(
             )
         if self.advantage == "paper" and self.no_use_ground_truth:
             raise UsageError("--advantage paper and --no_use_ground_truth exclude each other.")
+        if self.swap_test and self.no_use_ground_truth:
+            raise UsageError(
+                "--swap_test and --no_use_ground_truth exclude each other: without a solution there is none "
+                "to swap."
+            )
         if self.published and self.reference_model is not None:
             raise UsageError(
                 "--compat published uses the stored log-probabilities; leave --reference_model out."
@@ -84,7 +94,7 @@ class RankingFlags(
             "use_ground_truth": not self.no_use_ground_truth,
             "use_sum": self.use_sum,
             "compat": self.compat,
-        }
+        } | ({"swap_test": True} if self.swap_test else {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +29,8 @@ from sweet_rl.preferences.ranking import (
     reduce,
     stored_reference,
 )
-from sweet_rl.preferences.turn_keys import key_fields
+from sweet_rl.preferences.swaps import SWAPPED, moved_scores, said_of_scores, with_others_solutions
+from sweet_rl.preferences.turn_keys import TurnKey, key_fields
 from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.types import Json
@@ -69,15 +70,18 @@ def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
         journal.rows.clear()
         tracking.sets(flags.settings())
         tracking.writes(flags.output_path, continues=flags.to_continue)
+        others = {row.key: row for row in with_others_solutions(rows)} if flags.swap_test else {}
         todo = [row for row in rows if row.key not in done]
         unscored = Unscored()
         if todo:
             with _workers(flags, scorer_flags) as workers:
-                work = _rank(flags, scorer_flags, todo, journal, unscored, len(done), workers)
+                work = _rank(flags, scorer_flags, todo, others, journal, unscored, len(done), workers)
                 run_until_stopped(work, flags.output_path, len(rows), noun="rows", verb="does")
         finish(flags.output_path, [row.key for row in rows])
     print(f"{len(rows)} turns with scored candidates are in {flags.output_path}.")
     unscored.say()
+    if flags.swap_test and (found := moved_scores(row for _, row in read_rows(flags.output_path))):
+        print(said_of_scores(found))
 
 
 @dataclass(slots=True)
@@ -108,6 +112,7 @@ async def _rank(
     flags: RankingFlags,
     scorer_flags: ScorerFlags,
     todo: Sequence[Candidates],
+    others: Mapping[TurnKey, Candidates],
     journal: Journal,
     unscored: Unscored,
     done: int,
@@ -130,7 +135,12 @@ async def _rank(
 
         async def rank(rows: Sequence[Candidates]) -> None:
             scores = await score_rows(rows, critic, reference, flags, unscored)
-            journal.append([_ranked(row, s, flags) for row, s in zip(rows, scores, strict=True)])
+            ranked = [_ranked(row, own, flags) for row, own in zip(rows, scores, strict=True)]
+            if others:
+                swapped = [others[row.key] for row in rows]
+                again = await score_rows(swapped, critic, reference, flags, Unscored())
+                ranked = [row | {SWAPPED: scores} for row, scores in zip(ranked, again, strict=True)]
+            journal.append(ranked)
             bar.update(len(rows))
 
         count = 1 if workers is None else workers.count

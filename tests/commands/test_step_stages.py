@@ -138,6 +138,29 @@ def test_equation_3_conditions_both_sides_on_the_solution(models, sampled, tmp_p
     assert {score for row in rows_of(ranked) for score in row["judge_result"]} == {0.0}
 
 
+def test_a_swap_test_scores_with_another_tasks_solution_as_well(models, sampled, tmp_path, capsys):
+    ranked, plain = tmp_path / "swapped.jsonl", tmp_path / "plain.jsonl"
+    rank_best_of_n(sampled, ranked, models["critic"], swap_test=True, save_steps=2, quiet=True)
+    assert "with another task's solution the scores" in (said := capsys.readouterr().out)
+    assert "of 6 turns" in said
+    rank_best_of_n(sampled, plain, models["critic"], quiet=True)
+    rows, unchanged = rows_of(ranked), rows_of(plain)
+    assert [row["judge_result"] for row in rows] == [
+        pytest.approx(row["judge_result"], abs=1e-4) for row in unchanged
+    ]
+    # of three tasks the first is given the second's solution, and the last the first's
+    for number, other in ((0, 2), (5, 0)):
+        row, ids = rows[number], rows[number]["additional_token_ids"][1]
+        context = row["input_with_ground_truth"].replace(row["ground_truth"], rows[other]["ground_truth"])
+        expected = plain_mean(models["critic"], context, ids) - row["additional_reference_logprobs"][1]
+        assert row["judge_result_swapped"][1] == pytest.approx(expected, abs=1e-4)
+        assert row["judge_result_swapped"][1] != pytest.approx(row["judge_result"][1], abs=1e-6)
+    with pytest.raises(UsageError, match="swap_test"):
+        rank_best_of_n(sampled, plain, models["critic"], swap_test=True, to_continue=True, quiet=True)
+    with pytest.raises(UsageError, match="--swap_test and --no_use_ground_truth"):
+        rank_best_of_n(sampled, plain, models["critic"], swap_test=True, no_use_ground_truth=True)
+
+
 def test_a_run_is_resumed_by_row_and_ends_the_same(models, source, sampled, tmp_path):
     """Rows in the middle are missing, the last line is torn, and the order is another one."""
     whole = sampled.read_bytes().splitlines(keepends=True)
