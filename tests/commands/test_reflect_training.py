@@ -68,6 +68,12 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
     assert 0 <= level["low"] <= level["success"] <= level["high"] <= 1
     with pytest.raises(UsageError, match="exists"):
         load("reflect evaluate")(first, report="report.json", **TAXI)
+    load("reflect evaluate")(f"{first}+{second}", report="swap.json", swap_reflections=True, **TAXI)
+    assert "every state with the reflection of another" in capsys.readouterr().out
+    (swapped,) = json.loads((tmp_path / "swap.json").read_text())["checkpoints"]
+    assert swapped["settings"]["swap_reflections"]
+    with pytest.raises(UsageError, match=r"--swap_reflections: .* has no reflection model"):
+        load("reflect evaluate")(first, swap_reflections=True, **TAXI)
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):

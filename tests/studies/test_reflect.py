@@ -102,12 +102,29 @@ def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
     study = ReflectStudy(tmp_path, seeds=2, test_games=100)
     for world in WORLDS:
         flags = [
-            {name: value for name, value in call.flags.items() if name != "report"}
+            {name: value for name, value in call.flags.items() if name not in {"report", "swap_reflections"}}
             for call in calls_of(study)
             if call.run == "reflect evaluate" and call.flags["env"] == world
         ]
         assert len(flags) == 2 * len(METHODS[world])
         assert all(one == flags[0] for one in flags)
+
+
+def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_learned(tmp_path):
+    study = ReflectStudy(tmp_path, seeds=1)
+    for world in WORLDS:
+        (chain,) = (
+            chain
+            for chain in rounds(study)[-1]
+            if study.folder / chain[0].name == study.run(world, method_of(world, "reflect_rl"), 0)
+        )
+        learned, own, swapped = chain
+        assert learned.run == "reflect rl_finetune"
+        assert own.words == swapped.words
+        assert swapped.flags == own.flags | {
+            "report": study.report(world, method_of(world, "reflect_rl_swapped"), 0),
+            "swap_reflections": True,
+        }
 
 
 def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
@@ -139,7 +156,7 @@ def study(tmp_path):
             for seed in range(2):
                 success = SUCCESS.get(method.key, 0.5) + 0.1 * seed
                 write_report(study, world, method, seed, success)
-                if method.online:
+                if method.online and not method.policy_of:
                     logs = study.checkpoint(world, method, seed)
                     logs.mkdir(parents=True)
                     rows = [{"iter": number, "succ": number / 4} for number in range(4)]
@@ -175,8 +192,8 @@ def test_results_say_what_the_files_say(study):
 
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
     taxi, explore = ({claim.worse for claim in part.claims} for part in results(study, {}).comparisons)
-    assert taxi == {"sft", "rl", "reflect_sft", "reflect_rl_flat"}
-    assert explore == {"sft", "rl", "reflect_sft", "reflect_rl_positive"}
+    assert taxi == {"sft", "rl", "reflect_sft", "reflect_rl_flat", "reflect_rl_swapped"}
+    assert explore == {"sft", "rl", "reflect_sft", "reflect_rl_positive", "reflect_rl_swapped"}
     assert set(TITLES) == set(WORLDS)
     assert set(NAMES) == {method.key for world in WORLDS for method in METHODS[world]}
     assert {key for _, *keys in CLAIMS for key in keys} <= set(NAMES)

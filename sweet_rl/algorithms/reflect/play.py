@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from sweet_rl.chat.reflect_format import cut_reflection, policy_prompt, reflection_prompt
 from sweet_rl.errors import EpisodeError
+from sweet_rl.grouping import other_places
 from sweet_rl.text_game import TextGame
 from sweet_rl.types import Task, derive_seed
 
@@ -32,6 +33,28 @@ class Reflector(Protocol):
     def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> Sequence[str]:
         """One reflection for each prompt, in order; seed i draws the text of prompt i."""
         ...
+
+
+class OthersReflections:
+    """Gives every state the reflection of another one: a policy that plays as well with these reads none.
+
+    Of the states that are reflected on together; the last of them to be left gets one of those before.
+
+    Args:
+        reflector: who writes.
+    """
+
+    def __init__(self, reflector: Reflector) -> None:
+        self._reflector = reflector
+        self._earlier: list[str] = []
+
+    def write(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+        """One reflection for each prompt, written about another: its own only where all so far are alike."""
+        written = [*self._reflector.write(prompts, seeds)]
+        if len(set(written)) > 1:
+            self._earlier = written
+            return [written[place] for place in other_places(written)]
+        return [next((text for text in self._earlier if text != own), own) for own in written]
 
 
 @dataclass(frozen=True, slots=True)

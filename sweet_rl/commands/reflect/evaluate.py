@@ -11,12 +11,18 @@ from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, ReportPath
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringFlags(ReportPath, Overwriting, Quiet):
-    """What is written."""
+    """What is measured and written."""
+
+    swap_reflections: bool = flag(
+        False, "give every state the reflection of another one: a policy that does as well reads none."
+    )
 
 
 @recorded(
@@ -43,7 +49,7 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
 
     Args:
         flags: the published ones.
-        how: what is written.
+        how: what is measured and written.
         checkpoints: folders of checkpoints, with + between a policy and its reflection model.
     """
     import json
@@ -62,11 +68,16 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     )
     say = Teller()
     plans = [_plan(name, flags, say) for name in named]
+    for name, settings in zip(named, plans, strict=True):
+        if how.swap_reflections and not settings.reflect:
+            raise UsageError(
+                f"--swap_reflections: {name} has no reflection model. Name one behind it: POLICY+REFLECTION."
+            )
     from sweet_rl.records import replace_file
 
     measured = []
     for name, settings in zip(named, plans, strict=True):
-        measured.append(_measure(name, settings, say, quiet=how.quiet))
+        measured.append(_measure(name, settings, say, how))
         if report is not None:  # after each: the next may fail, and they take long
             text = json.dumps({"checkpoints": measured}, indent=1) + "\n"
             tracking.writes(report)
@@ -99,7 +110,7 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
 
 
 def _measure(
-    name: str, settings: ReflectSettings, say: Callable[[str], None], *, quiet: bool
+    name: str, settings: ReflectSettings, say: Callable[[str], None], how: MeasuringFlags
 ) -> dict[str, Any]:
     """One checkpoint: settings and results."""
     from tempfile import TemporaryDirectory
@@ -112,6 +123,7 @@ def _measure(
         silence_libraries()
         from sweet_rl.algorithms.reflect.evaluation import measure
         from sweet_rl.algorithms.reflect.models import load_policy, load_reflector
+        from sweet_rl.algorithms.reflect.play import OthersReflections
 
         settings = with_tiny_models(
             settings, Path(folder), lambda: sample_texts(playground), playground.labels
@@ -119,13 +131,14 @@ def _measure(
         reflector = load_reflector(settings, say)
         agent = load_policy(settings, playground.labels, say, trains=False)
         total = settings.eval_reps * sum(map(len, playground.levels))
-        with progress(total, 0, unit="episode", quiet=quiet) as bar:
-            results = measure(settings, playground, agent, reflector, bar.update)
-    print(name)
+        reads = OthersReflections(reflector) if reflector and how.swap_reflections else reflector
+        with progress(total, 0, unit="episode", quiet=how.quiet) as bar:
+            results = measure(settings, playground, agent, reads, bar.update)
+    print(f"{name}, every state with the reflection of another" if how.swap_reflections else name)
     for result in results:
         print(f"  {result.line()}")
     return {
         "checkpoint": name,
-        "settings": as_flags(settings),
+        "settings": as_flags(settings) | {"swap_reflections": how.swap_reflections},
         "levels": [result.row() for result in results],
     }

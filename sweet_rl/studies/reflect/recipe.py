@@ -110,12 +110,15 @@ class Method:
             wrong ways), or on nothing.
         online: iterations of reinforcement learning follow.
         curriculum: these begin with easier levels.
+        policy_of: key of the method whose policy this one measures again, every state with the reflection of
+            another; nothing is trained.
     """
 
     key: str
     texts: str = ""
     online: bool = False
     curriculum: bool = True
+    policy_of: str = ""
 
     @property
     def reflects(self) -> bool:
@@ -135,6 +138,7 @@ METHODS: Mapping[str, Sequence[Method]] = {
         Method("reflect_sft", "policy"),
         Method("reflect_rl", "policy", online=True),
         Method("reflect_rl_flat", "policy", online=True, curriculum=False),
+        Method("reflect_rl_swapped", "policy", online=True, policy_of="reflect_rl"),
     ),
     EXPLORE: (
         Method("sft", "sft"),
@@ -142,6 +146,7 @@ METHODS: Mapping[str, Sequence[Method]] = {
         Method("reflect_sft", "policy"),
         Method("reflect_rl", "policy", online=True),
         Method("reflect_rl_positive", "policy_positive", online=True),
+        Method("reflect_rl_swapped", "policy", online=True, policy_of="reflect_rl"),
     ),
 }
 """What is compared in each world."""
@@ -189,7 +194,7 @@ class ReflectStudy:
 
     def run(self, world: str, method: Method, seed: int) -> Path:
         """Path of an online run's folder."""
-        return self.folder / f"{world}-{method.key}-{seed}"
+        return self.folder / f"{world}-{method.policy_of or method.key}-{seed}"
 
     def checkpoint(self, world: str, method: Method, seed: int) -> Path:
         """The adapter of the policy that a method made."""
@@ -217,7 +222,12 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
         [data[world](study) for world in study.worlds],
         [(_make(study, world, seed),) for world, seed in places],
         [chain for world, seed in places for chain in _fine_tunings(study, world, seed)],
-        [_made(study, world, method, seed) for world, seed in places for method in METHODS[world]],
+        [
+            _made(study, world, method, seed)
+            for world, seed in places
+            for method in METHODS[world]
+            if not method.policy_of
+        ],
     ]
 
 
@@ -298,9 +308,10 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
 
 
 def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> Chain:
-    """The online run, where there is one, and how good its policy is."""
+    """The online run, where there is one, and how good its policy is, by its own reflections and by others'."""
     learned = (_learn(study, world, method, seed),) if method.online else ()
-    return (*learned, _measure(study, world, method, seed))
+    measured = (method, *(other for other in METHODS[world] if other.policy_of == method.key))
+    return (*learned, *(_measure(study, world, each, seed) for each in measured))
 
 
 def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
@@ -358,6 +369,8 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
     }
     if world == EXPLORE:
         flags["task_file"] = study.folder / "test.json"
+    if method.policy_of:
+        flags["swap_reflections"] = True
     return call("reflect evaluate", output, (named,), flags)
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sweet_rl.algorithms.reflect.play import Rules, play
+from sweet_rl.algorithms.reflect.play import OthersReflections, Rules, play
 from sweet_rl.errors import EpisodeError
 from sweet_rl.text_game import GameStep
 from sweet_rl.types import Failure, StopReason, Task
@@ -82,6 +82,26 @@ def test_the_policy_reads_what_was_reflected_up_to_where_it_acts():
     play(Game, [task("a")], [1], actor, reflector)
     assert reflector.prompts == [["Think.\nstate a 0 # Analyze:\n"]]
     assert actor.prompts == [[f"Think.\nstate a 0 # Analyze:\nI think. {HEAD}\n0\n1\n # Action:\n"]]
+
+
+class Echo:
+    """Reflects by repeating what it was shown."""
+
+    def write(self, prompts, seeds):
+        return [prompt.splitlines()[1].removesuffix(" # Analyze:") for prompt in prompts]
+
+
+def test_every_state_is_given_the_reflection_of_another():
+    actor = Actor(lambda prompt: "0" if "state c" in prompt.partition("Analyze")[0] else "1")
+    play(Game, [task(name) for name in "abc"], [1, 2, 3], actor, OthersReflections(Echo()))
+    read = [
+        [prompt.split(" # Analyze:\n")[1].partition("\n")[0] for prompt in step] for step in actor.prompts
+    ]
+    assert read == [["state b 0", "state c 0", "state a 0"], ["state a 0"], ["state a 0"]]  # c is left alone
+
+
+def test_where_all_reflections_are_alike_there_is_no_other():
+    assert OthersReflections(Reflector()).write(["p", "q"], [1, 2]) == ["I think. # Action:\n9"] * 2
 
 
 def test_nobody_is_asked_with_probability_0_and_some_between():
