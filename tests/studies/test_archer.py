@@ -4,17 +4,22 @@ import json
 
 import pytest
 
+from sweet_rl.algorithms.archer.replay import transitions
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer.demo import demo_archer
-from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy, rounds
+from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy, learner_of, rounds
 from sweet_rl.studies.archer.results import TITLES, results
+from sweet_rl.studies.archer.swaps import swap
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
+from sweet_rl.tiny_models.question_models import make_models
+from sweet_rl.training.state_files import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
+from sweet_rl.worlds import world_of
 from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
 
@@ -49,12 +54,12 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_
 # ---- what is read
 
 
-def game(number, task, turns, *, solved, failed=False):
+def game(number, task, turns, *, solved, failed=False, thing="it"):
     entries = [Message("user", "Questions:\n")]
     for turn in range(turns):
         last = solved and turn == turns - 1
         entries.append(
-            AgentTurn("assistant", f"Is it {turn}?", input="", output="", reward=0.0 if last else -1.0)
+            AgentTurn("assistant", f"Is {thing} {turn}?", input="", output="", reward=0.0 if last else -1.0)
         )
         entries.append(Message("user", "Yes." if last else "No."))
     stop = StopReason.USER_FAILED if failed else StopReason.ENDED if solved else StopReason.TURN_LIMIT
@@ -88,6 +93,8 @@ def study(tmp_path):
         {"step": 2, "env_steps": 900, "rollout.mean": -8.0, "q1.loss": 5.0},
     ]
     for method in METHODS:
+        if method != "online_filteredbc":
+            study.swap(method, 0).write_text('{"turns": 5, "correlation": 0.75}')
         study.run(method, 0).mkdir()
         chosen = [
             {k: v for k, v in row.items() if method != "online_filteredbc" or k != "q1.loss"} for row in rows
@@ -105,6 +112,8 @@ def test_results_say_what_the_files_say(study):
     assert [start.measures[name].mean for name in ("return", "success", "turns")] == [-11.5, 0.5, 12.0]
     assert [run.measures[name].mean for name in ("return", "success", "turns")] == [-1.5, 1.0, 2.5]
     assert run.measures["greedy"].mean == -1.5
+    assert run.measures["swapped"].mean == 0.75
+    assert "swapped" not in part.method("online_filteredbc").runs[0].measures
     assert run.curves["return"] == ((0, -12.0), (500, -8.0))  # by the steps that were learned from
     assert run.curves["loss"] == ((1, 9.0), (2, 5.0))
     assert part.method("online_filteredbc").runs[0].curves["loss"] == ()
@@ -126,6 +135,52 @@ def test_a_game_that_failed_is_no_number(study):
     write_games(study.games("archer", 0, greedy=False), [game(0, banana, 3, solved=False, failed=True)])
     with pytest.raises(DataError, match="must be played to the end"):
         results(study, {})
+
+
+# ---- the swap test
+
+
+def test_what_the_critic_is_given_does_not_know_the_word():
+    """The same dialogue about another word is the same to it, and the word is only in it once it was said."""
+    banana, dog = [task_from_row(row) for row in twenty_questions_tasks("ten")][:2]
+    transcript = world_of("twenty_questions").transcript()
+    one, other = (transitions(game(0, task, 3, solved=False), transcript) for task in (banana, dog))
+    assert one == other
+    assert not any(word in turn.next_observation for turn in one for word in (banana.ground_truth, "dog"))
+
+
+def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(study):
+    """A tiny critic as it is drawn; and one whose heads are cut off from the dialogue."""
+    banana, dog = [task_from_row(row) for row in twenty_questions_tasks("ten")][:2]
+    games = [game(0, banana, 3, solved=False), game(0, dog, 2, solved=True, thing="that thing")]
+    write_games(study.games("archer", 0, greedy=False), games)
+    policy, critic = make_models(study.start(0), seed=0)
+    overrides = [*study.overrides("archer", 0), f"policy_lm={policy}", f"critic_lm={critic}"]
+    learner = learner_of(overrides, trained=False)
+
+    def correlation():
+        checkpoint = study.run("archer", 0) / "checkpoint-1"
+        checkpoint.mkdir(exist_ok=True)
+        save_state(checkpoint, learner.state_dict())
+        (checkpoint / "trainer_state.json").write_text("{}")
+        swap(str(study.games("archer", 0, greedy=False)), str(study.swap("archer", 0)), *overrides)
+        return json.loads(study.swap("archer", 0).read_text())
+
+    found = correlation()
+    assert found["turns"] == 2  # the second of each: the first have nothing before them, the third is alone
+    assert found["correlation"] < 0.999
+    for head in (learner.critic.critic1, learner.critic.critic2):
+        head[0].weight.data[:, : head[0].in_features // 2] = 0  # the half that reads the dialogue
+    for head in (learner.critic.v_critic1, learner.critic.v_critic2):
+        head[-1].weight.data.zero_()
+    assert correlation()["correlation"] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_games_about_one_word_are_no_swap_test(study):
+    banana = task_from_row(twenty_questions_tasks("ten")[0])
+    write_games(study.games("archer", 0, greedy=False), [game(0, banana, 3, solved=False)])
+    with pytest.raises(DataError, match="must hold different games about two words"):
+        swap(str(study.games("archer", 0, greedy=False)), str(study.swap("archer", 0)))
 
 
 @pytest.mark.parametrize(

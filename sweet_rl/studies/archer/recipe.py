@@ -45,6 +45,9 @@ IMITATION = {
 METHODS = ("archer", "chai", "online_filteredbc")
 """Values of `agent_type`."""
 
+CRITICS = ("archer", "chai")
+"""Those with a critic."""
+
 START = "start"
 """What stands for the policy before online learning, where methods are named."""
 
@@ -80,6 +83,10 @@ class OnlineStudy:
         """Games that a policy was measured on."""
         return self.folder / f"{method}-{seed}.{'greedy' if greedy else 'sampled'}.jsonl"
 
+    def swap(self, method: str, seed: int) -> Path:
+        """How far the critic's advantages move with the dialogue of another game."""
+        return self.folder / f"{method}-{seed}.swap.json"
+
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
         """Overrides of a run beside its configuration."""
         start = self.start(seed)
@@ -99,7 +106,9 @@ def rounds(study: OnlineStudy) -> list[list[Chain]]:
     seeds = range(study.seeds)
     starts = [(_imitate(study, seed), *_measure(study, START, seed)) for seed in seeds]
     runs = [
-        (_learn(study, method, seed), *_measure(study, method, seed)) for seed in seeds for method in METHODS
+        (_learn(study, method, seed), *_measure(study, method, seed), *_swap(study, method, seed))
+        for seed in seeds
+        for method in METHODS
     ]
     return [[(_teach(study),)], starts, runs]
 
@@ -140,6 +149,14 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
     return calls
 
 
+def _swap(study: OnlineStudy, method: str, seed: int) -> list[Step]:
+    if method not in CRITICS:
+        return []
+    output = study.swap(method, seed)
+    words = (str(study.games(method, seed, greedy=False)), str(output), *study.overrides(method, seed))
+    return [call("sweet_rl.studies.archer.swaps:swap", output, words)]
+
+
 # ---- the steps that are no commands, each in a worker
 
 
@@ -177,28 +194,27 @@ def measure(output: str, *overrides: str, games: int, greedy: bool = False, trai
         greedy: the likeliest tokens.
         trained: as its run left it; else as it began.
     """
-    from sweet_rl.commands.archer_config import load_config
     from sweet_rl.records import replace_rows, trajectory_to_row
-    from sweet_rl.training.checkpoints import complete_checkpoints
-    from sweet_rl.training.state_files import load_state
 
-    learner = _learner(overrides)
-    if trained:
-        run = Path(str(load_config(CONFIG, overrides)["save_path"]))
-        learner.load_state_dict(load_state(complete_checkpoints(run)[-1]))
+    learner = learner_of(overrides, trained=trained)
     played = asyncio.run(_played(learner.rollout_policy(greedy=greedy), games))
     tracking.writes(output)
     replace_rows(output, map(trajectory_to_row, played))
 
 
-def _learner(overrides: Sequence[str]) -> Any:
-    """The learner of a run, before it has learned."""
+def learner_of(overrides: Sequence[str], *, trained: bool) -> Any:
+    """The learner of a run, as the run left it or before it has learned."""
     from sweet_rl.algorithms.archer.learners import make_learner
     from sweet_rl.commands.archer import settings_of
     from sweet_rl.commands.archer_config import load_config
+    from sweet_rl.training.checkpoints import complete_checkpoints
+    from sweet_rl.training.state_files import load_state
 
-    settings = settings_of(load_config(CONFIG, overrides))
-    return make_learner(settings, chat_format=world_of("twenty_questions").transcript())
+    config = load_config(CONFIG, overrides)
+    learner = make_learner(settings_of(config), chat_format=world_of("twenty_questions").transcript())
+    if trained:
+        learner.load_state_dict(load_state(complete_checkpoints(Path(str(config["save_path"])))[-1]))
+    return learner
 
 
 async def _played(policy: Any, games: int) -> list[Trajectory]:

@@ -5,13 +5,23 @@ Reads the files of the runs and of the games that policies were measured on, and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from statistics import fmean
 
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
 from sweet_rl.records import load_trajectories, read_rows
-from sweet_rl.studies.archer.recipe import CONFIG, IMITATION, LAYERS, METHODS, START, WIDTH, OnlineStudy
+from sweet_rl.studies.archer.recipe import (
+    CONFIG,
+    CRITICS,
+    IMITATION,
+    LAYERS,
+    METHODS,
+    START,
+    WIDTH,
+    OnlineStudy,
+)
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -63,8 +73,15 @@ MEASURES = (
     Measure("success", "solved"),
     Measure("turns", "turns", "number", better="fewer"),
     Measure("greedy", "greedy return", "number"),
+    Measure("swapped", "critic, swap test", "number", better="fewer"),
 )
-"""What a policy is measured by, on the same games for all; greedy: its likeliest tokens."""
+"""What a policy is measured by, on the same games for all; greedy: its likeliest tokens. The critic: the
+correlation of its advantages with those after another game's dialogue; 1 where it does not read any."""
+
+_SWAP_TEST = (
+    "Swap test: no critic is told the word. Its advantages with the dialogue of another word's game, as long as "
+    "its own, have this correlation with the right ones: near 1, it does not read the dialogue."
+)
 
 CURVES = (
     Axes("return", "mean return", "environment steps (questions asked)", main=True),
@@ -106,6 +123,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         notes=(
             "All methods of a seed begin with the same policy and are measured on the same games.",
             "A turn costs 1, the one that names the word nothing; a game ends after twenty turns at most.",
+            _SWAP_TEST,
             "Greedy games of CHAI are those of its start: its candidates are then all alike.",
             "Seconds are added up over runs; some of them ran at the same time.",
         ),
@@ -132,6 +150,9 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
         "turns": fmean(len(_turns(game)) for game in sampled),
         "greedy": fmean(game.reward or 0.0 for game in greedy),
     }
+    if method in CRITICS:
+        correlation = json.loads(study.swap(method, seed).read_text())["correlation"]
+        measures |= {} if correlation is None else {"swapped": correlation}
     return Run(seed, {key: Estimate(mean) for key, mean in measures.items()}, curves)
 
 

@@ -1,0 +1,61 @@
+"""Whether a run's critic reads the game: its advantages with the dialogue of another word's game.
+
+The critic is not told the word, so the dialogue is all that it could know it from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sweet_rl import tracking
+from sweet_rl.algorithms.archer.replay import Transition, transitions
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.errors import DataError
+from sweet_rl.grouping import other_places
+from sweet_rl.preferences.swaps import moved
+from sweet_rl.records import load_trajectories, replace_file
+from sweet_rl.studies.archer.recipe import learner_of
+from sweet_rl.worlds import world_of
+
+
+@recorded("demo_archer swap", reads=("games",))
+def swap(games: str, output: str, *overrides: str) -> None:
+    """Value every turn after its own dialogue and after that of another word's game, as long as its own.
+
+    Args:
+        games: a file of played games.
+        output: a .json file: the correlation of both advantages over all turns.
+        overrides: of the run whose critic it is.
+
+    Raises:
+        DataError: there are no different games about two words.
+    """
+    from sweet_rl.algorithms.archer.losses import advantages
+
+    pairs = list(_pairs(games))
+    if not pairs:
+        raise DataError("must hold different games about two words", path=games)
+    critic, actions = learner_of(overrides, trained=True).critic, [own.action for own, _ in pairs]
+    observations = [own.observation for own, _ in pairs], [other.observation for _, other in pairs]
+    own, other = (advantages(critic.read(each, actions)).tolist() for each in observations)
+    found = moved([(own, other)])
+    tracking.writes(output)
+    replace_file(
+        output, [json.dumps({"turns": len(own), "correlation": found and found.correlation}).encode()]
+    )
+
+
+def _pairs(games: str) -> Iterator[tuple[Transition, Transition]]:
+    """Every turn, and the turn with the same number of another word's game, where its dialogue is another."""
+    turns: dict[int, list[tuple[str, Transition]]] = defaultdict(list)
+    transcript = world_of("twenty_questions").transcript()
+    for game in load_trajectories(games):
+        for number, turn in enumerate(transitions(game, transcript)):
+            turns[number].append((game.task.task_id, turn))
+    for alike in turns.values():
+        for (word, own), place in zip(alike, other_places([word for word, _ in alike]), strict=True):
+            other_word, other = alike[place]
+            if other_word != word and other.observation != own.observation:
+                yield own, other
