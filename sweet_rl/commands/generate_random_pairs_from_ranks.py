@@ -78,18 +78,24 @@ class StepPairFlags(
             UsageError: the published draws are named with a rule that they do not have, or guards without pairs.
         """
         super().check_together()
-        for name, given in (("draws", self.draws != "halves"), ("min_score", self.min_score is not None)):
+        for name, given in (
+            ("draws", self.draws != "halves"),
+            ("min_score", self.min_score is not None),
+            ("margin", self.margin),
+            ("hard_negatives", self.hard_negatives),
+            ("twins", self.twins),
+        ):
             if self.published and given:
                 raise UsageError(
                     f"--{name} {getattr(self, name)} is not published: leave --compat published out."
                 )
         if self.twins_from is not None and not self.twins:
             raise UsageError("--twins_from says where --twins come from: pass that as well.")
-        ranked = self.draws != "halves" or self.min_score is not None
+        ranked = self.draws != "halves" or self.min_score is not None or self.margin
         if self.get_sft and (ranked or self.hard_negatives or self.twins or self.oracle_of):
             raise UsageError(
-                "--get_sft draws single candidates: leave --draws, --min_score, --hard_negatives, --twins and "
-                "--oracle_of out."
+                "--get_sft draws single candidates: leave --draws, --margin, --min_score, --hard_negatives, "
+                "--twins and --oracle_of out."
             )
 
     @property
@@ -207,6 +213,10 @@ def _guards(
                 f"with a reward of at least {least:g}. Lower --min_reward, or leave --twins out."
             )
         wanted = round(flags.twins * sum(map(len, drawn)))
+        if len(held) < wanted:
+            print(
+                f"--twins {flags.twins:g} asks for {wanted} twins; there are {len(held)}, and all are taken."
+            )
         guards += rng.sample(held, min(wanted, len(held)))
     return guards
 

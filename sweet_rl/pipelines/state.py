@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from sweet_rl.chat.names import EMBEDDED
+from sweet_rl.chat.names import EMBEDDED, model_path
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.runs.digests import unchanged
 from sweet_rl.runs.record import place_of, read_record, without_secrets
@@ -174,9 +174,9 @@ def _other_inputs(record: Mapping[str, Json]) -> str:
     for entry in record.get("inputs") or []:
         source = str(entry["source"])
         then = own.get(source, entry)  # what it has changed itself
-        if source == EMBEDDED or "sha256" not in then:  # a part of the library, or a name
+        if "sha256" not in then:  # a name
             continue
-        path = _place(record, source)
+        path = Path(model_path(source)) if source == EMBEDDED else _place(record, source)
         same = unchanged(path, then)
         if not same:
             return f"{path} {'is gone' if same is None else 'has changed'}"

@@ -58,7 +58,7 @@ def across(scores: Scores) -> Sides:
 
 
 def best(scores: Scores) -> Sides:
-    """The smaller half against the largest score; of several that are largest all may be chosen."""
+    """The smaller half against the largest score; of several that are largest, those in the larger half."""
     lower, upper = halves(scores)
     top = scores[upper[-1]] if upper else None
     return Sides(lower, [place for place in upper if scores[place] == top])

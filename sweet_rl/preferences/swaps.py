@@ -26,11 +26,18 @@ _EQUAL = 1e-6
 def with_others_solutions(rows: Sequence[Candidates]) -> list[Candidates]:
     """The same turns, each with the hidden solution of another task.
 
+    One without a line of the task's own, but for lines that all have; where there is none, any other.
+
     Raises:
         UsageError: all have the same.
     """
     solutions = list({row.key[0]: row.ground_truth for row in rows}.items())
+    lines = [frozenset(solution.splitlines()) for _, solution in solutions]
+    of_all = frozenset.intersection(*lines) if lines else frozenset()
     places = other_places([solution for _, solution in solutions])
+    for place, own in enumerate(lines):
+        around = ((place + len(lines) // 2 + step) % len(lines) for step in range(len(lines)))
+        places[place] = next((other for other in around if not own & lines[other] - of_all), places[place])
     given = {task: solutions[place][1] for (task, _), place in zip(solutions, places, strict=True)}
     if any(given[task] == own for task, own in solutions):
         raise UsageError(

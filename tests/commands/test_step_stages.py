@@ -279,6 +279,10 @@ def test_draws_guards_and_what_an_oracle_says(tmp_path, capsys):
     for flags, words in (
         ({"twins_from": "graded.jsonl"}, "--twins_from says where"),
         ({"draws": "best", "compat": "published"}, "--draws best is not published"),
+        ({"margin": 0.5, "compat": "published"}, "--margin 0.5 is not published"),
+        ({"hard_negatives": 1, "compat": "published"}, "--hard_negatives 1 is not published"),
+        ({"twins": 0.5, "compat": "published"}, "--twins 0.5 is not published"),
+        ({"get_sft": True, "margin": 0.5}, "--get_sft draws single candidates"),
         ({"get_sft": True, "twins": 1.0}, "--get_sft draws single candidates"),
         ({"get_sft": True, "min_score": 0.0}, "--get_sft draws single candidates"),
         ({"twins": 1.0, "min_reward": 2.0}, "no turn of .* reward of at least 2"),

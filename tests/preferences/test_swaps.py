@@ -33,6 +33,18 @@ def test_all_turns_of_a_task_get_the_same_solution_of_another_task():
         with_others_solutions(rows[:3])
 
 
+def test_a_solution_without_a_line_of_ones_own_is_given_where_there_is_one():
+    def solution(*extras):
+        return "\n".join(["def total(p):", *extras, "return p"])
+
+    told = [solution("a", "b"), solution("c", "d"), solution("a", "c"), solution("e", "b")]
+    swapped = with_others_solutions([turn(str(place), one) for place, one in enumerate(told)])
+    # half way round from the first is the third, which has "a", too; the fourth has "b"
+    assert [told.index(row.ground_truth) for row in swapped] == [1, 3, 3, 1]
+    alike = [turn("x", "a\nb"), turn("y", "a\nc"), turn("z", "b\nc")]
+    assert [row.ground_truth for row in with_others_solutions(alike)] == ["a\nc", "b\nc", "a\nb"]
+
+
 def test_how_far_values_move():
     # Around their means: 1, -1 and 2, 0, -2; swapped 1, -1 and -2, 0, 2.
     # Products 1 + 1 - 4 + 0 - 4 = -6; squares 10 and 10.
