@@ -75,8 +75,9 @@ def _finish(folder: Path, results: Results) -> None:
 
 
 def table(results: Results) -> str:
-    """Every method's measures and what the numbers say of every claim, as plain text."""
-    return "\n\n".join("\n".join(_lines(part)) for part in results.comparisons)
+    """Every method's measures and what the numbers say of every claim, as plain text; of this run."""
+    own = (part for part in results.comparisons if not part.origin)
+    return "\n\n".join("\n".join(_lines(part)) for part in own if part.measures)
 
 
 def _lines(part: Comparison) -> Iterator[str]:

@@ -68,13 +68,23 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to make an agent, or what all began with; `facts` are counts of what it learned from."""
+    """One way to make an agent, or what all began with.
+
+    Attributes:
+        name: in claims.
+        title: for people.
+        text: what it is, in a sentence.
+        runs: one for each seed.
+        facts: counts of what it learned from.
+        bound: it is a floor or a ceiling, and nobody's rival.
+    """
 
     name: str
     title: str
     text: str = ""
     runs: tuple[Run, ...] = ()
     facts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    bound: bool = False
 
     def mean(self, measure: str) -> float | None:
         """The mean of a measure over the seeds that have it."""
@@ -118,13 +128,14 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What a curve shows: `along` is counted to the right; a `main` one has a chart of its own."""
+    """What a curve shows: `along` is counted to the right, in powers of 2 if `log`; a `main` one has a chart of its own."""
 
     name: str
     title: str
     along: str
     unit: Literal["share", "number"] = "number"
     main: bool = False
+    log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +174,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Methods in one world. The first measure is what claims are about; `own` is the method of the study."""
+    """Methods in one world. The first measure is what claims are about; `own` is the method of the study.
+
+    `origin` says what made the numbers where it was another run; the page repeats it, the table leaves them out.
+    """
 
     name: str
     title: str
@@ -174,6 +188,7 @@ class Comparison:
     curves: tuple[Axes, ...] = ()
     methods: tuple[Method, ...] = ()
     claims: tuple[Claim, ...] = ()
+    origin: str = ""
 
     def method(self, name: str) -> Method:
         """A method by its name.

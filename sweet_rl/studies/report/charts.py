@@ -90,8 +90,13 @@ def learning(
     title: str,
     write: Write,
     format_value: Write,
+    *,
+    log: bool = False,
 ) -> Markup:
-    """A large chart of curves: means, strong, over a standard error to each side; single seeds faint."""
+    """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
+
+    Steps stand at equal distances where they double, if `log`.
+    """
 
     def draw(axes: Any, width: int) -> None:
         for each in reversed(series):  # the first on top
@@ -106,9 +111,12 @@ def learning(
         if level is not None:
             axes.axhline(level, color=_HEX["muted"], linestyle="--", linewidth=1, label="the start")
         axes.set_xlabel(along)
+        if log:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(steps := band(series[0].curves)[0], [f"{step:g}" for step in steps])
         axes.set_title(title)
         _ticks(axes.yaxis, write)
-        columns = len(axes.lines) if width > _NARROW else 2
+        columns = 4 if width > _NARROW else 2
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1.06), "ncols": columns}
         axes.legend(**place, frameon=False, borderaxespad=0, handlelength=1.4)
 
@@ -118,12 +126,13 @@ def learning(
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
     """Steps, mean and standard error of curves over the range that all of them cover; one has no error.
 
-    Where curves have no step in common, only the first is taken.
+    Curves of the same steps are taken at these. Where curves do not meet, only the first is taken.
     """
     first, last = max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
     if last < first:
         return band(curves[:1])
-    steps = np.linspace(first, last, GRID if last > first else 1)
+    own = {tuple(step for step, _ in curve) for curve in curves}
+    steps = np.array(own.pop()) if len(own) == 1 else np.linspace(first, last, GRID if last > first else 1)
     columns = np.array([np.interp(steps, *np.array(curve).T) for curve in curves])
     error = [stdev(column) / math.sqrt(len(curves)) if len(curves) > 1 else 0.0 for column in columns.T]
     return steps, columns.mean(axis=0), np.array(error)

@@ -89,7 +89,9 @@ def _headline(part: Comparison, *, several: bool) -> Headline | None:
         for method in part.methods
         if method.name not in {own.name, *variants} and (mean := method.mean(measure.name)) is not None
     ]
-    rivals = [(method.title, mean) for method, mean in known if method.name != part.start]
+    rivals = [
+        (method.title, mean) for method, mean in known if method.name != part.start and not method.bound
+    ]
     others = sorted(rivals, key=lambda each: -each[1])[:1]
     others += [(method.title, mean) for method, mean in known if method.name == part.start]
     found = [

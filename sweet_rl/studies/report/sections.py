@@ -64,13 +64,14 @@ def colours_of(part: Comparison) -> dict[str, str]:
 def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
     """All sections that have something to show."""
     given = colours_of(part)
-    dashed = " The dashed line is what all began with." if part.start else ""
+    dashed = " The dashed line is what all began with." if part.start and part.measures else ""
     before = f"{part.title}: " if several or not part.own else ""
 
     def section(anchor: str, name: str, heading: str, caption: str, kind: str, data: Any) -> Section:
         heading = f"{before}{heading[0].lower()}{heading[1:]}" if before else heading
         shown = f"{before}{name.lower()}" if before else name
-        return Section(f"{part.name}-{anchor}", shown, heading, caption, kind, data)
+        about = f"{part.origin} {caption}" if part.origin else caption
+        return Section(f"{part.name}-{anchor}", shown, heading, about, kind, data)
 
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
@@ -118,7 +119,9 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
     level = start.mean(part.measures[0].name) if start and part.measures else None
     series.sort(key=lambda each: each.colour)
     write, format_value = words.tick(axes.unit), words.writer(axes.unit)
-    return charts.learning(part.title, series, level, axes.along, axes.title, write, format_value)
+    return charts.learning(
+        part.title, series, level, axes.along, axes.title, write, format_value, log=axes.log
+    )
 
 
 def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:
