@@ -1,166 +1,162 @@
-"""The mini study over several seeds: does step-level credit help, and when?
+"""The mini study over warm starts, seeds and numbers of trades: does step-level credit help, and when?
 
-Every seed has its own warm start (made from nothing), its own tasks, dialogues and trainings. All methods of
-a seed learn from the same dialogues. Settings were chosen on mini:dev; the test tasks are for this.
+Every seed has its own tasks, dialogues and trainings; all methods of a seed learn from the same dialogues.
+Settings were chosen on mini:trades=10:dev with seed 0 (benchmarks/mini_settings.py); the test tasks and the
+other seeds are for this. A second warm start: sweet-rl make_embedded_agent outputs/agents/1 --seed 1.
 
-Run: python benchmarks/mini.py [--seeds 0,1,2] [--world usual] [--output benchmarks/results/mini_usual.json]
-(about a quarter of an hour for each seed on two cores; an interrupted run resumes where it stopped)
+Seeds take turns with the warm starts: of two, the first one has every other seed. What is in the output
+already is not run again; other settings, sizes or tasks are refused, and so is another warm start for a seed.
+
+Run: python benchmarks/mini.py [--agents embedded,outputs/agents/1] [--seeds 5,6,7,8,9,10,11,12]
+     [--trades 1,10,40] [--ways sweet,...|all] [--best_of 2,4,...]
+     [--output sweet_rl/studies/sweet/full_study.json]
+(about six minutes for each seed and number of trades on two cores; an interrupted run resumes)
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import statistics
+import datetime as dt
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from _machine import machine_line
 
-from sweet_rl.studies.results import Method, Results
-from sweet_rl.studies.sweet.recipe import Study
-from sweet_rl.studies.sweet.results import results
-
-T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}
-"""Student's t at 97.5 %, by degrees of freedom."""
+from sweet_rl.chat import model_path
+from sweet_rl.errors import UsageError
+from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.facts import library
+from sweet_rl.studies.outcome import table
+from sweet_rl.studies.results import Results
+from sweet_rl.studies.sweet.full_study import (
+    WARM_START,
+    FullStudy,
+    Seed,
+    numbers_of,
+    read_full_study,
+    write_full_study,
+)
+from sweet_rl.studies.sweet.results import measured_in, results, settings_of
+from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
+from sweet_rl.studies.sweet.test_time import choosing_agents
+from sweet_rl.types import Json
 
 
 def main() -> None:
-    """Run every seed that is not done, then print and save the table."""
+    """Run every seed that is not done, then print the table."""
     arguments = _arguments()
-    folder = Path(arguments.folder)
-    studies = [_study(seed, folder, arguments) for seed in arguments.seeds]
-    summary = summarise(studies, arguments.seeds) | {
+    output = Path(arguments.output)
+    for study in _studies(arguments):
+        full = known(output, _settings(study))
+        trades, wanted = study.trades or 0, {*measured_in(study), *choosing_agents(study)}
+        seed = full.seeds.get(trades, {}).get(study.seed)
+        full = full.with_seed(trades, study.seed, Seed({}, _made(study)))  # refuses another warm start
+        if seed and wanted <= seed.numbers.keys():
+            print(f"{study.world}, seed {study.seed}: is in {output}")
+            continue
+        _run(study)
+        full = full.with_seed(trades, study.seed, Seed(numbers_of(results(study, {}), study), _made(study)))
+        write_full_study(output, full)
+    parts = tuple(full.comparisons()) if (full := read_full_study(output)) else ()
+    print(f"\n{table(Results('sweet', 'mini', comparisons=parts))}")
+
+
+def _studies(arguments: argparse.Namespace) -> Iterator[Study]:
+    """All of a seed come before those of the next one, so that what is done is whole at any time."""
+    ways = ALL_WAYS if arguments.ways == "all" else tuple(arguments.ways.split(","))
+    for place, seed in enumerate(arguments.seeds):
+        agent = arguments.agents[place % len(arguments.agents)]
+        for trades in arguments.trades:
+            yield Study(
+                Path(arguments.folder) / f"trades{trades}-{seed}",
+                agent,
+                human="",
+                seed=seed,
+                world=f"trades={trades}",
+                ways=ways,
+                best_of=tuple(arguments.best_of),
+                train_tasks=arguments.train_tasks,
+                test_tasks=arguments.test_tasks,
+                test_split="dev" if arguments.dev else "test",
+            )
+
+
+def _settings(study: Study) -> dict[str, Json]:
+    """The same for all seeds."""
+    return {"measured on": f"mini:trades=K:{study.test_split}", **settings_of(study)}
+
+
+def _made(study: Study) -> dict[str, str]:
+    """Where a number comes from."""
+    checkout = library()
+    digest = digest_of(Path(model_path(study.agent)))["sha256"]
+    changed = " and changes" if checkout.get("changed") else ""
+    return {
+        WARM_START: f"{Path(study.agent).name} ({digest[:12]})",
+        "commit": f"{str(checkout.get('commit', 'unknown'))[:12]}{changed}",
         "machine": machine_line(),
-        "world": arguments.world,
-        "split": "dev" if arguments.dev else "test",
-        "settings": dict(studies[0].settings),
+        "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
     }
-    print(f"\n{table(summary)}")
-    if arguments.output:
-        Path(arguments.output).parent.mkdir(parents=True, exist_ok=True)
-        Path(arguments.output).write_text(json.dumps(summary, indent=1) + "\n")
 
 
-def _study(seed: int, folder: Path, arguments: argparse.Namespace) -> Results:
-    agent, output = folder / f"agent{seed}", folder / f"{arguments.world}{seed}"
-    if arguments.agent:
-        agent = arguments.agent
-    elif not (agent / "tokenizer.json").exists():
-        _run("make_embedded_agent", str(agent), "--seed", str(seed), "--overwrite", "--quiet")
-    command = ["demo", "--output_dir", str(output), "--agent", str(agent), "--seed", str(seed)]
-    command += ["--world", arguments.world, "--test_tasks", str(arguments.test_tasks)]
-    command += ["--train_tasks", str(arguments.train_tasks), "--page_tasks", str(arguments.page_tasks)]
-    _run(*command, *(["--dev"] if arguments.dev else []))
-    study = Study(output, str(agent), human="", seed=seed, world=arguments.world)
-    split, train, test = "dev" if arguments.dev else "test", arguments.train_tasks, arguments.test_tasks
-    return results(replace(study, test_split=split, train_tasks=train, test_tasks=test), {})
+def known(output: Path, settings: dict[str, Json]) -> FullStudy:
+    """What is done already.
 
-
-def _run(*command: str) -> None:
-    subprocess.run([sys.executable, "-m", "sweet_rl", *command], check=True)
-
-
-def summarise(studies: Sequence[Results], seeds: Sequence[int]) -> dict[str, Any]:
-    """Means over seeds with 95 % intervals (Student's t), the seeds' own numbers, and paired differences."""
-    parts = [study.comparisons[0] for study in studies]
-    verdicts = [measure.name for measure in parts[0].measures if measure.group == "behaviour"]
-    sweet = [_mean(part.method("sweet"), "success") for part in parts]
-    methods, critics = [], []
-    for name in (method.name for method in parts[0].methods if method.mean("success") is not None):
-        ours = [part.method(name) for part in parts]
-        success = [_mean(one, "success") for one in ours]
-        methods.append(
-            {
-                "name": name,
-                "title": ours[0].title,
-                "success": interval(success),
-                "by_seed": dict(zip(map(str, seeds), success, strict=True)),
-                "tests_passed": interval([_mean(one, "tests_passed") for one in ours]),
-                "sweet_minus_this": interval([a - b for a, b in zip(sweet, success, strict=True)]),
-                "usual_share": statistics.mean(one.mean("usual_share") or 0 for one in ours),
-                "examples": [one.facts.get("examples") for one in ours],
-                "updates": [one.facts.get("updates") for one in ours],
-                "verdicts": {each: statistics.mean(_mean(one, each) for one in ours) for each in verdicts},
-            }
-        )
-        if ours[0].mean("auc_questions") is not None:
-            areas = {
-                key: interval([_mean(one, key) for one in ours]) for key in ("auc_questions", "auc_answering")
-            }
-            critics.append({"name": name, "title": ours[0].title, **areas})
-    return {"seeds": list(seeds), "methods": methods, "critics": critics}
-
-
-def _mean(method: Method, measure: str) -> float:
-    mean = method.mean(measure)
-    if mean is None:
-        raise SystemExit(f"{method.title} has no {measure}: more tasks are needed.")
-    return mean
-
-
-def interval(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean with its 95 % interval over seeds; no interval for a single one."""
-    mean = statistics.mean(values)
-    if len(values) < 2:
-        return {"mean": mean, "low": None, "high": None}
-    half = T_975[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
-    return {"mean": mean, "low": mean - half, "high": mean + half}
-
-
-def table(summary: dict[str, Any]) -> str:
-    """Markdown, for docs/mini.md."""
-    seeds = summary["seeds"]
-    head = [f"seed {seed}" for seed in seeds]
-    what = f"success % on mini:{summary['world']}:{summary['split']}"
-    more = "mean, 95 % interval | SWEET-RL minus this | usual extras asked | examples | updates"
-    lines = [f"| {what} | {' | '.join(head)} | {more} |", "|---" * (len(seeds) + 6) + "|"]
-    for method in summary["methods"]:
-        cells = [f"{100 * value:.1f}" for value in method["by_seed"].values()]
-        lines.append(
-            f"| {method['title']} | {' | '.join(cells)} | {_shown(method['success'])} "
-            f"| {_shown(method['sweet_minus_this'])} | {method['usual_share']:.2f} "
-            f"| {_listed(method['examples'])} | {_listed(method['updates'])} |"
-        )
-    lines += ["", "| critic | AUC questions | AUC answering |", "|---|---|---|"]
-    lines += [
-        f"| {critic['title']} | {_shown(critic['auc_questions'], 1)} | {_shown(critic['auc_answering'], 1)} |"
-        for critic in summary["critics"]
+    Raises:
+        UsageError: with other settings.
+    """
+    found = read_full_study(output)
+    if found is None:
+        return FullStudy(settings, {})
+    theirs = found.settings
+    other = [
+        f"{name} {theirs.get(name)!r} and not {settings.get(name)!r}"
+        for name in settings | theirs
+        if settings.get(name) != theirs.get(name)
     ]
-    return "\n".join(lines)
+    if other:
+        raise UsageError(f"{output} is of another study: {'; '.join(other)}. Name another --output.")
+    return found
 
 
-def _shown(value: dict[str, float | None], factor: int = 100) -> str:
-    digits = 1 if factor == 100 else 2
-    low, high = value["low"], value["high"]
-    mean = f"{factor * (value['mean'] or 0):.{digits}f}"
-    return (
-        mean
-        if low is None or high is None
-        else f"{mean} [{factor * low:.{digits}f}, {factor * high:.{digits}f}]"
-    )
+def _run(study: Study) -> None:
+    """One demo."""
+    flags = {
+        "output_dir": study.folder,
+        "agent": study.agent,
+        "seed": study.seed,
+        "trades": study.trades,
+        "num_train_tasks": study.train_tasks,
+        "num_test_tasks": study.test_tasks,
+        "ways": ",".join(study.ways),
+        "best_of": ",".join(map(str, study.best_of)),
+        "page_tasks": 0,
+    }
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    dev = ["--dev"] if study.test_split == "dev" else []
+    subprocess.run([sys.executable, "-m", "sweet_rl", "demo", *words, *dev], check=True)
 
 
-def _listed(values: Sequence[int | None]) -> str:
-    return ", ".join("" if value is None else str(value) for value in values)
+def _numbers(text: str) -> list[int]:
+    return [int(one) for one in text.split(",") if one]
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[0, 1, 2])
-    parser.add_argument("--world", choices=["usual", "easy"], default="usual")
-    parser.add_argument("--agent", help="what all seeds begin with; default: one made from nothing for each")
+    parser.add_argument(
+        "--agents", type=lambda text: text.split(","), default=["embedded"], help="warm starts"
+    )
+    parser.add_argument("--seeds", type=_numbers, default=[5, 6, 7, 8, 9, 10, 11, 12])
+    parser.add_argument("--trades", type=_numbers, default=[1, 10, 40])
+    parser.add_argument("--ways", default=",".join(MAIN_WAYS), help="of SWEET-RL, or all")
+    parser.add_argument("--best_of", type=_numbers, default=[], help="turns that critics choose from")
     parser.add_argument("--train_tasks", type=int, default=600)
     parser.add_argument("--test_tasks", type=int, default=500)
-    parser.add_argument("--page_tasks", type=int, default=4, help="web pages that designers draw")
-    parser.add_argument("--dev", action="store_true", help="measure on mini:dev")
+    parser.add_argument("--dev", action="store_true", help="measure on the development tasks")
     parser.add_argument("--folder", default="outputs/mini")
-    parser.add_argument("--output", help="file for the numbers")
+    parser.add_argument("--output", default="outputs/mini/study.json", help="file for the numbers")
     return parser.parse_args()
 
 

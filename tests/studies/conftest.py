@@ -1,6 +1,6 @@
 import pytest
 
-from sweet_rl.studies.sweet.recipe import Study
+from sweet_rl.studies.sweet.settings import Study
 
 
 @pytest.fixture

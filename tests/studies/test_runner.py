@@ -4,32 +4,126 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 
+from sweet_rl.chat import model_path
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
+from sweet_rl.pipelines import state
 from sweet_rl.pipelines.state import Records
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.studies.sweet.recipe import SWEETS, rounds
+from sweet_rl.runs.digests import digest_of
+from sweet_rl.studies.sweet.recipe import (
+    OWN_STEPS,
+    choosing,
+    dialogue_dpo,
+    rejection,
+    rounds,
+    sweet,
+    two_rounds,
+)
 from sweet_rl.studies.sweet.results import METHODS
+from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
 
 
 def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
-    with_pages = replace(study, page_tasks=2)
+    with_pages = replace(study, page_tasks=2, ways=ALL_WAYS, best_of=(1, 4))
     calls = [call for chains in rounds(with_pages) for chain in chains for call in chain]
     assert {"simulate_interactions", "train_sft", "train_dpo", "rank_best_of_n", "evaluate_html"} <= {
         call.run for call in calls
     }
-    for call in calls:
+    for call in (each for each in calls if not each.run.startswith(OWN_STEPS)):
         words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
         stage = load(call.run)
         values_of(stage, read(stage, words))
     assert len({call.name for call in calls}) == len(calls)
 
 
+def test_what_is_special_about_each_way_of_sweet_rl(study):
+    """The flags in which a way's commands differ from those of the headline."""
+    study = replace(study, ways=ALL_WAYS)
+    chains = {way.name: sweet(study, way) for way in SWEETS}
+
+    def flags(way, run):
+        (step,) = (step for step in chains[way] if step.run == run)
+        words = {str(place): word for place, word in enumerate(step.words)}
+        renamed = {k: str(v).replace(f"/{way}.", "/WAY.") for k, v in {**step.flags, **words}.items()}
+        return {name: value for name, value in renamed.items() if not value.endswith(f"/{way}")}
+
+    def differs(way, run):
+        own, other = flags(way, run), flags("sweet", run)
+        return {name: own.get(name) for name in own | other if own.get(name) != other.get(name)}
+
+    score, draw, train = "rank_best_of_n", "generate_random_pairs_from_ranks", "train_dpo"
+    assert flags("sweet", score) == {
+        "advantage": "paper", "reference_model": "embedded", "to_continue": "True", "quiet": "True",
+        "0": str(study.sampled), "1": str(study.path("WAY.ranked.jsonl")), "2": str(study.path("critic")),
+    }  # fmt: skip
+    assert flags("sweet", draw).items() >= {
+        "num_pairs": "2", "draws": "best", "margin": "0.3", "hard_negatives": "1", "twins": "0.33",
+        "twins_from": str(study.dialogues),
+    }.items()  # fmt: skip
+    released = {"advantage": None, "reference_model": None}
+    scored = {"1": str(study.path("WAY.scored.jsonl"))}
+    blind = {"2": str(study.path("critic_blind")), "no_use_ground_truth": "True"}
+    assert differs("sweet_released", score) == released
+    assert differs("sweet_blind", score) == released | blind
+    assert differs("sweet_wrong", score) == scored | {"swap_test": "True"}
+    assert differs("sweet_shuffled", score) == scored
+    assert differs("sweet_untrained", score) == released | {"2": "embedded"}
+    for way in ("released", "blind", "wrong", "shuffled", "untrained", "oracle"):
+        assert differs(f"sweet_{way}", draw) == {}
+    unguarded = {"hard_negatives": None, "twins": None, "twins_from": None}
+    assert differs("sweet_halves", draw) == {"draws": "halves", "margin": None}
+    assert differs("sweet_unguarded", draw) == unguarded
+    assert all(differs(way.name, train) == {} for way in SWEETS)
+    own = {
+        "sweet_wrong": "take_swapped",
+        "sweet_shuffled": "shuffle_scores",
+        "sweet_oracle": "score_by_oracle",
+    }
+    for way, chain in chains.items():
+        found = [step.run.rpartition(":")[2] for step in chain if step.run.startswith(OWN_STEPS)]
+        assert found == ([own[way]] if way in own else [])
+
+
+def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_the_first_ended(study):
+    steps = two_rounds(replace(study, train_tasks=5, seed=3))
+    tasks = [step.flags for step in steps if step.run == "generate_tasks" and "train" in step.name]
+    played = [step.flags for step in steps if step.run == "simulate_interactions"]
+    assert [(one["num_tasks"], one["seed"]) for one in tasks] == [(2, 3), (3, 1_000_003)]
+    first, second, measured = ((one["agent_model"], one["best_of_n"], one["seed"]) for one in played)
+    assert first == ("embedded", 4, 3)
+    assert second == (str(study.path("first.sweet")), 4, 1_000_003)
+    assert measured == (str(study.path("second.sweet")), 1, 3)
+    sampled = [step.flags["data_fraction"] for step in steps if step.run == "sample_best_of_n"]
+    assert sampled == [0.25, 0.25]  # one dialogue of each task
+    pretrained = [step.flags["pretrain"] for step in steps if step.run == "train_dpo"]
+    assert pretrained == [
+        "embedded",
+        "embedded",
+        str(study.path("first.sweet")),
+        str(study.path("first.sweet")),
+    ]
+
+
+def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_were_trained_on(study):
+    (dpo, *_), (rft, *_) = dialogue_dpo(study), rejection(study)
+    assert dpo.flags["dataset"] == study.path("pairs_guarded.jsonl")
+    assert (rft.flags["dataset"], rft.flags["min_reward"]) == (study.dialogues, 1.0)
+    chosen = [chain[0].flags for chain in choosing(replace(study, best_of=(2,)))]
+    assert [(str(one["critic"]), one["critic_sees"], one["agent_best_of_n"]) for one in chosen] == [
+        (str(study.path("critic")), "solution", 2),
+        (str(study.path("critic_blind")), "dialogue", 2),
+        ("embedded", "solution", 2),
+    ]
+    assert {one["agent_model"] for one in chosen} == {"embedded"}
+
+
 def test_every_way_of_sweet_rl_is_measured():
-    assert {way.name for way in SWEETS} <= set(METHODS)
+    assert set(ALL_WAYS) <= set(METHODS)
 
 
 def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
@@ -47,6 +141,13 @@ def test_another_port_of_the_human_is_no_other_setting(study, tmp_path):
     moved = replace(step, flags=dict(step.flags) | {"env_base_url": "http://127.0.0.1:2/v1"}, needs=())
     assert records.look(moved).state == "done"
     assert records.look(replace(moved, flags=dict(moved.flags) | {"seed": 1})).why == "seed was 0, is 1"
+
+
+def test_another_packaged_agent_is_another_input():
+    now = digest_of(Path(model_path("embedded")))
+    assert not state._other_inputs({"inputs": [{"flag": "agent", "source": "embedded", **now}]})
+    then = {"flag": "agent", "source": "embedded", **now, "sha256": "0" * 64}
+    assert state._other_inputs({"inputs": [then]}).endswith("tiny_models/agent has changed")
 
 
 def test_workers_end_with_the_study_that_wanted_them():

@@ -9,7 +9,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Estimate, Results
 from sweet_rl.studies.sweet import pages as study_pages
-from sweet_rl.studies.sweet.recipe import DESIGNERS, rounds
+from sweet_rl.studies.sweet.pages import DESIGNERS
+from sweet_rl.studies.sweet.recipe import rounds
 from tests.pages.fake_renderer import FakeRenderer
 from tests.viewer.page_samples import page_rows
 from tests.viewer.samples import write_rows

@@ -5,12 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Ending, Estimate, Turn
 from sweet_rl.studies.sweet import results as study_results
-from sweet_rl.studies.sweet.recipe import SWEETS
-from sweet_rl.studies.sweet.results import METHODS, area_under_curve, results
+from sweet_rl.studies.sweet.critics import agreement, area_under_curve
+from sweet_rl.studies.sweet.results import METHODS, results, settings_of
+from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
+from sweet_rl.studies.sweet.test_time import choosing_agents
 from sweet_rl.worlds.backend_programming.mini import extras
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict
 
@@ -36,6 +39,7 @@ def trajectory(index, texts, reward):
         "problem_description": f"Two of our extras, {index}.",
         "ground_truth": SOLUTION,
         "test_cases": {"t": "total(1, [])"},
+        "trades": 10,
     }
     history = [{"role": "user", "content": row["problem_description"]}]
     for place, text in enumerate(texts):
@@ -66,53 +70,65 @@ def test_area_under_the_curve_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("place", "candidates", "scores", "questions", "answering"),
+    ("place", "candidates", "scores", "found"),
     [
         # of four comparisons three are won; the turn that was taken, delivery, is no repetition of itself
         (
             1,
             [ASK["tuning"], ASK["delivery"], ASK["storage"], ASK["framing"]],
             [0.4, 0.25, 0.2, 0.3],
-            0.75,
-            None,
+            {"auc_questions": 0.75},
         ),
-        (1, [ASK["tuning"], ASK["storage"], ASK["framing"]], [0.3, None, 0.1], 1.0, None),
-        (1, [ASK["tuning"], ASK["delivery"]], [0.3, 0.1], None, None),
+        (1, [ASK["tuning"], ASK["storage"], ASK["framing"]], [0.3, None, 0.1], {"auc_questions": 1.0}),
+        (1, [ASK["tuning"], ASK["delivery"]], [0.3, 0.1], {}),
         # delivery is known by now: to ask about it again is a waste
-        (3, [ASK["tuning"], ASK["delivery"]], [0.1, 0.2], 0.0, None),
-        # something is missing: any question is better than an answer
-        (3, [GUESS, ASK["tuning"], ASK["storage"]], [0.2, 0.3, 0.1], 1.0, 0.5),
-        (3, [GUESS, ASK["storage"]], [0.3, 0.1], None, 0.0),
+        (3, [ASK["tuning"], ASK["delivery"]], [0.1, 0.2], {"auc_questions": 0.0}),
+        # something is missing: an answer is worse than a question
+        (
+            3,
+            [GUESS, ASK["tuning"], ASK["storage"]],
+            [0.2, 0.3, 0.1],
+            {"auc_questions": 1.0, "auc_useful_early": 1.0, "auc_useless_early": 0.0},
+        ),
+        (3, [GUESS, ASK["storage"]], [0.3, 0.1], {"auc_useless_early": 0.0}),
         # everything is known: the answer is better than any question
-        (5, [ANSWER, ASK["storage"]], [0.9, 0.1], None, 1.0),
+        (5, [ANSWER, ASK["storage"]], [0.9, 0.1], {"auc_answering": 1.0}),
     ],
 )
-def test_what_a_critic_is_measured_by(study, place, candidates, scores, questions, answering):
-    replace_rows(
-        study.path("sweet.ranked.jsonl"), [ranked(trajectory(0, WON, 1.0), place, candidates, scores)]
-    )
-    wanted = {"auc_questions": questions, "auc_answering": answering}
-    assert study_results._critic(study, "sweet") == {
-        name: Estimate(area, n=1) for name, area in wanted.items() if area is not None
-    }
+def test_what_a_critic_is_measured_by(study, place, candidates, scores, found):
+    replace_rows(study.ranked("sweet"), [ranked(trajectory(0, WON, 1.0), place, candidates, scores)])
+    replace_rows(study.pairs("sweet"), [])
+    assert agreement(study, "sweet") == {name: Estimate(area, n=1) for name, area in found.items()}
+
+
+def test_a_pair_is_right_where_the_oracle_likes_its_chosen_turn_only(study):
+    row = ranked(trajectory(0, WON, 1.0), 1, [ASK["tuning"], ASK["storage"], ASK["delivery"]], [3, 2, 1])
+    replace_rows(study.ranked("sweet"), [row])
+    key = {name: row[name] for name in ("task_id", "sample_index", "turn_index")}
+    drawn = [(0, 1), (0, 2), (1, 2), (2, 1)]  # useful above useless; two useful ones; the wrong way; right
+    pairs = [key | {"chosen_index": chosen, "rejected_index": rejected} for chosen, rejected in drawn]
+    replace_rows(study.pairs("sweet"), [*pairs, {"chosen": "a twin"}])
+    assert agreement(study, "sweet")["right_pairs"] == Estimate(0.5, n=4)
 
 
 def test_results_say_what_the_files_hold(study):
+    study = replace(study, ways=ALL_WAYS, best_of=(2,))
     rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0), trajectory(2, HASTY, 0.0)]
     success, passed = {"mean": 0.5, "low": 0.1, "high": 0.9}, {"mean": 0.6, "low": 0.2, "high": 0.8}
     fixed = {"success": success, "tests_passed": passed}
-    for name in METHODS:
-        replace_rows(study.path(f"{name}.test.jsonl"), rows)
+    for name in (*METHODS, *choosing_agents(study)):
+        replace_rows(study.measured(name), rows)
         columns = {"published": {"success": None, "tests_passed": None}, "fixed": fixed}
         study.path(f"{name}.test.report.json").write_text(json.dumps({"columns": columns}))
-        replace_rows(study.path(f"{name}.pairs.jsonl"), [{"chosen": "a", "rejected": "b"}] * 3)
+    for name in (way.name for way in SWEETS):
+        replace_rows(study.pairs(name), [{"chosen": "a", "rejected": "b"}] * 3)
     replace_rows(study.dialogues, rows)
-    replace_rows(study.path("pairs.jsonl"), [{"chosen": "a", "rejected": "b"}])
+    replace_rows(study.path("pairs_guarded.jsonl"), [{"chosen": "a", "rejected": "b"}])
     first = ranked(rows[1], 1, [ASK["tuning"], ASK["storage"], ASK["framing"]], [0.2, 0.1, 0.5])
     last = ranked(rows[1], 5, [ANSWER, ASK["storage"]], [0.9, 0.1])
     early = ranked(rows[1], 3, [GUESS, ASK["storage"]], [0.3, 0.1])
     for way in SWEETS:
-        replace_rows(study.path(f"{way.name}.ranked.jsonl"), [first, early, last])
+        replace_rows(study.ranked(way.name), [first, early, last])
     for name in ("warm_start", "sweet"):
         replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
     study.path("sweet").mkdir()
@@ -126,7 +142,8 @@ def test_results_say_what_the_files_hold(study):
     )
 
     found = results(study, {})
-    (part,) = found.comparisons
+    part, chosen = found.comparisons
+    assert chosen.methods[1].runs[0].curves == {"success": ((1.0, 0.5), (2.0, 0.5))}
     assert [method.name for method in part.methods] == [*METHODS, "critic"]
     method = part.method("sweet")
     (run,) = method.runs
@@ -140,7 +157,8 @@ def test_results_say_what_the_files_hold(study):
     assert method.facts == {"examples": 3, "updates": 2}
     assert [m.facts.get("examples") for m in part.methods][:4] == [None, 1, 1, 3]
     assert run.measures["auc_questions"] == Estimate(0.5, n=1)
-    assert run.measures["auc_answering"] == Estimate(0.5, n=2)
+    assert run.measures["auc_useless_early"] == Estimate(0.0, n=1)
+    assert run.measures["auc_answering"] == Estimate(1.0, n=1)
     assert run.curves == {
         "loss": ((1, 0.7), (2, 0.6)),
         "accuracy": ((1, 0.5),),
@@ -158,7 +176,7 @@ def test_episodes_that_failed_are_told_and_in_no_difference(study):
     rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0)]
     for name in METHODS:
         failed = rows[1] | {"reward": None} if name == "rft" else rows[1]
-        replace_rows(study.path(f"{name}.test.jsonl"), [rows[0], failed])
+        replace_rows(study.measured(name), [rows[0], failed])
     assert list(study_results._failures(study)) == ["rejection fine-tuning: 1 test episodes failed."]
     assert study_results._claim(study, "c", "sweet", "rft").low is None  # one task is left
 
@@ -167,7 +185,7 @@ def test_dialogues_that_became_a_success_are_shown_first(study):
     before, after = (LOST, WON, LOST, WON), (LOST, WON, WON, LOST)
     for name, told in (("warm_start", before), ("sweet", after)):
         rows = [trajectory(i, texts, 1.0 if texts is WON else 0.3) for i, texts in enumerate(told)]
-        replace_rows(study.path(f"{name}.test.jsonl"), rows)
+        replace_rows(study.measured(name), rows)
         replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
     shown = study_results._dialogues(study)
     assert [(one.method, one.request[-2], one.reward) for one in shown] == [
@@ -179,7 +197,7 @@ def test_dialogues_that_became_a_success_are_shown_first(study):
 
 def test_a_dialogue_shows_what_could_have_been_said(study):
     row = trajectory(0, HASTY, 0.0)
-    replace_rows(study.path("sweet.test.jsonl"), [row])
+    replace_rows(study.measured("sweet"), [row])
     opening = [ASK["storage"], ASK["delivery"], ASK["storage"], ASK["tuning"]]
     replace_rows(
         study.path("sweet.seen.jsonl"),
@@ -215,10 +233,16 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
 
 
 def test_a_study_says_what_it_was_made_of(study):
-    said = study_results._settings(replace(study, seed=7, repeats=3, candidates=5, turns_fraction=0.25))
+    said = settings_of(replace(study, seed=7, repeats=4, candidates=5))
     assert said.items() >= {
-        "train tasks x dialogues": "4 x 3",
+        "train tasks x dialogues": "4 x 4",
         "test tasks": 2,
         "candidates a turn": 5,
         "part of the dialogues sampled anew": 0.25,
     }.items()  # fmt: skip
+
+
+def test_dialogues_of_another_number_of_trades_are_refused(study):
+    replace_rows(study.measured("warm_start"), [trajectory(0, WON, 1.0)])
+    with pytest.raises(UsageError, match=r"task 1 is one of 10 trades, and 40 trades are wanted"):
+        list(study_results._failures(replace(study, world="trades=40", ways=("sweet",))))

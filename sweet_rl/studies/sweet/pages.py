@@ -10,10 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from sweet_rl.pipelines.steps import Step
 from sweet_rl.records import load_trajectories
+from sweet_rl.studies.chains import Chain, call
 from sweet_rl.studies.results import Axes, Comparison, Estimate, Frame, Measure, Method, Points, Run, Strip
-from sweet_rl.studies.sweet.recipe import DESIGNERS, Study, page_cache, page_dialogues
+from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.types import Json, Trajectory
+
+DESIGNERS = ("blank", "generic", "improver", "target")
+"""Designers that need no model, from the floor to the ceiling."""
 
 STRIPS = 2
 """Dialogues that are shown in pictures."""
@@ -56,6 +61,46 @@ def why_no_pages(study: Study) -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+def page_chains(study: Study) -> list[Chain]:
+    """The dialogues of each designer, graded; the one that takes longest comes first."""
+    if not study.page_tasks:
+        return []
+    names = sorted(DESIGNERS, key=lambda name: name != "improver")
+    return [_designed(study, name) for name in names]
+
+
+def _designed(study: Study, name: str) -> tuple[Step, Step]:
+    rendering = {"browsers": 1, "render_cache": page_cache(study), "quiet": True}
+    output = page_dialogues(study, name)
+    return (
+        call(
+            "simulate_interactions",
+            output,
+            ("mini-web:test", str(output)),
+            {
+                "task_type": "html",
+                "agent_model": name,
+                "env_model": "scripted",
+                "num_tasks": study.page_tasks,
+                "seed": study.seed,
+                "to_continue": True,
+                **rendering,
+            },
+        ),
+        call("evaluate_html", study.path(f"pages.{name}.report.json"), (str(output),), rendering),
+    )
+
+
+def page_dialogues(study: Study, name: str) -> Path:
+    """The dialogues of a designer."""
+    return study.path(f"pages.{name}.jsonl")
+
+
+def page_cache(study: Study) -> Path:
+    """All designers render the same targets, and every draft is graded later: each page is rendered once."""
+    return study.path("pages.rendered")
 
 
 def page_results(study: Study) -> tuple[Comparison, tuple[Strip, ...]] | None:

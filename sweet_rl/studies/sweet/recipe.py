@@ -3,118 +3,121 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.chains import Chain, Flags, call
+from sweet_rl.studies.sweet.pages import page_chains
+from sweet_rl.studies.sweet.settings import (
+    CHOOSERS,
+    CRITIC,
+    DIALOGUE_DPO,
+    GUARDS,
+    LINES,
+    REJECTION,
+    SECOND_ROUND,
+    SWEETS,
+    TRAIN,
+    TWO_ROUNDS,
+    Study,
+    Sweet,
+)
+from sweet_rl.studies.sweet.test_time import chosen_by
 from sweet_rl.worlds.backend_programming.mini import extras
 
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What a study is made of. The defaults are those of the demo; they were chosen on `mini:dev`.
-
-    `turns_fraction` is the part of the dialogues whose turns are sampled anew. `page_tasks` are tasks of
-    Frontend Design that the designers without a model are measured on; 0 for none.
-    """
-
-    folder: Path
-    agent: str
-    human: str
-    seed: int = 0
-    world: str = "usual"
-    train_tasks: int = 600
-    repeats: int = 4
-    test_split: str = "test"
-    test_tasks: int = 500
-    candidates: int = 16
-    turns_fraction: float = 0.1
-    pairs_per_turn: int = 4
-    page_tasks: int = 0
-
-    def path(self, name: str) -> Path:
-        """A file or folder of the study."""
-        return self.folder / name
-
-    @property
-    def dialogues(self) -> Path:
-        """The offline data: what every method learns from."""
-        return self.path("offline.jsonl")
-
-
-DESIGNERS = ("blank", "generic", "improver", "target")
-"""Designers that need no model, from the floor to the ceiling."""
-
-TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
-"""Flags of every training here."""
-
-# The best of their grids on mini:dev, by benchmarks/mini_settings.py.
-CRITIC = {"learning_rate": 1e-4, "max_epochs": 4}
-POLICY = {"learning_rate": 4e-4, "beta": 0.3, "nll_loss_coef": 0.1}
-DIALOGUE_DPO = {"learning_rate": 2e-4, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2}
-REJECTION = {"learning_rate": 1e-3, "max_epochs": 8}
-
-
-@dataclass(frozen=True, slots=True)
-class Sweet:
-    """One way of SWEET-RL: which critic, how its scores are taken, how the policy is trained."""
-
-    name: str
-    critic: str
-    advantage: str = "released"
-    hidden: bool = True
-    mean: bool = True
-    settings: Flags = field(default_factory=lambda: POLICY)
-
-
-SWEETS = (
-    Sweet("sweet", "critic"),
-    Sweet("sweet_paper", "critic", advantage="paper"),
-    Sweet("sweet_no_hidden", "critic_no_hidden", hidden=False),
-    Sweet("sweet_no_normalisation", "critic_no_normalisation", mean=False),
-)
+OWN_STEPS = "sweet_rl.studies.sweet.steps"
+"""Steps of the study that are no stages."""
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
     # Pages come last: nothing follows from them, so nothing is made anew when they are.
-    return [data(study)], first_round(study), second_round(study), [*third_round(study), *page_chains(study)]
+    return (
+        [gates(study), data(study)],
+        first_round(study),
+        second_round(study),
+        [*third_round(study), *page_chains(study)],
+    )
+
+
+def gates(study: Study) -> Chain:
+    """Whether the agent can show what the study is about."""
+    figures = study.path("gates.json")
+    return (call(f"{OWN_STEPS}:check_agent", figures, (study.agent, str(figures))),)
 
 
 def data(study: Study) -> Chain:
-    """The offline dialogues of the agent, graded, and the pairs of whole dialogues."""
-    grading = {
-        "k": study.repeats,
+    """The offline dialogues of the agent, graded, and the pairs of whole dialogues with their hard negatives."""
+    pairs = {
         "preference_path": study.path("pairs.jsonl"),
         "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
-        "overwrite": True,
-        "quiet": True,
     }
+    dialogues = (str(study.dialogues),)
+    guarded = {"preference_path": study.path("pairs_guarded.jsonl")}
+    grade = {"k": study.repeats, "overwrite": True, "quiet": True}
+    guards = {"hard_negatives": GUARDS["hard_negatives"]}
     return (
         *_tasks(study),
         _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
-        call("evaluate_code", study.path("pairs.jsonl"), (str(study.dialogues),), grading),
+        call("evaluate_code", pairs["preference_path"], dialogues, grade | pairs),
+        call("evaluate_code", guarded["preference_path"], dialogues, grade | guards | guarded),
     )
 
 
 def first_round(study: Study) -> list[Chain]:
-    """What needs the offline data only: critics, candidates, the rivals, the agent as it is."""
+    """What needs the offline data only: critics, candidates, the rivals, the agent as it is; the longest first."""
+    blind = study.best_of or any(way.critic == "critic_blind" for way in ways(study))
     return [
-        critic(study),
-        candidates(study),
-        critic(study, "critic_no_hidden", hidden=False),
-        critic(study, "critic_no_normalisation", mean=False),
         dialogue_dpo(study),
         rejection(study),
-        _measure(study, "warm_start", model=study.agent),
+        candidates(study),
+        critic(study, "critic", hidden=True),
+        *([critic(study, "critic_blind", hidden=False)] if blind else []),
+        tuple(step for name in LINES for step in _measure(study, name, name)),
+        _measure(study, "warm_start", study.agent),
     ]
 
 
 def second_round(study: Study) -> list[Chain]:
     """What needs a critic and the candidates: one chain for each way of SWEET-RL."""
-    return [sweet(study, way) for way in SWEETS]
+    return [
+        *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
+        *(sweet(study, way) for way in ways(study)),
+        *choosing(study),
+    ]
+
+
+def two_rounds(study: Study) -> Chain:
+    """SWEET-RL twice with half of the tasks each; the second round begins with the policy of the first."""
+    half = study.train_tasks // 2
+    first = replace(study, train_tasks=half, prefix=f"{study.prefix}first.")
+    second = replace(
+        study,
+        train_tasks=study.train_tasks - half,
+        seed=study.seed + SECOND_ROUND,
+        prefix=f"{study.prefix}second.",
+        agent=str(first.path("sweet")),
+    )
+    once = (_learned_once(each) for each in (first, second))
+    return *(step for steps in once for step in steps), *_measure(
+        study, TWO_ROUNDS, str(second.path("sweet"))
+    )
+
+
+def _learned_once(study: Study) -> Chain:
+    return (
+        *data(study),
+        *critic(study, "critic", hidden=True),
+        *candidates(study),
+        *_learned(study, SWEETS[0]),
+    )
+
+
+def ways(study: Study) -> list[Sweet]:
+    """Those that the study runs."""
+    return [way for way in SWEETS if way.name in study.ways]
 
 
 def third_round(study: Study) -> list[Chain]:
@@ -129,12 +132,12 @@ def _looked_at(study: Study, name: str, model: str) -> tuple[Step, Step]:
     sampled, ranked = f"{name}.seen.sampled.jsonl", study.path(f"{name}.seen.jsonl")
     fraction = min(1.0, 24 / study.test_tasks)
     return (
-        _sample(study, model, study.path(f"{name}.test.jsonl"), sampled, fraction),
+        _sample(study, model, study.measured(name), sampled, fraction),
         call(
             "rank_best_of_n",
             ranked,
             (str(study.path(sampled)), str(ranked), str(study.path("critic"))),
-            {"reference_model": study.agent, "to_continue": True, "quiet": True},
+            {"advantage": "paper", "reference_model": study.agent, "to_continue": True, "quiet": True},
         ),
     )
 
@@ -159,7 +162,9 @@ def _tasks(study: Study) -> tuple[Step, ...]:
     )
 
 
-def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int) -> Step:
+def _simulate(
+    study: Study, model: str, tasks: Path, output: Path, repeats: int, flags: Flags | None = None
+) -> Step:
     return call(
         "simulate_interactions",
         output,
@@ -171,32 +176,32 @@ def _simulate(study: Study, model: str, tasks: Path, output: Path, repeats: int)
             "env_base_url": study.human,
             "best_of_n": repeats,
             "max_turns": extras.MAX_TURNS,
-            "max_tokens": 48,
             "batch_size": 256,
-            "max_batch": 256,
+            **({} if model in LINES else {"max_tokens": 48, "max_batch": 256}),
             "seed": study.seed,
             "to_continue": True,
             "quiet": True,
+            **(flags or {}),
         },
     )
 
 
-def _measure(study: Study, name: str, model: str | None = None) -> tuple[Step, Step]:
+def _measure(study: Study, name: str, model: str | None = None, flags: Flags | None = None) -> Chain:
     """The agent on the test tasks, graded; the model is the one of that name if no other is given."""
-    output = study.path(f"{name}.test.jsonl")
+    output = study.measured(name)
     return (
-        _simulate(study, model or str(study.path(name)), study.path("test.jsonl"), output, 1),
+        _simulate(study, model or str(study.path(name)), study.path("test.jsonl"), output, 1, flags),
         call("evaluate_code", study.path(f"{name}.test.report.json"), (str(output),), {"quiet": True}),
     )
 
 
-def _train(study: Study, name: str, pairs: str, flags: Flags) -> Step:
+def _train(study: Study, name: str, pairs: Path, flags: Flags) -> Step:
     return call(
         "train_dpo",
         study.path(name),
         flags={
             "pretrain": study.agent,
-            "dataset": study.path(pairs),
+            "dataset": pairs,
             "save_path": study.path(name),
             "seed": study.seed,
             **TRAIN,
@@ -205,11 +210,10 @@ def _train(study: Study, name: str, pairs: str, flags: Flags) -> Step:
     )
 
 
-def critic(study: Study, name: str = "critic", *, hidden: bool = True, mean: bool = True) -> Chain:
+def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -> Chain:
     """The critic: DPO on pairs of whole dialogues, each after its hidden solution if `hidden`."""
-    pairs = "pairs_hidden.jsonl" if hidden else "pairs.jsonl"
-    flags = CRITIC | {"mean_log_prob": "trajectory" if mean else "none"}
-    return (_train(study, name, pairs, flags),)
+    pairs = study.path("pairs_hidden.jsonl" if hidden else "pairs.jsonl")
+    return (_train(study, name, pairs, {**settings, "mean_log_prob": "trajectory"}),)
 
 
 def candidates(study: Study) -> Chain:
@@ -217,9 +221,12 @@ def candidates(study: Study) -> Chain:
     return (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),)
 
 
-def dialogue_dpo(study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO) -> Chain:
-    """Multi-turn DPO on pairs of whole dialogues."""
-    return _train(study, name, "pairs.jsonl", settings), *_measure(study, name)
+def dialogue_dpo(
+    study: Study, name: str = "dpo", settings: Flags = DIALOGUE_DPO, *, guarded: bool = True
+) -> Chain:
+    """Multi-turn DPO on pairs of whole dialogues; `guarded` with their hard negatives."""
+    pairs = study.path("pairs_guarded.jsonl" if guarded else "pairs.jsonl")
+    return _train(study, name, pairs, settings), *_measure(study, name)
 
 
 def rejection(study: Study, name: str = "rft", settings: Flags = REJECTION) -> Chain:
@@ -243,8 +250,7 @@ def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: floa
         (str(dialogues), str(study.path(name)), model),
         {
             "best_of_n": study.candidates,
-            "data_fraction": study.turns_fraction if fraction is None else fraction,
-            "shuffle": fraction is None,
+            "data_fraction": 1 / study.repeats if fraction is None else fraction,
             "max_tokens": 48,
             "max_batch": 256,
             "seed": study.seed,
@@ -256,69 +262,56 @@ def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: floa
 
 def sweet(study: Study, way: Sweet) -> Chain:
     """Ranks by the critic, pairs of single turns, the policy that learns from them."""
-    ranked, pairs = study.path(f"{way.name}.ranked.jsonl"), study.path(f"{way.name}.pairs.jsonl")
+    return *_learned(study, way), *_measure(study, way.name)
+
+
+def _learned(study: Study, way: Sweet) -> Chain:
+    pairs = study.pairs(way.name)
+    draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
+    draw |= {"draws": way.draws, "oracle_of": "code"}
+    draw |= {} if way.draws == "halves" else {"margin": way.margin}
+    draw |= GUARDS | {"twins_from": study.dialogues} if way.guarded else {}
+    return (
+        *_ranked(study, way),
+        call("generate_random_pairs_from_ranks", pairs, (str(study.ranked(way.name)), str(pairs)), draw),
+        _train(study, way.name, pairs, way.settings),
+    )
+
+
+def _ranked(study: Study, way: Sweet) -> Chain:
+    """Scores of the candidates."""
+    ranked, sampled = study.ranked(way.name), study.sampled
+    if way.critic == "oracle":
+        return (call(f"{OWN_STEPS}:score_by_oracle", ranked, (str(sampled), str(ranked))),)
     rank: dict[str, Any] = {"to_continue": True, "quiet": True}
     if way.advantage == "paper":
         rank |= {"advantage": "paper", "reference_model": study.agent}
-    if not way.hidden:
+    if way.given == "none":
         rank["no_use_ground_truth"] = True
-    if not way.mean:
-        rank["use_sum"] = True
-    return (
-        call(
-            "rank_best_of_n",
-            ranked,
-            (str(study.path("sampled.jsonl")), str(ranked), str(study.path(way.critic))),
-            rank,
-        ),
-        call(
-            "generate_random_pairs_from_ranks",
-            pairs,
-            (str(ranked), str(pairs)),
-            # The published draws keep pairs of twins: no preference, but their NLL holds on to what all
-            # candidates of a turn agree on, such as answering in the last one.
-            {"num_pairs": study.pairs_per_turn, "compat": "published", "seed": study.seed, "overwrite": True},
-        ),
-        _train(study, way.name, pairs.name, way.settings),
-        *_measure(study, way.name),
-    )
+    model = str(study.path(way.critic)) if way.critic else study.agent
+    wrong = way.given == "wrong"
+    change = "take_swapped" if wrong else "shuffle_scores" if way.shuffled else ""
+    scored = study.path(f"{way.name}.scored.jsonl") if change else ranked
+    rank |= {"swap_test": True} if wrong else {}
+    scores = call("rank_best_of_n", scored, (str(sampled), str(scored), model), rank)
+    if not change:
+        return (scores,)
+    return scores, call(f"{OWN_STEPS}:{change}", ranked, (str(scored), str(ranked)))
 
 
-def page_chains(study: Study) -> list[Chain]:
-    """The dialogues of each designer, graded; the one that takes longest comes first."""
-    if not study.page_tasks:
-        return []
-    names = sorted(DESIGNERS, key=lambda name: name != "improver")
-    return [_designed(study, name) for name in names]
-
-
-def _designed(study: Study, name: str) -> tuple[Step, Step]:
-    rendering = {"browsers": 1, "render_cache": page_cache(study), "quiet": True}
-    output = page_dialogues(study, name)
-    return (
-        call(
-            "simulate_interactions",
-            output,
-            ("mini-web:test", str(output)),
+def choosing(study: Study) -> list[Chain]:
+    """The agent as it was takes the best of N turns, by each critic of `CHOOSERS`."""
+    return [
+        _measure(
+            study,
+            chosen_by(critic, turns),
+            study.agent,
             {
-                "task_type": "html",
-                "agent_model": name,
-                "env_model": "scripted",
-                "num_tasks": study.page_tasks,
-                "seed": study.seed,
-                "to_continue": True,
-                **rendering,
+                "agent_best_of_n": turns,
+                "critic": study.path(critic) if critic else study.agent,
+                "critic_sees": sees,
             },
-        ),
-        call("evaluate_html", study.path(f"pages.{name}.report.json"), (str(output),), rendering),
-    )
-
-
-def page_dialogues(study: Study, name: str) -> Path:
-    """The dialogues of a designer."""
-    return study.path(f"pages.{name}.jsonl")
-
-
-def page_cache(study: Study) -> Path:
-    """All designers render the same targets, and every draft is graded later: each page is rendered once."""
-    return study.path("pages.rendered")
+        )
+        for turns in study.best_of
+        for critic, sees in CHOOSERS.items()
+    ]

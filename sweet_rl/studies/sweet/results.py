@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from statistics import fmean
 
-from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
+from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.studies.report.words import GOOD
 from sweet_rl.studies.results import (
@@ -31,19 +29,56 @@ from sweet_rl.studies.results import (
     claim_over_tasks,
     provenance,
 )
+from sweet_rl.studies.sweet.critics import agreement, ranked_turns, verdicts_of
 from sweet_rl.studies.sweet.pages import page_results
-from sweet_rl.studies.sweet.recipe import CRITIC, DIALOGUE_DPO, POLICY, REJECTION, SWEETS, Study
+from sweet_rl.studies.sweet.settings import (
+    ALL_WAYS,
+    CRITIC,
+    DIALOGUE_DPO,
+    GUARDS,
+    LINES,
+    POLICY,
+    REJECTION,
+    SWEETS,
+    Study,
+)
+from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
 from sweet_rl.types import AgentTurn, Json, Trajectory
+from sweet_rl.worlds.backend_programming.mini import check_trades
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, habits, judge
 
 METHODS = {
     "warm_start": ("warm start", "The agent before any training on outcomes: it imitates a noisy teacher."),
     "rft": ("rejection fine-tuning", "Fine-tuned on the dialogues that ended in success."),
     "dpo": ("trajectory DPO", "Multi-turn DPO: successful dialogues against failed ones of the same task."),
-    "sweet": ("SWEET-RL", "DPO on single turns, ranked by a critic that knows the hidden solution."),
-    "sweet_paper": ("SWEET-RL, paper's advantage", "The critic's reference knows the solution, too (eq. 3)."),
-    "sweet_no_hidden": ("SWEET-RL, blind critic", "Ablation: the critic does not know the hidden solution."),
-    "sweet_no_normalisation": ("SWEET-RL, sums", "Ablation: no length normalisation in the critic."),
+    "sweet": (
+        "SWEET-RL",
+        "DPO on single turns, ranked by what a critic that is given the solution learnt from outcomes (eq. 3).",
+    ),
+    "sweet_released": (
+        "SWEET-RL, released advantage",
+        "The critic's reference is not given the solution, so that what the warm start makes of one counts, too.",
+    ),
+    "sweet_blind": ("SWEET-RL, blind critic", "The critic is not given the solution."),
+    "sweet_wrong": ("SWEET-RL, wrong solution", "The critic is given another task's solution."),
+    "sweet_shuffled": (
+        "SWEET-RL, shuffled credit",
+        "The scores of a turn are given to its candidates by chance.",
+    ),
+    "sweet_untrained": (
+        "SWEET-RL, untrained critic",
+        "The warm start, given the solution, is the critic: no outcome is learnt from (released advantage).",
+    ),
+    "sweet_halves": ("SWEET-RL, published draws", "The better half of the candidates against the worse."),
+    "sweet_unguarded": ("SWEET-RL, no guards", "No hard negatives and no twins."),
+    "sweet_rounds": ("SWEET-RL, two rounds", "Twice, with half of the dialogues each."),
+    "sweet_oracle": (
+        "credit by the oracle",
+        "Pairs ranked by the oracle of good turns: what credit can give.",
+    ),
+    "insider": ("ceiling: true prior", "Scripted: asks about the usual extras of the trade first."),
+    "expert": ("teacher", "Scripted: asks at random among what it has not asked, with mistakes."),
+    "random": ("floor: random", "Scripted: asks at random and forgets what it has asked."),
 }
 """Every agent that is measured: its title, and what it is, in one sentence."""
 
@@ -51,10 +86,13 @@ CLAIMS = (
     ("SWEET-RL beats the warm start", "warm_start"),
     ("SWEET-RL beats rejection fine-tuning", "rft"),
     ("SWEET-RL beats trajectory DPO", "dpo"),
-    ("A critic that knows the solution helps", "sweet_no_hidden"),
-    ("Length normalisation helps", "sweet_no_normalisation"),
+    ("A critic that knows the solution helps", "sweet_blind"),
+    ("It has to be the right solution", "sweet_wrong"),
+    ("It has to be the credit of that turn", "sweet_shuffled"),
+    ("Pairs of the best candidate help", "sweet_halves"),
+    ("Guards against repetition help", "sweet_unguarded"),
 )
-"""What is claimed of SWEET-RL, and of which method it is not true then."""
+"""What is claimed of SWEET-RL, and the method of which it is not true then."""
 
 DIALOGUES = 3
 """How many tasks are shown with their dialogues before and after."""
@@ -70,9 +108,17 @@ MEASURES = (
         for verdict in Verdict
     ),
     Measure("auc_questions", "AUC of questions", "number", "critic"),
-    Measure("auc_answering", "AUC of the moment to answer", "number", "critic"),
+    Measure("auc_useful_early", "AUC useful/early", "number", "critic"),
+    Measure("auc_useless_early", "AUC useless/early", "number", "critic"),
+    Measure("auc_answering", "AUC of answers", "number", "critic"),
+    Measure("right_pairs", "right pairs"),
 )
-"""What is measured; of the questions, the shares that were useful, and about what is usually charged for."""
+"""What is measured.
+
+Areas under the curve: useful questions above wasted ones, useful and useless ones above early answers, right
+answers above further questions. Of the questions: the shares that were useful, and about what is usually charged for. Of the pairs of turns: the
+share in which the oracle says that the chosen one is good and the rejected one is not.
+"""
 
 CURVES = (
     Axes("loss", "loss", "update"),
@@ -84,7 +130,7 @@ CURVES = (
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
     """The study as its page and its table want it."""
-    methods = tuple(_method(study, name) for name in METHODS)
+    methods = tuple(_method(study, name) for name in measured_in(study))
     critic = Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),))
     main = Comparison(
         "mini",
@@ -94,23 +140,38 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         measures=MEASURES,
         curves=CURVES,
         methods=(*methods, critic),
-        claims=tuple(_claim(study, text, "sweet", worse) for text, worse in CLAIMS),
+        claims=tuple(
+            _claim(study, text, "sweet", worse) for text, worse in CLAIMS if worse in measured_in(study)
+        ),
     )
     pages = page_results(study)
+    chosen = _chosen(study)
     return Results(
         "sweet",
         "SWEET-RL and its rivals in the mini benchmark",
         f"World {study.world!r}, seed {study.seed}: {study.train_tasks} tasks, {study.repeats} dialogues "
         "each, for every method the same; "
         f"measured on {study.test_tasks} tasks of mini:{study.test_split}.",
-        (main, pages[0]) if pages else (main,),
+        (main, *([chosen] if chosen else []), *([pages[0]] if pages else [])),
         tuple(_dialogues(study)),
         pages[1] if pages else (),
-        _settings(study),
+        settings_of(study),
         provenance(),
         seconds,
         failures=tuple(_failures(study)),
     )
+
+
+def _chosen(study: Study) -> Comparison | None:
+    agents = ["warm_start", *choosing_agents(study)]
+    success = {name: success_of(study, name)["mean"] for name in agents}
+    return comparison_at_test_time("test_time", {study.seed: success}, "A critic chooses at test time")
+
+
+def measured_in(study: Study) -> list[str]:
+    """The methods that a study has, in the order of `METHODS`."""
+    left_out = set(ALL_WAYS) - set(study.ways)
+    return [name for name in METHODS if name not in left_out]
 
 
 def _claim(study: Study, text: str, better: str, worse: str) -> Claim:
@@ -123,12 +184,16 @@ def _claim(study: Study, text: str, better: str, worse: str) -> Claim:
 
 
 def _measured(study: Study, name: str) -> list[Trajectory]:
-    return load_trajectories(study.path(f"{name}.test.jsonl"))
+    trajectories = load_trajectories(study.measured(name))
+    if study.trades:
+        check_trades([each.task for each in trajectories], study.trades, str(study.measured(name)))
+    return trajectories
 
 
 def _failures(study: Study) -> Iterator[str]:
     """Episodes that are in no number."""
-    for name, (title, _) in METHODS.items():
+    for name in measured_in(study):
+        title, _ = METHODS[name]
         failed = sum(trajectory.reward is None for trajectory in _measured(study, name))
         if failed:
             yield f"{title}: {failed} test episodes failed."
@@ -137,18 +202,21 @@ def _failures(study: Study) -> Iterator[str]:
 def _method(study: Study, name: str) -> Method:
     title, explanation = METHODS[name]
     report = _report(study, name)
-    trajectories = _measured(study, name)
+    every = _measured(study, name)
+    trajectories = [trajectory for trajectory in every if trajectory.reward is not None]
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
     measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
+    measures |= {"failed": Estimate(1 - len(trajectories) / len(every))}
     found = habits((trajectory.task.ground_truth, trajectory.dialogue_history) for trajectory in trajectories)
     shares = {"useful_share": found.useful_share, "usual_share": found.usual_share}
     measures |= {key: Estimate(share) for key, share in shares.items() if share is not None}
     measures |= {str(verdict): Estimate(counts[verdict] / len(trajectories)) for verdict in Verdict}
-    if name in {way.name for way in SWEETS}:
-        measures |= _critic(study, name)
+    if study.ranked(name).exists():
+        measures |= agreement(study, name)
     learned = {"examples": _examples(study, name), "updates": updates_of(study, name)}
     run = Run(study.seed, measures, _curves(study, name), tuple(_endings(trajectories)))
-    return Method(name, title, explanation, (run,), {key: n for key, n in learned.items() if n is not None})
+    facts = {key: n for key, n in learned.items() if n is not None}
+    return Method(name, title, explanation, (run,), facts, bound=name in LINES)
 
 
 def _estimate(report: Mapping[str, Json]) -> Estimate:
@@ -176,11 +244,10 @@ def _report(study: Study, name: str) -> dict[str, Json]:
 
 def _examples(study: Study, name: str) -> int | None:
     """Pairs, or dialogues, that a method learnt from."""
-    if name == "warm_start":
-        return None
     if name == "rft":
         return sum(1 for _, row in read_rows(study.dialogues) if row.get("reward") == 1)
-    return sum(1 for _ in read_rows(study.path("pairs.jsonl" if name == "dpo" else f"{name}.pairs.jsonl")))
+    pairs = study.path("pairs_guarded.jsonl") if name == "dpo" else study.pairs(name)
+    return sum(1 for _ in read_rows(pairs)) if pairs.exists() else None
 
 
 def _endings(trajectories: Sequence[Trajectory]) -> Iterator[Ending]:
@@ -198,41 +265,6 @@ def _verdicts(trajectory: Trajectory) -> Iterable[tuple[Verdict, int]]:
     for place, entry in enumerate(history):
         if entry.role == "assistant":
             yield judge(trajectory.task.ground_truth, history[:place], entry.content), place
-
-
-def _critic(study: Study, name: str) -> dict[str, Estimate]:
-    """How often a critic's scores put a good turn above a bad one, by the oracle: areas under the curve."""
-    questions, answering = [], []
-    for row in _ranked(study.path(f"{name}.ranked.jsonl")):
-        verdicts = _candidate_verdicts(row)
-        scored = [(v, s) for v, s in zip(verdicts, row.scores or (), strict=True) if s is not None]
-        useful = [score for verdict, score in scored if verdict is Verdict.USEFUL]
-        wasted = [s for v, s in scored if v in {Verdict.USELESS, Verdict.REPEATED, Verdict.NEEDLESS}]
-        right = [score for verdict, score in scored if verdict is Verdict.RIGHT]
-        early = [score for verdict, score in scored if verdict is Verdict.EARLY]
-        if useful and wasted:
-            questions.append(area_under_curve(useful, wasted))
-        if right and wasted:  # everything is known: answer now
-            answering.append(area_under_curve(right, wasted))
-        if early and (useful or wasted):  # something is missing: ask on
-            answering.append(area_under_curve(useful + wasted, early))
-    found = {"auc_questions": questions, "auc_answering": answering}
-    return {key: Estimate(fmean(areas), n=len(areas)) for key, areas in found.items() if areas}
-
-
-def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:
-    """The chance that a good one scores above a bad one, ties counted half."""
-    wins = sum((g > b) + 0.5 * (g == b) for g in good for b in bad)
-    return wins / (len(good) * len(bad))
-
-
-def _candidate_verdicts(row: Candidates) -> list[Verdict]:
-    messages = row.before
-    return [judge(row.ground_truth, messages, candidate.text) for candidate in row.candidates]
-
-
-def _ranked(path: Path) -> list[Candidates]:
-    return candidates_from_rows(list(read_rows(path)), path=str(path))
 
 
 def _curves(study: Study, name: str) -> dict[str, Points]:
@@ -270,11 +302,11 @@ def _dialogues(study: Study) -> list[Dialogue]:
 def _seen(study: Study, name: str) -> dict[str, tuple[Trajectory, list[Candidates]]]:
     """Trajectories whose every turn has been looked at by the critic, by task."""
     rows: dict[str, list[Candidates]] = {}
-    for row in _ranked(study.path(f"{name}.seen.jsonl")):
+    for row in ranked_turns(study.path(f"{name}.seen.jsonl")):
         rows.setdefault(row.key[0], []).append(row)
     return {
         trajectory.task.task_id: (trajectory, rows[trajectory.task.task_id])
-        for trajectory in load_trajectories(study.path(f"{name}.test.jsonl"))
+        for trajectory in load_trajectories(study.measured(name))
         if trajectory.task.task_id in rows
     }
 
@@ -298,20 +330,29 @@ def _distinct(row: Candidates) -> tuple[Candidate, ...]:
     """The different candidates of a turn, best first and the unscored last, with how often each was drawn."""
     counts = Counter(candidate.text for candidate in row.candidates)
     scores = {c.text: score for c, score in zip(row.candidates, row.scores or (), strict=True)}
-    verdicts = dict(zip((c.text for c in row.candidates), _candidate_verdicts(row), strict=True))
+    verdicts = dict(zip((c.text for c in row.candidates), verdicts_of(row), strict=True))
     found = [Candidate(text, scores[text], counts[text], str(verdicts[text])) for text in counts]
     return tuple(sorted(found, key=lambda one: -(one.score if one.score is not None else float("-inf"))))
 
 
-def _settings(study: Study) -> dict[str, Json]:
+def settings_of(study: Study) -> dict[str, Json]:
+    """Sizes, and what every method is trained with."""
     return {
         "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
         "test tasks": study.test_tasks,
         "candidates a turn": study.candidates,
-        "part of the dialogues sampled anew": study.turns_fraction,
+        "part of the dialogues sampled anew": 1 / study.repeats,
         "pairs a turn": study.pairs_per_turn,
-        **{f"critic: {name}": value for name, value in CRITIC.items()},
-        **{f"policy: {name}": value for name, value in POLICY.items()},
-        **{f"trajectory DPO: {name}": value for name, value in DIALOGUE_DPO.items()},
-        **{f"rejection fine-tuning: {name}": value for name, value in REJECTION.items()},
+        "least difference of their scores": SWEETS[0].margin,
+        **GUARDS,
+        **{
+            f"{title}: {name}": value
+            for title, settings in (
+                ("critic", CRITIC),
+                ("policy", POLICY),
+                ("trajectory DPO", DIALOGUE_DPO),
+                ("rejection fine-tuning", REJECTION),
+            )
+            for name, value in settings.items()
+        },
     }

@@ -1,0 +1,215 @@
+"""The study over several seeds and numbers of trades: its numbers in one file, and what a page shows of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from sweet_rl.errors import DataError
+from sweet_rl.records import replace_file
+from sweet_rl.studies.results import Axes, Comparison, Estimate, Method, Results, Run, claim_over_seeds
+from sweet_rl.studies.sweet.results import CLAIMS, MEASURES, METHODS, success_of
+from sweet_rl.studies.sweet.settings import LINES, Study
+from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
+from sweet_rl.types import Json
+
+COMMITTED: Final = Path(__file__).with_name("full_study.json")
+"""The study that was run once, by benchmarks/mini.py, on seeds that no setting was chosen on."""
+
+FORMAT: Final = "sweet_rl.mini_study/1"
+
+Numbers: TypeAlias = Mapping[str, Mapping[str, float]]
+"""The measures of every method of one seed."""
+
+
+WARM_START: Final = "warm start"
+"""What a seed began with, in what made it."""
+ORIGIN: Final = "Of the full study that the package brings along, not of this run."
+
+SUCCESS: Final = MEASURES[0].name
+
+COLUMNS: Final = (
+    SUCCESS,
+    "useful_share",
+    "usual_share",
+    "repeated question",
+    "early answer",
+    "auc_questions",
+    "auc_useful_early",
+    "auc_answering",
+    "right_pairs",
+)
+"""Measures in the tables of the full study."""
+
+DOSES: Final = ("sweet", "sweet_blind", "sweet_wrong", "dpo", "rft", "warm_start", "insider")
+"""Methods whose success is shown against the number of trades."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """One seed: the measures of its methods, and what made them (warm start, commit, machine, day)."""
+
+    numbers: Numbers
+    made: Mapping[str, str]
+
+
+Seeds: TypeAlias = Mapping[int, Mapping[int, Seed]]
+"""By number of trades, then by seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullStudy:
+    """Many seeds and numbers of trades, all with the same settings: sizes, split, and those of every method."""
+
+    settings: Mapping[str, Json]
+    seeds: Seeds
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Success against the number of trades; each number of trades; a critic at test time."""
+        if len(self.seeds) > 1:
+            yield _against_trades(self.seeds)
+        for trades, seeds in sorted(self.seeds.items()):
+            yield _at(trades, seeds)
+            success = {
+                number: {name: found[SUCCESS] for name, found in seed.numbers.items()}
+                for number, seed in seeds.items()
+            }
+            title = f"{_trades(trades)}, a critic chooses at test time"
+            if chosen := comparison_at_test_time(f"test_time{trades}", success, title):
+                yield chosen
+
+    def with_seed(self, trades: int, number: int, seed: Seed) -> FullStudy:
+        """The study with a seed, or with further methods of one.
+
+        Raises:
+            DataError: what is there began with another warm start.
+        """
+        of_trades = self.seeds.get(trades, {})
+        known = of_trades.get(number, Seed({}, seed.made))
+        if known.made[WARM_START] != seed.made[WARM_START]:
+            raise DataError(
+                f"began with {known.made[WARM_START]}", field=f"seed {number}", value=seed.made[WARM_START]
+            )
+        grown = Seed({**known.numbers, **seed.numbers}, seed.made)
+        return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
+
+    def provenance(self) -> str:
+        """What made the numbers, in a line."""
+        made = [seed.made for seeds in self.seeds.values() for seed in seeds.values()]
+        each = {name: sorted({one[name] for one in made if name in one}) for name in made[0]} if made else {}
+        return "; ".join(f"{name} {', '.join(values)}" for name, values in each.items())
+
+
+def beside(results: Results, full: FullStudy) -> Results:
+    """The results of one run after those of the full study, which are marked as such."""
+    others = (replace(part, title=f"Full study: {part.title}", origin=ORIGIN) for part in full.comparisons())
+    own = (replace(part, title=f"This run: {part.title}") for part in results.comparisons)
+    settings = "; ".join(f"{name}: {value}" for name, value in full.settings.items())
+    note = f"The full study was made with {settings}. {full.provenance()}."
+    return replace(results, comparisons=(*others, *own), notes=(*results.notes, note))
+
+
+def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
+    """The measures of one seed, without intervals and curves."""
+    measured = {
+        method.name: {name: found.mean for name, found in method.runs[0].measures.items()}
+        for method in results.comparisons[0].methods
+        if method.runs[0].measures
+    }
+    return measured | {name: {SUCCESS: success_of(study, name)["mean"]} for name in choosing_agents(study)}
+
+
+def read_full_study(path: Path) -> FullStudy | None:
+    """The study of a file; None where there is none.
+
+    Raises:
+        DataError: it is another kind of file.
+    """
+    if not path.exists():
+        return None
+    found: Json = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DataError(
+            f"must have the format {FORMAT}", path=path, repair="Name a file of benchmarks/mini.py."
+        )
+    seeds = {
+        int(trades): {int(number): Seed(**seed) for number, seed in of_trades.items()}
+        for trades, of_trades in found["trades"].items()
+    }
+    return FullStudy(found["settings"], seeds)
+
+
+def write_full_study(path: Path, study: FullStudy) -> None:
+    """Write it, sorted."""
+    trades = {
+        str(k): {str(number): asdict(seeds[number]) for number in sorted(seeds)}
+        for k, seeds in sorted(study.seeds.items())
+    }
+    content = {"format": FORMAT, "settings": study.settings, "trades": trades}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, [f"{json.dumps(content, indent=1)}\n".encode()])
+
+
+def _trades(count: int) -> str:
+    return f"{count} trade{'s' if count > 1 else ''}"
+
+
+def _against_trades(seeds: Seeds) -> Comparison:
+    """A curve for every seed of a method that was measured at all numbers of trades."""
+    numbers = {k: {number: seed.numbers for number, seed in seeds[k].items()} for k in sorted(seeds)}
+    common = sorted(set.intersection(*(set(of_trades) for of_trades in numbers.values())))
+
+    def runs(name: str) -> tuple[Run, ...]:
+        whole = [seed for seed in common if all(name in numbers[k][seed] for k in numbers)]
+        return tuple(
+            Run(seed, curves={SUCCESS: tuple((k, numbers[k][seed][name][SUCCESS]) for k in numbers)})
+            for seed in whole
+        )
+
+    return Comparison(
+        "trades",
+        "The more there is to know, the more a critic that knows it helps",
+        own="sweet",
+        start="warm_start",
+        curves=(Axes(SUCCESS, "success", "trades", "share", main=True, log=True),),
+        methods=tuple(Method(name, *METHODS[name], found) for name in DOSES if (found := runs(name))),
+    )
+
+
+def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
+    methods = {
+        name: Method(
+            name,
+            *METHODS[name],
+            runs=tuple(
+                Run(number, {measure: Estimate(value) for measure, value in seed.numbers[name].items()})
+                for number, seed in sorted(seeds.items())
+                if name in seed.numbers
+            ),
+            bound=name in LINES,
+        )
+        for name in METHODS
+        if any(name in seed.numbers for seed in seeds.values())
+    }
+    # With one trade another task's solution shows the same usual extras, so it is not wrong.
+    claims = [claim for claim in CLAIMS if (trades > 1 or claim[1] != "sweet_wrong") and claim[1] in methods]
+    return Comparison(
+        f"trades{trades}",
+        _trades(trades),
+        own="sweet",
+        start="warm_start",
+        text=f"mini:trades={trades}, {len(seeds)} seeds.",
+        measures=tuple(
+            replace(measure, group="result")
+            for name in COLUMNS
+            for measure in MEASURES
+            if measure.name == name
+        ),
+        methods=tuple(methods.values()),
+        claims=tuple(
+            claim_over_seeds(text, methods["sweet"], methods[worse], SUCCESS) for text, worse in claims
+        ),
+    )

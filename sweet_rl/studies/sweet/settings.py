@@ -1,0 +1,150 @@
+"""What the mini study is made of: its sizes, its ways of SWEET-RL, and the settings of every method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sweet_rl.studies.chains import Flags
+from sweet_rl.worlds.backend_programming.mini import TRADES, world_of
+
+MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")
+"""The forms of SWEET-RL that the claim is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a study is made of.
+
+    Attributes:
+        folder: of all files.
+        agent: to begin with.
+        human: address of the server that plays it.
+        seed: of tasks, dialogues and trainings.
+        world: of the mini benchmark.
+        train_tasks: to learn from.
+        repeats: dialogues about each of them.
+        test_split: what the tasks to measure on are from: dev or test.
+        test_tasks: to measure on.
+        candidates: turns that are sampled in place of one, for the turns of one dialogue of each task.
+        pairs_per_turn: that a policy learns from.
+        ways: of SWEET-RL that are run: names of `ALL_WAYS`.
+        best_of: from so many turns critics choose at test time, at least 2.
+        page_tasks: of Frontend Design that the designers without a model are measured on; 0 for none.
+        prefix: begins every name.
+    """
+
+    folder: Path
+    agent: str
+    human: str
+    seed: int = 0
+    world: str = "trades=10"
+    train_tasks: int = 600
+    repeats: int = 4
+    test_split: str = "test"
+    test_tasks: int = 500
+    candidates: int = 16
+    pairs_per_turn: int = 2
+    ways: tuple[str, ...] = MAIN_WAYS
+    best_of: tuple[int, ...] = ()
+    page_tasks: int = 0
+    prefix: str = ""
+
+    def path(self, name: str) -> Path:
+        """A file or folder of the study."""
+        return self.folder / f"{self.prefix}{name}"
+
+    @property
+    def trades(self) -> int | None:
+        """How many trades there are; None in a world without them."""
+        found: int | None = world_of(self.world).fields.get(TRADES)
+        return found
+
+    @property
+    def dialogues(self) -> Path:
+        """The offline data: what every method learns from."""
+        return self.path("offline.jsonl")
+
+    @property
+    def sampled(self) -> Path:
+        """The candidates of the offline turns."""
+        return self.path("sampled.jsonl")
+
+    def ranked(self, way: str) -> Path:
+        """The candidates with the scores of a way of SWEET-RL."""
+        return self.path(f"{way}.ranked.jsonl")
+
+    def pairs(self, way: str) -> Path:
+        """The pairs of turns that a way of SWEET-RL learns from."""
+        return self.path(f"{way}.pairs.jsonl")
+
+    def measured(self, name: str) -> Path:
+        """The dialogues about the test tasks of an agent."""
+        return self.path(f"{name}.test.jsonl")
+
+
+TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
+"""Flags of every training here."""
+
+# The best of their grids on mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py. The blind critic has a
+# grid of its own, with the same winner.
+CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0}
+POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_epochs": 2}
+DIALOGUE_DPO = {"learning_rate": 3e-4, "beta": 0.3, "nll_loss_coef": 1.0, "max_epochs": 32}
+REJECTION = {"learning_rate": 2e-4, "max_epochs": 80}
+
+GUARDS = {"hard_negatives": 1, "twins": 0.33}
+"""What holds a policy while it learns from pairs of turns."""
+CHOOSERS = {"critic": "solution", "critic_blind": "dialogue", "": "solution"}
+"""Critics that choose among turns at test time, and what they see; empty: the agent before any training."""
+
+LINES = ("insider", "expert", "random")
+"""Scripted agents that bound what can be reached: who knows the true prior, the teacher, who forgets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweet:
+    """One way of SWEET-RL: which critic, what it is given, how its scores become pairs.
+
+    Attributes:
+        name: of the policy.
+        critic: folder of the critic; empty: the agent before any training, "oracle": no critic at all.
+        given: the solution that the critic is given: the task's own, another task's, or none.
+        advantage: of `rank_best_of_n`.
+        shuffled: the scores of a turn are given to its candidates by chance.
+        draws: of `generate_random_pairs_from_ranks`.
+        margin: least difference of the scores of a pair; without a meaning for the published draws.
+        guarded: with hard negatives and twins.
+        settings: of the policy's training.
+    """
+
+    name: str
+    critic: str = "critic"
+    given: Literal["own", "wrong", "none"] = "own"
+    advantage: Literal["paper", "released"] = "paper"
+    shuffled: bool = False
+    draws: Literal["best", "halves"] = "best"
+    margin: float = 0.3
+    guarded: bool = True
+    settings: Flags = field(default_factory=lambda: POLICY)
+
+
+SWEETS = (
+    Sweet("sweet"),
+    Sweet("sweet_released", advantage="released"),
+    Sweet("sweet_blind", "critic_blind", given="none", advantage="released"),
+    Sweet("sweet_wrong", given="wrong"),
+    Sweet("sweet_shuffled", shuffled=True),
+    Sweet("sweet_untrained", "", advantage="released"),
+    Sweet("sweet_halves", draws="halves"),
+    Sweet("sweet_unguarded", guarded=False),
+    Sweet("sweet_oracle", "oracle"),
+)
+"""The ablations take the settings of the whole."""
+
+TWO_ROUNDS = "sweet_rounds"
+"""SWEET-RL twice, from as many dialogues in all."""
+SECOND_ROUND = 1_000_000
+"""Added to the seed of a study for the tasks of its second round."""
+ALL_WAYS = (*(way.name for way in SWEETS), TWO_ROUNDS)

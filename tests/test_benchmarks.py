@@ -1,0 +1,70 @@
+"""The study of many seeds: which studies it makes, and what it refuses."""
+
+import argparse
+import sys
+
+import pytest
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.studies.sweet.full_study import FullStudy, Seed, write_full_study
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def mini(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import mini
+
+    return mini
+
+
+def asked(tmp_path, **changes):
+    sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "folder": str(tmp_path)}
+    what = {"agents": ["embedded"], "seeds": [5], "trades": [1], "ways": "sweet", "best_of": []}
+    return argparse.Namespace(**sizes, **(what | changes), output=str(tmp_path / "out.json"))
+
+
+def test_seeds_take_turns_with_the_warm_starts(mini, tmp_path):
+    studies = list(mini._studies(asked(tmp_path, agents=["embedded", "b"], seeds=[5, 6, 7], trades=[1, 40])))
+    assert [(study.seed, study.trades, study.agent) for study in studies] == [
+        (5, 1, "embedded"),
+        (5, 40, "embedded"),
+        (6, 1, "b"),
+        (6, 40, "b"),
+        (7, 1, "embedded"),
+        (7, 40, "embedded"),
+    ]
+    assert len({study.folder for study in studies}) == 6
+
+
+def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(
+    mini, tmp_path, monkeypatch, capsys
+):
+    arguments = asked(tmp_path)
+    (study,) = mini._studies(arguments)
+    ran = []
+    monkeypatch.setattr(mini, "_arguments", lambda: arguments)
+    monkeypatch.setattr(mini, "_run", ran.append)
+    monkeypatch.setattr(mini, "results", lambda study, seconds: None)
+    monkeypatch.setattr(
+        mini, "numbers_of", lambda found, study: {name: {"success": 0.5} for name in mini.measured_in(study)}
+    )
+    mini.main()
+    mini.main()
+    assert ran == [study]
+    assert "trades=1, seed 5: is in " in capsys.readouterr().out
+    arguments.ways = "sweet,sweet_blind"  # a further row
+    mini.main()
+    assert [len(each.ways) for each in ran] == [1, 2]
+    full = mini.read_full_study(tmp_path / "out.json")
+    assert full.seeds[1][5].made["warm start"].startswith("embedded (")
+    others = Seed(full.seeds[1][5].numbers, full.seeds[1][5].made | {"warm start": "b (c)"})
+    write_full_study(tmp_path / "out.json", FullStudy(full.settings, {1: {5: others}}))
+    with pytest.raises(DataError, match="began with b"):
+        mini.main()
+
+
+def test_a_study_of_other_sizes_is_refused(mini, tmp_path):
+    write_full_study(tmp_path / "out.json", FullStudy({"test tasks": 2}, {}))
+    with pytest.raises(UsageError, match=r"of another study: test tasks 2 and not 3"):
+        mini.known(tmp_path / "out.json", {"test tasks": 3})
