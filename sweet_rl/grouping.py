@@ -8,10 +8,14 @@ Published behaviour: docs/published/sweet_rl.md#row-order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import operator
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sweet_rl.errors import DataError
 from sweet_rl.types import Trajectory
+
+_Key = TypeVar("_Key")
 
 
 def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | None = None) -> list[list[int]]:
@@ -61,16 +65,20 @@ def _in_published_order(trajectories: Sequence[Trajectory], k: int) -> bool:
     )
 
 
-def other_places(keys: Sequence[Hashable]) -> list[int]:
+def other_places(keys: Sequence[_Key], other: Callable[[_Key, _Key], bool] = operator.ne) -> list[int]:
     """For every place one whose key is another: whose input to try in its stead, in a swap test.
 
-    The first one from half way round on, as neighbours are often of one task, or alike. Where all keys are
-    equal everyone keeps its own place.
+    The first one from half way round on, as neighbours are often of one task, or alike. Where there is no
+    other everyone keeps its own place.
+
+    Args:
+        keys: of all places.
+        other: whether the second key is another than the first.
     """
     count = len(keys)
     return [
         next(
-            (other for step in range(count) if keys[other := (place + count // 2 + step) % count] != key),
+            (at for step in range(count) if other(key, keys[at := (place + count // 2 + step) % count])),
             place,
         )
         for place, key in enumerate(keys)

@@ -31,15 +31,20 @@ def with_others_solutions(rows: Sequence[Candidates]) -> list[Candidates]:
     Raises:
         UsageError: all have the same.
     """
-    solutions = list({row.key[0]: row.ground_truth for row in rows}.items())
-    lines = [frozenset(solution.splitlines()) for _, solution in solutions]
-    of_all = frozenset.intersection(*lines) if lines else frozenset()
-    places = other_places([solution for _, solution in solutions])
-    for place, own in enumerate(lines):
-        around = ((place + len(lines) // 2 + step) % len(lines) for step in range(len(lines)))
-        places[place] = next((other for other in around if not own & lines[other] - of_all), places[place])
-    given = {task: solutions[place][1] for (task, _), place in zip(solutions, places, strict=True)}
-    if any(given[task] == own for task, own in solutions):
+    solutions = {row.key[0]: row.ground_truth for row in rows}
+    lines = {solution: frozenset(solution.splitlines()) for solution in solutions.values()}
+    of_all = frozenset.intersection(*lines.values()) if lines else frozenset()
+
+    def apart(own: str, other: str) -> bool:
+        return own != other and lines[own] & lines[other] <= of_all
+
+    texts = list(solutions.values())
+    places = (
+        far if texts[far] != text else near
+        for text, far, near in zip(texts, other_places(texts, apart), other_places(texts), strict=True)
+    )
+    given = {task: texts[place] for task, place in zip(solutions, places, strict=True)}
+    if any(given[task] == own for task, own in solutions.items()):
         raise UsageError(
             "--swap_test needs turns of tasks with different hidden solutions; here all are the same."
         )

@@ -45,6 +45,12 @@ def test_a_solution_without_a_line_of_ones_own_is_given_where_there_is_one():
     assert [row.ground_truth for row in with_others_solutions(alike)] == ["a\nc", "b\nc", "a\nb"]
 
 
+def test_a_solution_that_is_a_part_of_all_others_is_not_given_its_own_text():
+    told = ["a", "a\nb", "a"]
+    swapped = with_others_solutions([turn(str(place), one) for place, one in enumerate(told)])
+    assert [row.ground_truth for row in swapped] == ["a\nb", "a", "a\nb"]
+
+
 def test_how_far_values_move():
     # Around their means: 1, -1 and 2, 0, -2; swapped 1, -1 and -2, 0, 2.
     # Products 1 + 1 - 4 + 0 - 4 = -6; squares 10 and 10.
