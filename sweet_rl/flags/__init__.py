@@ -14,6 +14,7 @@ from sweet_rl.flags.fields import (
     described,
     flag,
     flags_of,
+    listed,
     no_flag,
     read_type,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "described",
     "flag",
     "flags_of",
+    "listed",
     "no_flag",
     "read_type",
 ]

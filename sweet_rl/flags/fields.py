@@ -295,3 +295,8 @@ def any_of(values: tuple[Any, ...]) -> str:
     """Names as a sentence has them: `a, b or c`."""
     *most, last = map(str, values)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a value that has commas between them; no empty ones."""
+    return [part.strip() for part in text.split(",") if part.strip()]

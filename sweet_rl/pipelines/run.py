@@ -11,7 +11,7 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import REQUIRED, Settings, flag
+from sweet_rl.flags import REQUIRED, Settings, flag, listed
 from sweet_rl.flags.common import Jobs
 
 
@@ -67,13 +67,13 @@ def run(flags: RunFlags, /, *set: str) -> None:  # noqa: A002 - the word of the 
     from sweet_rl.pipelines.running import How, run_steps
     from sweet_rl.preflight.machine import gpus
 
-    tree = functools.reduce(laid_over, map(read_file, _names(flags.file)))
+    tree = functools.reduce(laid_over, map(read_file, listed(flags.file)))
     for setting in set:
         override(tree, setting)
     pipeline = build(tree)
     if flags.only and flags.until:
         raise UsageError("--only and --until exclude each other.")
-    steps = pipeline.chosen(only=_names(flags.only), until=_names(flags.until))
+    steps = pipeline.chosen(only=listed(flags.only), until=listed(flags.until))
     planned = plan(steps, pipeline.folder)
     if flags.dry_run:
         for line in planned.lines():
@@ -109,10 +109,6 @@ def preflight(flags: FileFlags, /, *set: str) -> None:  # noqa: A002 - the word 
         set: as there.
     """
     run(flags.file, *set, preflight="only")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _sets(arguments: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sweet_rl.flags import listed
 from sweet_rl.preflight.findings import Finding, fine, missing, warn
 from sweet_rl.preflight.models import GB
 
@@ -77,7 +78,7 @@ def gpus() -> list[Gpu]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return found
-    named = [part.strip() for part in visible.split(",") if part.strip()]
+    named = listed(visible)
     if not all(part.isdigit() for part in named):
         return found[: len(named)]  # named by their identity
     return [found[int(part)] for part in named if int(part) < len(found)]

@@ -14,6 +14,7 @@ import torch
 
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, first_line, missing_package
+from sweet_rl.flags import listed
 from sweet_rl.training import models
 from sweet_rl.training.settings import ModelSettings
 from sweet_rl.training.vision import Vision
@@ -35,7 +36,7 @@ def add_adapter(model: Any, settings: ModelSettings, *, seed: int | None = None)
         from transformers.pytorch_utils import Conv1D  # noqa: PLC0415
     except ImportError as error:
         raise missing_package("peft", "lora", needed_for="--lora_rank") from error
-    names = [name.strip() for name in settings.target_modules.replace(" ", ",").split(",") if name.strip()]
+    names = listed(settings.target_modules.replace(" ", ","))
     config = LoraConfig(
         task_type="SEQ_CLS" if hasattr(model, "score") else "CAUSAL_LM",  # a head is trained whole
         r=settings.lora_rank,

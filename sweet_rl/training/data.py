@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweet_rl.errors import DataError, UsageError, first_line, missing_package
+from sweet_rl.flags import listed
 from sweet_rl.records import read_rows
 from sweet_rl.training.pictures import Gallery, Pictures
 from sweet_rl.training.settings import DataSettings
@@ -82,7 +83,7 @@ def read_pairs(settings: DataSettings, *, seed: int, render: Render | None = Non
         DataError: names the row that is not a pair.
     """
     gallery = Gallery()
-    names = [name.strip() for name in settings.dataset.split(",") if name.strip()]
+    names = listed(settings.dataset)
     probabilities = _probabilities(settings.dataset_probs, names)
     train: list[list[PairRow]] = []
     test: list[PairRow] = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.flags import listed
 from sweet_rl.records import read_rows, trajectories_from_rows
 from sweet_rl.training.data import read_pair
 from sweet_rl.training.settings import DataSettings, SelectionSettings
@@ -73,7 +74,7 @@ def read_texts(data: DataSettings, selection: SelectionSettings) -> tuple[list[T
         DataError: names the row that is neither, or that lacks a reward where one is needed.
     """
     report, texts = SelectionReport(), list[TextRow]()
-    names = [name.strip() for name in data.dataset.split(",") if name.strip()]
+    names = listed(data.dataset)
     for name in names:
         if Path(name).suffix.lower() != ".jsonl":
             raise UsageError(f"--dataset {name!r}: trajectories and pairs are read from .jsonl files.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sweet_rl.errors import UsageError
+from sweet_rl.flags import listed
 
 
 class Fault(StrEnum):
@@ -93,6 +94,6 @@ def parse_faults(names: str) -> tuple[Fault, ...]:
         UsageError: an unknown name; lists the known ones.
     """
     try:
-        return tuple(Fault(name.strip()) for name in names.split(",") if name.strip())
+        return tuple(map(Fault, listed(names)))
     except ValueError as error:
         raise UsageError(f"--faults: {error}. Known are {', '.join(Fault)}.") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import Only, flag
+from sweet_rl.flags import Only, flag, listed
 from sweet_rl.flags.common import Seeded, WorldName
 from sweet_rl.flags.models import Agent
 from sweet_rl.studies.flags import HELPS, StudyFlags
@@ -64,7 +64,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
 
     def named_ways(self) -> tuple[str, ...]:
         """Each by its name."""
-        return ALL_WAYS if self.ways == "all" else _parts(self.ways)
+        return ALL_WAYS if self.ways == "all" else tuple(listed(self.ways))
 
     def numbers_of_turns(self) -> tuple[int, ...]:
         """Of `best_of`.
@@ -72,14 +72,10 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
         Raises:
             UsageError: one is no whole number of at least 2.
         """
-        for part in _parts(self.best_of):
+        for part in listed(self.best_of):
             if not (part.isascii() and part.isdigit() and int(part) > 1):
                 raise UsageError(f"--best_of {self.best_of!r}: {part!r} is no whole number of at least 2.")
-        return tuple(sorted(set(map(int, _parts(self.best_of)))))
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+        return tuple(sorted(set(map(int, listed(self.best_of)))))
 
 
 @recorded("demo", reads=("agent",))
