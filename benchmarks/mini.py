@@ -88,17 +88,18 @@ def _settings(study: Study) -> dict[str, Json]:
     return {"measured on": f"mini:trades=K:{study.test_split}", **settings_of(study)}
 
 
-def _made(study: Study) -> dict[str, str]:
+def _made(study: Study) -> tuple[dict[str, str]]:
     """Where a number comes from."""
     checkout = library()
     digest = digest_of(Path(model_path(study.agent)))["sha256"]
     changed = " and changes" if checkout.get("changed") else ""
-    return {
+    made = {
         WARM_START: f"{Path(study.agent).name} ({digest[:12]})",
         "commit": f"{str(checkout.get('commit', 'unknown'))[:12]}{changed}",
         "machine": machine_line(),
         "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
     }
+    return (made,)
 
 
 def known(output: Path, settings: dict[str, Json]) -> FullStudy:

@@ -57,8 +57,8 @@ def test_what_is_there_is_not_run_again_and_another_warm_start_is_refused(
     mini.main()
     assert [len(each.ways) for each in ran] == [1, 2]
     full = mini.read_full_study(tmp_path / "out.json")
-    assert full.seeds[1][5].made["warm start"].startswith("embedded (")
-    others = Seed(full.seeds[1][5].numbers, full.seeds[1][5].made | {"warm start": "b (c)"})
+    assert full.seeds[1][5].made[0]["warm start"].startswith("embedded (")
+    others = Seed(full.seeds[1][5].numbers, ({"warm start": "b (c)"},))
     write_full_study(tmp_path / "out.json", FullStudy(full.settings, {1: {5: others}}))
     with pytest.raises(DataError, match="began with b"):
         mini.main()

@@ -10,7 +10,8 @@ from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Results
 from sweet_rl.studies.sweet.full_study import FullStudy, Seed, beside, read_full_study, write_full_study
 
-MADE = {"warm start": "embedded (a1)", "day": "2026-11-23"}
+RUN = {"warm start": "embedded (a1)", "day": "2026-11-23"}
+MADE = (RUN,)
 ONE = {"warm_start": {"success": 0.125}, "sweet": {"success": 0.75}, "dpo": {"success": 0.75}}
 FEW = {"warm_start": {"success": 0.25}, "sweet": {"success": 0.75}, "dpo": {"success": 0.25}}
 MANY = {
@@ -38,6 +39,11 @@ def test_what_was_written_is_read(tmp_path):
     path.write_text(json.dumps({"format": "another"}))
     with pytest.raises(DataError, match=r"must have the format sweet_rl.mini_study/1"):
         read_full_study(path)
+    whole = {"format": "sweet_rl.mini_study/1", "settings": {}}
+    for broken in ({"trades": [1]}, {"trades": {"1": {"5": {"numbers": {}}}}}, {"trades": {"x": {}}}, {}):
+        path.write_text(json.dumps(whole | broken))
+        with pytest.raises(DataError, match=r"is not whole"):
+            read_full_study(path)
 
 
 def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
@@ -51,7 +57,14 @@ def test_another_seed_leaves_the_others_and_further_methods_join_theirs():
     rft = {"rft": {"success": 0.375}}
     assert FULL.with_seed(40, 5, Seed(rft, MADE)).seeds[40][5].numbers == FEW | rft
     with pytest.raises(DataError, match=r"seed 5.*began with embedded \(a1\)"):
-        FULL.with_seed(40, 5, Seed(rft, MADE | {"warm start": "1 (b2)"}))
+        FULL.with_seed(40, 5, Seed(rft, ({**RUN, "warm start": "1 (b2)"},)))
+
+
+def test_all_runs_that_made_a_seed_are_kept():
+    later = RUN | {"day": "2026-11-24"}
+    grown = FULL.with_seed(40, 5, Seed({}, (later,))).with_seed(40, 5, Seed({}, (later,)))
+    assert grown.seeds[40][5].made == (RUN, later)
+    assert grown.provenance() == "warm start embedded (a1); day 2026-11-23, 2026-11-24"
 
 
 def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():

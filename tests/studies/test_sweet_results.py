@@ -9,10 +9,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Candidate, Ending, Estimate, Turn
-from sweet_rl.studies.sweet import results as study_results
 from sweet_rl.studies.sweet.critics import agreement, area_under_curve
 from sweet_rl.studies.sweet.results import METHODS, results, settings_of
-from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
+from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
 from sweet_rl.studies.sweet.test_time import choosing_agents
 from sweet_rl.worlds.backend_programming.mini import extras
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict
@@ -62,6 +61,24 @@ def seen(row):
     """Every turn of a dialogue with itself as its only candidate."""
     history = row["dialogue_history"]
     return [ranked(row, place, [history[place]["content"]], [0.1]) for place in range(1, len(history), 2)]
+
+
+SUCCESS = {"mean": 0.5, "low": 0.1, "high": 0.9}
+PASSED = {"mean": 0.6, "low": 0.2, "high": 0.8}
+
+
+def measured(study, name, rows):
+    """The files of an agent's test dialogues; the numbers of the report are not the rows'."""
+    replace_rows(study.measured(name), rows)
+    columns = {
+        "published": {"success": None, "tests_passed": None},
+        "fixed": {"success": SUCCESS, "tests_passed": PASSED},
+    }
+    study.path(f"{name}.test.report.json").write_text(json.dumps({"columns": columns}))
+
+
+def looked_at(study, name, rows):
+    replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
 
 
 def test_area_under_the_curve_by_hand():
@@ -114,12 +131,8 @@ def test_a_pair_is_right_where_the_oracle_likes_its_chosen_turn_only(study):
 def test_results_say_what_the_files_hold(study):
     study = replace(study, ways=ALL_WAYS, best_of=(2,))
     rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0), trajectory(2, HASTY, 0.0)]
-    success, passed = {"mean": 0.5, "low": 0.1, "high": 0.9}, {"mean": 0.6, "low": 0.2, "high": 0.8}
-    fixed = {"success": success, "tests_passed": passed}
     for name in (*METHODS, *choosing_agents(study)):
-        replace_rows(study.measured(name), rows)
-        columns = {"published": {"success": None, "tests_passed": None}, "fixed": fixed}
-        study.path(f"{name}.test.report.json").write_text(json.dumps({"columns": columns}))
+        measured(study, name, rows)
     for name in (way.name for way in SWEETS):
         replace_rows(study.pairs(name), [{"chosen": "a", "rejected": "b"}] * 3)
     replace_rows(study.dialogues, rows)
@@ -130,7 +143,7 @@ def test_results_say_what_the_files_hold(study):
     for way in SWEETS:
         replace_rows(study.ranked(way.name), [first, early, last])
     for name in ("warm_start", "sweet"):
-        replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
+        looked_at(study, name, rows)
     study.path("sweet").mkdir()
     replace_rows(
         study.path("sweet") / "metrics.jsonl",
@@ -151,8 +164,8 @@ def test_results_say_what_the_files_hold(study):
         str(verdict): 0 for verdict in Verdict
     } | {"useful question": 4 / 3, "useless question": 1 / 3, "early answer": 2 / 3, "right answer": 1 / 3}  # fmt: skip
     assert run.endings == (Ending(2, 1, 0), Ending(3, 2, 1))
-    assert run.measures["success"] == Estimate(**success)
-    assert run.measures["tests_passed"] == Estimate(**passed)
+    assert run.measures["success"] == Estimate(**SUCCESS)
+    assert run.measures["tests_passed"] == Estimate(**PASSED)
     assert run.measures["usual_share"] == Estimate(3 / 5)
     assert method.facts == {"examples": 3, "updates": 2}
     assert [m.facts.get("examples") for m in part.methods][:4] == [None, 1, 1, 3]
@@ -176,18 +189,27 @@ def test_episodes_that_failed_are_told_and_in_no_difference(study):
     rows = [trajectory(0, LOST, 0.3), trajectory(1, WON, 1.0)]
     for name in METHODS:
         failed = rows[1] | {"reward": None} if name == "rft" else rows[1]
-        replace_rows(study.measured(name), [rows[0], failed])
-    assert list(study_results._failures(study)) == ["rejection fine-tuning: 1 test episodes failed."]
-    assert study_results._claim(study, "c", "sweet", "rft").low is None  # one task is left
+        measured(study, name, [rows[0], failed])
+    for name in ("warm_start", "sweet"):
+        looked_at(study, name, rows)
+    replace_rows(study.dialogues, rows)
+    found = results(study, {})
+    assert list(found.failures) == ["rejection fine-tuning: 1 test episodes failed."]
+    low = {claim.worse: claim.low for claim in found.comparisons[0].claims}
+    assert low["rft"] is None  # one task is left
+    assert low["dpo"] is not None
 
 
 def test_dialogues_that_became_a_success_are_shown_first(study):
     before, after = (LOST, WON, LOST, WON), (LOST, WON, WON, LOST)
     for name, told in (("warm_start", before), ("sweet", after)):
         rows = [trajectory(i, texts, 1.0 if texts is WON else 0.3) for i, texts in enumerate(told)]
-        replace_rows(study.measured(name), rows)
-        replace_rows(study.path(f"{name}.seen.jsonl"), [turn for row in rows for turn in seen(row)])
-    shown = study_results._dialogues(study)
+        measured(study, name, rows)
+        looked_at(study, name, rows)
+    for name in ("rft", "dpo", *study.ways, *LINES):
+        measured(study, name, rows)
+    replace_rows(study.dialogues, rows)
+    shown = results(study, {}).dialogues
     assert [(one.method, one.request[-2], one.reward) for one in shown] == [
         *(("warm_start", "2", 0.3), ("sweet", "2", 1.0)),
         *(("warm_start", "0", 0.3), ("sweet", "0", 0.3)),
@@ -197,7 +219,10 @@ def test_dialogues_that_became_a_success_are_shown_first(study):
 
 def test_a_dialogue_shows_what_could_have_been_said(study):
     row = trajectory(0, HASTY, 0.0)
-    replace_rows(study.measured("sweet"), [row])
+    for name in METHODS:
+        measured(study, name, [row])
+    looked_at(study, "warm_start", [row])
+    replace_rows(study.dialogues, [row])
     opening = [ASK["storage"], ASK["delivery"], ASK["storage"], ASK["tuning"]]
     replace_rows(
         study.path("sweet.seen.jsonl"),
@@ -206,7 +231,7 @@ def test_a_dialogue_shows_what_could_have_been_said(study):
             ranked(row, 3, [ASK["framing"], ASK["tuning"]], [None, 0.6]),
         ],
     )
-    dialogue = study_results._dialogue("sweet", *study_results._seen(study, "sweet")["t0"])
+    _, dialogue = results(study, {}).dialogues
     assert dialogue.turns == (
         Turn(
             ASK["delivery"],
@@ -238,11 +263,11 @@ def test_a_study_says_what_it_was_made_of(study):
         "train tasks x dialogues": "4 x 4",
         "test tasks": 2,
         "candidates a turn": 5,
-        "part of the dialogues sampled anew": 0.25,
+        "dialogues of each task with candidates": 1,
     }.items()  # fmt: skip
 
 
 def test_dialogues_of_another_number_of_trades_are_refused(study):
     replace_rows(study.measured("warm_start"), [trajectory(0, WON, 1.0)])
     with pytest.raises(UsageError, match=r"task 1 is one of 10 trades, and 40 trades are wanted"):
-        list(study_results._failures(replace(study, world="trades=40", ways=("sweet",))))
+        results(replace(study, world="trades=40", ways=("sweet",)), {})

@@ -50,10 +50,22 @@ DOSES: Final = ("sweet", "sweet_blind", "sweet_wrong", "dpo", "rft", "warm_start
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """One seed: the measures of its methods, and what made them (warm start, commit, machine, day)."""
+    """One seed: the measures of its methods, and the runs that made them (warm start, commit, machine, day)."""
 
     numbers: Numbers
-    made: Mapping[str, str]
+    made: tuple[Mapping[str, str], ...]
+
+    def and_more(self, other: Seed) -> Seed:
+        """With the methods of further runs from the same warm start.
+
+        Raises:
+            ValueError: it is another warm start.
+        """
+        starts = {each[WARM_START] for each in (*self.made, *other.made)}
+        if len(starts) > 1:
+            raise ValueError(f"began with {self.made[0][WARM_START]}")
+        further = (each for each in other.made if each not in self.made)
+        return Seed({**self.numbers, **other.numbers}, (*self.made, *further))
 
 
 Seeds: TypeAlias = Mapping[int, Mapping[int, Seed]]
@@ -88,17 +100,15 @@ class FullStudy:
             DataError: what is there began with another warm start.
         """
         of_trades = self.seeds.get(trades, {})
-        known = of_trades.get(number, Seed({}, seed.made))
-        if known.made[WARM_START] != seed.made[WARM_START]:
-            raise DataError(
-                f"began with {known.made[WARM_START]}", field=f"seed {number}", value=seed.made[WARM_START]
-            )
-        grown = Seed({**known.numbers, **seed.numbers}, seed.made)
+        try:
+            grown = of_trades.get(number, Seed({}, ())).and_more(seed)
+        except ValueError as error:
+            raise DataError(str(error), field=f"seed {number}", value=seed.made[0][WARM_START]) from None
         return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
 
     def provenance(self) -> str:
         """What made the numbers, in a line."""
-        made = [seed.made for seeds in self.seeds.values() for seed in seeds.values()]
+        made = [run for seeds in self.seeds.values() for seed in seeds.values() for run in seed.made]
         each = {name: sorted({one[name] for one in made if name in one}) for name in made[0]} if made else {}
         return "; ".join(f"{name} {', '.join(values)}" for name, values in each.items())
 
@@ -135,11 +145,20 @@ def read_full_study(path: Path) -> FullStudy | None:
         raise DataError(
             f"must have the format {FORMAT}", path=path, repair="Name a file of benchmarks/mini.py."
         )
-    seeds = {
-        int(trades): {int(number): Seed(**seed) for number, seed in of_trades.items()}
-        for trades, of_trades in found["trades"].items()
-    }
-    return FullStudy(found["settings"], seeds)
+    try:
+        seeds = {
+            int(trades): {
+                int(number): Seed(seed["numbers"], tuple(seed["made"])) for number, seed in of_trades.items()
+            }
+            for trades, of_trades in found["trades"].items()
+        }
+        return FullStudy(found["settings"], seeds)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"is not whole ({type(error).__name__}: {error})",
+            path=path,
+            repair="Restore it, or remove it and run benchmarks/mini.py again.",
+        ) from None
 
 
 def write_full_study(path: Path, study: FullStudy) -> None:

@@ -16,6 +16,7 @@ from sweet_rl.studies.sweet.settings import (
     DIALOGUE_DPO,
     GUARDS,
     LINES,
+    ORACLE,
     REJECTION,
     SECOND_ROUND,
     SWEETS,
@@ -217,7 +218,7 @@ def critic(study: Study, name: str, settings: Flags = CRITIC, *, hidden: bool) -
 
 
 def candidates(study: Study) -> Chain:
-    """New candidates for the turns of some of the dialogues."""
+    """New candidates for the turns of the dialogues, or of some."""
     return (_sample(study, study.agent, study.dialogues, "sampled.jsonl"),)
 
 
@@ -250,7 +251,7 @@ def _sample(study: Study, model: str, dialogues: Path, name: str, fraction: floa
         (str(dialogues), str(study.path(name)), model),
         {
             "best_of_n": study.candidates,
-            "data_fraction": 1 / study.repeats if fraction is None else fraction,
+            "data_fraction": study.candidates_of / study.repeats if fraction is None else fraction,
             "max_tokens": 48,
             "max_batch": 256,
             "seed": study.seed,
@@ -281,19 +282,18 @@ def _learned(study: Study, way: Sweet) -> Chain:
 def _ranked(study: Study, way: Sweet) -> Chain:
     """Scores of the candidates."""
     ranked, sampled = study.ranked(way.name), study.sampled
-    if way.critic == "oracle":
+    if way.critic == ORACLE:
         return (call(f"{OWN_STEPS}:score_by_oracle", ranked, (str(sampled), str(ranked))),)
     rank: dict[str, Any] = {"to_continue": True, "quiet": True}
     if way.advantage == "paper":
         rank |= {"advantage": "paper", "reference_model": study.agent}
     if way.given == "none":
         rank["no_use_ground_truth"] = True
-    model = str(study.path(way.critic)) if way.critic else study.agent
     wrong = way.given == "wrong"
     change = "take_swapped" if wrong else "shuffle_scores" if way.shuffled else ""
     scored = study.path(f"{way.name}.scored.jsonl") if change else ranked
     rank |= {"swap_test": True} if wrong else {}
-    scores = call("rank_best_of_n", scored, (str(sampled), str(scored), model), rank)
+    scores = call("rank_best_of_n", scored, (str(sampled), str(scored), str(study.critic(way.critic))), rank)
     if not change:
         return (scores,)
     return scores, call(f"{OWN_STEPS}:{change}", ranked, (str(scored), str(ranked)))
@@ -308,7 +308,7 @@ def choosing(study: Study) -> list[Chain]:
             study.agent,
             {
                 "agent_best_of_n": turns,
-                "critic": study.path(critic) if critic else study.agent,
+                "critic": study.critic(critic),
                 "critic_sees": sees,
             },
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from sweet_rl.preferences.candidates import Candidates
 from sweet_rl.records import load_trajectories, read_rows
@@ -94,6 +95,9 @@ CLAIMS = (
 )
 """What is claimed of SWEET-RL, and the method of which it is not true then."""
 
+_Dialogues: TypeAlias = Mapping[str, Sequence[Trajectory]]
+"""About the test tasks, of every agent."""
+
 DIALOGUES = 3
 """How many tasks are shown with their dialogues before and after."""
 
@@ -116,8 +120,9 @@ MEASURES = (
 """What is measured.
 
 Areas under the curve: useful questions above wasted ones, useful and useless ones above early answers, right
-answers above further questions. Of the questions: the shares that were useful, and about what is usually charged for. Of the pairs of turns: the
-share in which the oracle says that the chosen one is good and the rejected one is not.
+answers above further questions. Of the questions: the shares that were useful, and about what is usually charged
+for. Of the pairs of turns: the share in which the oracle says that the chosen one is good and the rejected one is
+not.
 """
 
 CURVES = (
@@ -130,7 +135,8 @@ CURVES = (
 
 def results(study: Study, seconds: Mapping[str, float]) -> Results:
     """The study as its page and its table want it."""
-    methods = tuple(_method(study, name) for name in measured_in(study))
+    dialogues = {name: _measured(study, name) for name in measured_in(study)}
+    methods = tuple(_method(study, name, of_method) for name, of_method in dialogues.items())
     critic = Method("critic", "the critic", runs=(Run(study.seed, curves=_curves(study, "critic")),))
     main = Comparison(
         "mini",
@@ -140,9 +146,7 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         measures=MEASURES,
         curves=CURVES,
         methods=(*methods, critic),
-        claims=tuple(
-            _claim(study, text, "sweet", worse) for text, worse in CLAIMS if worse in measured_in(study)
-        ),
+        claims=tuple(_claim(text, dialogues, "sweet", worse) for text, worse in CLAIMS if worse in dialogues),
     )
     pages = page_results(study)
     chosen = _chosen(study)
@@ -153,12 +157,12 @@ def results(study: Study, seconds: Mapping[str, float]) -> Results:
         "each, for every method the same; "
         f"measured on {study.test_tasks} tasks of mini:{study.test_split}.",
         (main, *([chosen] if chosen else []), *([pages[0]] if pages else [])),
-        tuple(_dialogues(study)),
+        tuple(_dialogues(study, dialogues)),
         pages[1] if pages else (),
         settings_of(study),
         provenance(),
         seconds,
-        failures=tuple(_failures(study)),
+        failures=tuple(_failures(dialogues)),
     )
 
 
@@ -174,10 +178,10 @@ def measured_in(study: Study) -> list[str]:
     return [name for name in METHODS if name not in left_out]
 
 
-def _claim(study: Study, text: str, better: str, worse: str) -> Claim:
+def _claim(text: str, dialogues: _Dialogues, better: str, worse: str) -> Claim:
     """Success on the tasks that both were measured on."""
     sides = [
-        (name, {t.task.task_id: float(t.reward == 1) for t in _measured(study, name) if t.reward is not None})
+        (name, {t.task.task_id: float(t.reward == 1) for t in dialogues[name] if t.reward is not None})
         for name in (better, worse)
     ]
     return claim_over_tasks(text, *sides)
@@ -190,19 +194,18 @@ def _measured(study: Study, name: str) -> list[Trajectory]:
     return trajectories
 
 
-def _failures(study: Study) -> Iterator[str]:
+def _failures(dialogues: _Dialogues) -> Iterator[str]:
     """Episodes that are in no number."""
-    for name in measured_in(study):
+    for name, of_method in dialogues.items():
         title, _ = METHODS[name]
-        failed = sum(trajectory.reward is None for trajectory in _measured(study, name))
+        failed = sum(trajectory.reward is None for trajectory in of_method)
         if failed:
             yield f"{title}: {failed} test episodes failed."
 
 
-def _method(study: Study, name: str) -> Method:
+def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     title, explanation = METHODS[name]
     report = _report(study, name)
-    every = _measured(study, name)
     trajectories = [trajectory for trajectory in every if trajectory.reward is not None]
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
     measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
@@ -283,10 +286,10 @@ def _curves(study: Study, name: str) -> dict[str, Points]:
     return {key: tuple(points) for key, points in found.items() if points}
 
 
-def _dialogues(study: Study) -> list[Dialogue]:
+def _dialogues(study: Study, dialogues: _Dialogues) -> list[Dialogue]:
     """The same tasks before and after, with the critic's scores of the turn and its alternatives."""
     shown = []
-    sides = [(name, _seen(study, name)) for name in ("warm_start", "sweet")]
+    sides = [(name, _seen(study, name, dialogues[name])) for name in ("warm_start", "sweet")]
     improved = [
         key
         for key in sides[0][1]
@@ -299,14 +302,16 @@ def _dialogues(study: Study) -> list[Dialogue]:
     return shown
 
 
-def _seen(study: Study, name: str) -> dict[str, tuple[Trajectory, list[Candidates]]]:
+def _seen(
+    study: Study, name: str, trajectories: Iterable[Trajectory]
+) -> dict[str, tuple[Trajectory, list[Candidates]]]:
     """Trajectories whose every turn has been looked at by the critic, by task."""
     rows: dict[str, list[Candidates]] = {}
     for row in ranked_turns(study.path(f"{name}.seen.jsonl")):
         rows.setdefault(row.key[0], []).append(row)
     return {
         trajectory.task.task_id: (trajectory, rows[trajectory.task.task_id])
-        for trajectory in load_trajectories(study.measured(name))
+        for trajectory in trajectories
         if trajectory.task.task_id in rows
     }
 
@@ -341,7 +346,7 @@ def settings_of(study: Study) -> dict[str, Json]:
         "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
         "test tasks": study.test_tasks,
         "candidates a turn": study.candidates,
-        "part of the dialogues sampled anew": 1 / study.repeats,
+        "dialogues of each task with candidates": study.candidates_of,
         "pairs a turn": study.pairs_per_turn,
         "least difference of their scores": SWEETS[0].margin,
         **GUARDS,

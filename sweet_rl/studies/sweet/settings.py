@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from sweet_rl.studies.chains import Flags
-from sweet_rl.worlds.backend_programming.mini import TRADES, world_of
+if TYPE_CHECKING:
+    from sweet_rl.studies.chains import Flags
 
 MAIN_WAYS = ("sweet", "sweet_blind", "sweet_wrong")
 """The forms of SWEET-RL that the claim is about."""
@@ -27,7 +27,8 @@ class Study:
         repeats: dialogues about each of them.
         test_split: what the tasks to measure on are from: dev or test.
         test_tasks: to measure on.
-        candidates: turns that are sampled in place of one, for the turns of one dialogue of each task.
+        candidates: turns that are sampled in place of one.
+        candidates_of: so many dialogues of each task.
         pairs_per_turn: that a policy learns from.
         ways: of SWEET-RL that are run: names of `ALL_WAYS`.
         best_of: from so many turns critics choose at test time, at least 2.
@@ -45,6 +46,7 @@ class Study:
     test_split: str = "test"
     test_tasks: int = 500
     candidates: int = 16
+    candidates_of: int = 1
     pairs_per_turn: int = 2
     ways: tuple[str, ...] = MAIN_WAYS
     best_of: tuple[int, ...] = ()
@@ -58,6 +60,8 @@ class Study:
     @property
     def trades(self) -> int | None:
         """How many trades there are; None in a world without them."""
+        from sweet_rl.worlds.backend_programming.mini import TRADES, world_of
+
         found: int | None = world_of(self.world).fields.get(TRADES)
         return found
 
@@ -79,6 +83,10 @@ class Study:
         """The pairs of turns that a way of SWEET-RL learns from."""
         return self.path(f"{way}.pairs.jsonl")
 
+    def critic(self, name: str) -> Path | str:
+        """The model that is a critic."""
+        return self.agent if name == UNTRAINED else self.path(name)
+
     def measured(self, name: str) -> Path:
         """The dialogues about the test tasks of an agent."""
         return self.path(f"{name}.test.jsonl")
@@ -96,8 +104,13 @@ REJECTION = {"learning_rate": 2e-4, "max_epochs": 80}
 
 GUARDS = {"hard_negatives": 1, "twins": 0.33}
 """What holds a policy while it learns from pairs of turns."""
-CHOOSERS = {"critic": "solution", "critic_blind": "dialogue", "": "solution"}
-"""Critics that choose among turns at test time, and what they see; empty: the agent before any training."""
+UNTRAINED = "untrained"
+"""The critic that is the agent before any training."""
+ORACLE = "oracle"
+"""Instead of a critic: who knows what a turn is worth."""
+
+CHOOSERS = {"critic": "solution", "critic_blind": "dialogue", UNTRAINED: "solution"}
+"""Critics that choose among turns at test time, and what they see."""
 
 LINES = ("insider", "expert", "random")
 """Scripted agents that bound what can be reached: who knows the true prior, the teacher, who forgets."""
@@ -109,7 +122,7 @@ class Sweet:
 
     Attributes:
         name: of the policy.
-        critic: folder of the critic; empty: the agent before any training, "oracle": no critic at all.
+        critic: a folder of the study, `UNTRAINED`, or `ORACLE`.
         given: the solution that the critic is given: the task's own, another task's, or none.
         advantage: of `rank_best_of_n`.
         shuffled: the scores of a turn are given to its candidates by chance.
@@ -136,10 +149,10 @@ SWEETS = (
     Sweet("sweet_blind", "critic_blind", given="none", advantage="released"),
     Sweet("sweet_wrong", given="wrong"),
     Sweet("sweet_shuffled", shuffled=True),
-    Sweet("sweet_untrained", "", advantage="released"),
+    Sweet("sweet_untrained", UNTRAINED, advantage="released"),
     Sweet("sweet_halves", draws="halves"),
     Sweet("sweet_unguarded", guarded=False),
-    Sweet("sweet_oracle", "oracle"),
+    Sweet("sweet_oracle", ORACLE),
 )
 """The ablations take the settings of the whole."""
 

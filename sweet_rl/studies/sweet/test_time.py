@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sweet_rl.studies.results import Axes, Comparison, Method, Run
-from sweet_rl.studies.sweet.settings import CHOOSERS, Study
+from sweet_rl.studies.sweet.settings import CHOOSERS, UNTRAINED, Study
 
 TITLES: Final = {
     "critic": (
@@ -19,7 +19,7 @@ TITLES: Final = {
         "An upper line: at test time nobody has the solution. Its score is less the sampler's, which has none.",
     ),
     "critic_blind": ("blind critic", "It has seen dialogues and their outcomes only."),
-    "untrained": ("untrained critic, given the solution", "What the warm start makes of a solution."),
+    UNTRAINED: ("untrained critic, given the solution", "What the warm start makes of a solution."),
 }
 
 SUCCESS: Final = Axes("success", "success", "turns to choose from", "share", main=True, log=True)
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"best_of_(\d+)_by_(\w+)")
 
 def chosen_by(critic: str, turns: int) -> str:
     """Name of the agent that takes the best of so many turns by a critic of `CHOOSERS`."""
-    return f"best_of_{turns}_by_{critic or 'untrained'}"
+    return f"best_of_{turns}_by_{critic}"
 
 
 def choosing_agents(study: Study) -> list[str]:
