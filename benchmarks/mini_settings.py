@@ -1,10 +1,11 @@
-"""Settings for the mini study, chosen on mini:trades=10:dev: every method gets a grid of its own.
+"""Settings for the mini study, chosen on development tasks: every method gets a grid of its own.
 
-All settings of all methods learn from the same dialogues. The winners stand in
-`sweet_rl/studies/sweet/settings.py`; the test tasks are never touched.
+All settings of all methods learn from the same dialogues of a world, with ten trades and with forty; the best
+has the highest mean over both. The winners stand in `sweet_rl/studies/sweet/settings.py`; the test tasks are
+never touched.
 
 Run: python benchmarks/mini_settings.py [--folder outputs/mini/settings] [--output FILE]
-(about an hour on two cores; an interrupted run resumes where it stopped)
+(about two hours on two cores; an interrupted run resumes where it stopped)
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from sweet_rl.studies.sweet.settings import SWEETS, Study, Sweet
 from sweet_rl.users.server_process import start_server
 
 CRITICS: dict[str, dict[str, Any]] = {
-    "one epoch": {"learning_rate": 1e-4, "max_epochs": 1, "beta": 0.1},
-    "held": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0},
+    "beta 100": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0},
+    "beta 30, NLL 1": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 30.0, "nll_loss_coef": 1.0},
 }
-"""Trainings of the critic; with a beta of 10 it is held to the agent."""
+"""Trainings of the critic. A high beta holds it to the agent: below 30 it comes to like early answers."""
 
 Grid: TypeAlias = list[dict[str, Any]]
 
@@ -42,65 +43,73 @@ def _product(**values: list[Any]) -> Grid:
     return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
-_HELD = {"critic": "held", "learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_epochs": 2}
+_RATE: dict[str, list[Any]] = {"learning_rate": [1e-3]}
 STEPS = [
-    *_product(
-        critic=list(CRITICS),
-        learning_rate=[1e-3],
-        beta=[0.3],
-        nll_loss_coef=[0.1, 0.3],
-        max_epochs=[1, 2, 3],
-    ),
-    *({**_HELD, "margin": margin} for margin in (0.0, 0.1, 1.0)),
-    {**_HELD, "learning_rate": 5e-4},
+    *_product(critic=["beta 100"], **_RATE, beta=[0.1, 0.3], nll_loss_coef=[0.1, 0.3], max_epochs=[2]),
+    *_product(critic=["beta 100"], **_RATE, beta=[0.1], nll_loss_coef=[0.3], max_epochs=[1, 3]),
+    *_product(critic=["beta 30, NLL 1"], **_RATE, beta=[0.1, 0.3], nll_loss_coef=[0.3], max_epochs=[2]),
 ]
-"""Where no margin stands, it is 0.3."""
 
 GRIDS: dict[str, Grid] = {
     "rft": [
-        *_product(learning_rate=[5e-4, 1e-3, 2e-3], max_epochs=[8, 16, 25, 40]),
-        *_product(learning_rate=[2e-4, 5e-4], max_epochs=[80]),
-        *_product(learning_rate=[2e-4], max_epochs=[40]),
-        *_product(learning_rate=[1e-3], max_epochs=[80]),
+        *_product(learning_rate=[2e-4], max_epochs=[40, 80, 160]),
+        *_product(learning_rate=[5e-4], max_epochs=[25, 40, 80]),
+        *_product(learning_rate=[1e-3], max_epochs=[25, 40]),
     ],
     "dpo": [
-        *_product(learning_rate=[3e-4, 1e-3], beta=[0.1, 0.3], nll_loss_coef=[1.0], max_epochs=[4, 8, 16]),
-        *_product(learning_rate=[3e-4], beta=[0.1, 0.3], nll_loss_coef=[1.0], max_epochs=[32]),
-        *_product(learning_rate=[3e-4], beta=[0.3], nll_loss_coef=[1.0], max_epochs=[64]),
-        *_product(learning_rate=[1e-4], beta=[0.1], nll_loss_coef=[1.0], max_epochs=[16, 32]),
-        *_product(learning_rate=[3e-4], beta=[0.3], nll_loss_coef=[1.0], max_epochs=[16], guarded=[False]),
+        *_product(learning_rate=[3e-4], beta=[0.1, 0.3], nll_loss_coef=[1.0], max_epochs=[16, 32, 64]),
+        *_product(learning_rate=[1e-3], beta=[0.3], nll_loss_coef=[1.0], max_epochs=[8, 16]),
     ],
     "sweet": STEPS,
     "sweet_blind": STEPS,
 }
-"""Sixteen settings for each method, eighteen for trajectory DPO."""
+"""Eight settings for each method."""
 
 
 def main() -> None:
-    """Train and measure every setting, then print and save the tables."""
+    """Train and measure every setting in every world, then print and save the tables."""
     arguments = _arguments()
-    folder = Path(arguments.folder)
+    found = {world: _measured(arguments, world) for world in arguments.worlds.split(",")}
+    best = {method: _best(list(found.values()), method) for method in arguments.methods.split(",")}
+    print("\n".join(_table(method, found, best[method]) for method in best))
+    if arguments.output:
+        saved = {
+            "measured on": "mini:WORLD:dev",
+            "seed": arguments.seed,
+            "agent": arguments.agent,
+            "train tasks x dialogues": f"{arguments.train_tasks} x {Study.repeats}",
+            "test tasks": arguments.test_tasks,
+            "best": best,
+            "worlds": found,
+            "machine": machine_line(),
+        }
+        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+
+
+def _measured(arguments: argparse.Namespace, world: str) -> dict[str, list[dict[str, Any]]]:
+    """All settings of all methods in one world: updates and success beside each."""
     methods = arguments.methods.split(",")
+    folder = Path(arguments.folder) / world.replace("=", "")
     with start_server() as server:
         study = Study(
             folder,
             agent=arguments.agent,
             human=server.base_url,
             seed=arguments.seed,
-            world=arguments.world,
+            world=world,
             test_split="dev",
             train_tasks=arguments.train_tasks,
             test_tasks=arguments.test_tasks,
         )
         first = [recipes.candidates(study), *_critics(study, methods)]
-        chains = {
-            (method, *settings.values()): _chain(study, method, settings)
+        chains = [
+            _chain(study, method, settings)
             for method in methods
             for settings in _settings(method, arguments.first)
-        }
-        steps = in_rounds([[recipes.data(study)], first, list(chains.values())])
+        ]
+        steps = in_rounds([[recipes.data(study)], first, chains])
         run_steps(steps, folder, How(jobs=arguments.jobs, fresh=False, small=True))
-    found = {
+    return {
         method: [
             {
                 **settings,
@@ -111,18 +120,13 @@ def main() -> None:
         ]
         for method in methods
     }
-    print("\n".join(_table(method, rows) for method, rows in found.items()))
-    if arguments.output:
-        saved = {
-            "measured on": f"mini:{arguments.world}:dev",
-            "seed": arguments.seed,
-            "agent": arguments.agent,
-            "train tasks x dialogues": f"{study.train_tasks} x {study.repeats}",
-            "test tasks": study.test_tasks,
-            "methods": found,
-            "machine": machine_line(),
-        }
-        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+
+
+def _best(worlds: Sequence[Mapping[str, list[dict[str, Any]]]], method: str) -> int:
+    """Place in the grid of the settings with the highest mean success over the worlds."""
+    of_worlds = zip(*(world[method] for world in worlds), strict=True)
+    means = [sum(row["success"]["mean"] for row in rows) for rows in of_worlds]
+    return max(range(len(means)), key=means.__getitem__)
 
 
 def _settings(method: str, first: int | None) -> Grid:
@@ -130,7 +134,7 @@ def _settings(method: str, first: int | None) -> Grid:
 
 
 def _name(method: str, settings: Mapping[str, Any]) -> str:
-    return "_".join([method, *(str(value) for value in settings.values())]).replace(" ", "_")
+    return "_".join([method, *(str(value) for value in settings.values())]).replace(" ", "_").replace(",", "")
 
 
 def _critics(study: Study, methods: Sequence[str]) -> list[Chain]:
@@ -143,7 +147,7 @@ def _critics(study: Study, methods: Sequence[str]) -> list[Chain]:
 
 
 def _critic(way: Sweet, kind: str) -> str:
-    return f"{way.critic}_{kind}".replace(" ", "_")
+    return f"{way.critic}_{kind}".replace(" ", "_").replace(",", "")
 
 
 def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
@@ -151,34 +155,36 @@ def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
     if method == "rft":
         return recipes.rejection(study, name, settings)
     if method == "dpo":
-        training = {flag: value for flag, value in settings.items() if flag != "guarded"}
-        return recipes.dialogue_dpo(study, name, training, guarded=settings.get("guarded", True))
+        return recipes.dialogue_dpo(study, name, settings)
     way = next(way for way in SWEETS if way.name == method)
-    policy = {flag: value for flag, value in settings.items() if flag not in {"critic", "margin"}}
+    policy = {flag: value for flag, value in settings.items() if flag != "critic"}
     critic = _critic(way, settings["critic"])
-    margin = settings.get("margin", way.margin)
-    return recipes.sweet(study, replace(way, name=name, critic=critic, margin=margin, settings=policy))
+    return recipes.sweet(study, replace(way, name=name, critic=critic, settings=policy))
 
 
-def _table(method: str, rows: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "success"))
-    lines = [
-        "",
-        f"| {method}: {' | '.join(names)} | success % on mini:dev |",
-        "|---" * (len(names) + 1) + "|",
-    ]
-    for row in sorted(rows, key=lambda row: -row["success"]["mean"]):
-        success = row["success"]
-        shown = f"{100 * success['mean']:.1f} [{100 * success['low']:.1f}, {100 * success['high']:.1f}]"
-        lines.append(f"| {' | '.join(str(row.get(name, '')) for name in names)} | {shown} |")
+def _table(method: str, worlds: Mapping[str, Mapping[str, list[dict[str, Any]]]], best: int) -> str:
+    names = list(dict.fromkeys(name for row in GRIDS[method] for name in row))
+    heads = [*names, *(f"{world}, success % (updates)" for world in worlds)]
+    lines = ["", f"{method}:", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for place, rows in enumerate(zip(*(world[method] for world in worlds.values()), strict=True)):
+        settings = [str(rows[0].get(name, "")) for name in names]
+        shown = [f"{_success(row['success'])} ({row['updates']})" for row in rows]
+        mark = " best" if place == best else ""
+        lines.append(f"| {' | '.join([*settings, *shown])} |{mark}")
     return "\n".join(lines)
+
+
+def _success(found: Mapping[str, float]) -> str:
+    return f"{100 * found['mean']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--agent", default="embedded")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--world", default="trades=10", help="trades=K, usual or easy")
+    parser.add_argument(
+        "--worlds", default="trades=10,trades=40", help="trades=K, usual or easy, separated by commas"
+    )
     parser.add_argument("--train_tasks", type=int, default=600)
     parser.add_argument("--test_tasks", type=int, default=500)
     parser.add_argument("--methods", default=",".join(GRIDS), help="separated by commas")

@@ -46,7 +46,7 @@ class Study:
     test_split: str = "test"
     test_tasks: int = 500
     candidates: int = 16
-    candidates_of: int = 1
+    candidates_of: int = 4
     pairs_per_turn: int = 2
     ways: tuple[str, ...] = MAIN_WAYS
     best_of: tuple[int, ...] = ()
