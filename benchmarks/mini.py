@@ -20,6 +20,7 @@ import datetime as dt
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from _machine import machine_line
@@ -29,8 +30,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.runs.digests import digest_of
 from sweet_rl.runs.facts import library
 from sweet_rl.studies.outcome import table
-from sweet_rl.studies.results import Results
+from sweet_rl.studies.results import Results, interval
 from sweet_rl.studies.sweet.full_study import (
+    SUCCESS,
     WARM_START,
     FullStudy,
     Seed,
@@ -38,16 +40,30 @@ from sweet_rl.studies.sweet.full_study import (
     read_full_study,
     write_full_study,
 )
-from sweet_rl.studies.sweet.results import measured_in, results, settings_of
-from sweet_rl.studies.sweet.settings import ALL_WAYS, MAIN_WAYS, Study
+from sweet_rl.studies.sweet.results import METHODS, measured_in, results, settings_of
+from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
 from sweet_rl.studies.sweet.test_time import choosing_agents
 from sweet_rl.types import Json
+
+HABITS = {
+    "usual_share": "usual extras",
+    "early answer": "early answers",
+    "repeated question": "repetitions",
+    "auc_questions": "AUC: questions",
+    "auc_useful_early": "useful above early",
+    "auc_useless_early": "useless above early",
+    "right_pairs": "right pairs",
+}
+"""What the third kind of table shows of every method."""
 
 
 def main() -> None:
     """Run every seed that is not done, then print the table."""
     arguments = _arguments()
     output = Path(arguments.output)
+    if arguments.markdown:
+        print(markdown(read_full_study(output) or FullStudy({}, {})))
+        return
     for study in _studies(arguments):
         full = known(output, _settings(study))
         trades, wanted = study.trades or 0, {*measured_in(study), *choosing_agents(study)}
@@ -100,6 +116,63 @@ def _made(study: Study) -> tuple[dict[str, str]]:
         "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
     }
     return (made,)
+
+
+def markdown(full: FullStudy) -> str:
+    """The tables of docs/mini.md: means over the seeds, with their 95 % intervals."""
+    heads = [f"K = {trades}" for trades in full.seeds]
+    success = [
+        (title, [_shown(each, 100) for each in _over(full, name, SUCCESS)]) for name, title in _titled()
+    ]
+    less = [
+        (title, [_shown(_minus(full, trades, name), 100) for trades in full.seeds])
+        for name, title in _titled()
+        if name != "sweet" and name not in LINES
+    ]
+    tables = [_table("success %", heads, success), _table("SWEET-RL minus", heads, less)]
+    for trades in full.seeds:
+        of_one = replace(full, seeds={trades: full.seeds[trades]})
+        rows = [
+            (title, [_shown(*_over(of_one, name, measure), 1, bare=True) for measure in HABITS])
+            for name, title in _titled()
+        ]
+        tables.append(_table(f"K = {trades}", list(HABITS.values()), rows))
+    return "\n\n".join(tables)
+
+
+def _titled() -> Iterator[tuple[str, str]]:
+    return ((name, title) for name, (title, _) in METHODS.items())
+
+
+def _over(full: FullStudy, name: str, measure: str) -> list[list[float]]:
+    """The values of all seeds, for each number of trades."""
+    of_seeds = (seeds.values() for seeds in full.seeds.values())
+    return [
+        [seed.numbers[name][measure] for seed in seeds if measure in seed.numbers.get(name, {})]
+        for seeds in of_seeds
+    ]
+
+
+def _minus(full: FullStudy, trades: int, name: str) -> list[float]:
+    """What SWEET-RL has more, seed by seed."""
+    numbers = (seed.numbers for seed in full.seeds[trades].values())
+    return [each["sweet"][SUCCESS] - each[name][SUCCESS] for each in numbers if name in each]
+
+
+def _shown(values: list[float], factor: int, *, bare: bool = False) -> str:
+    if not values:
+        return ""
+    mean, low, high = (None if each is None else factor * each for each in interval(values))
+    if bare or low is None:
+        return f"{mean:.{1 if factor == 100 else 2}f}"
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _table(corner: str, heads: list[str], rows: list[tuple[str, list[str]]]) -> str:
+    """Rows that have something in a cell."""
+    lines = [[corner, *heads], *([title, *cells] for title, cells in rows if any(cells))]
+    head, *body = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, f"|{'---|' * (len(heads) + 1)}", *body])
 
 
 def known(output: Path, settings: dict[str, Json]) -> FullStudy:
@@ -156,6 +229,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--train_tasks", type=int, default=600)
     parser.add_argument("--test_tasks", type=int, default=500)
     parser.add_argument("--dev", action="store_true", help="measure on the development tasks")
+    parser.add_argument("--markdown", action="store_true", help="only print --output's tables, run nothing")
     parser.add_argument("--folder", default="outputs/mini")
     parser.add_argument("--output", default="outputs/mini/study.json", help="file for the numbers")
     return parser.parse_args()

@@ -19,7 +19,7 @@ def mini(monkeypatch):
 
 
 def asked(tmp_path, **changes):
-    sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "folder": str(tmp_path)}
+    sizes = {"train_tasks": 4, "test_tasks": 2, "dev": False, "markdown": False, "folder": str(tmp_path)}
     what = {"agents": ["embedded"], "seeds": [5], "trades": [1], "ways": "sweet", "best_of": []}
     return argparse.Namespace(**sizes, **(what | changes), output=str(tmp_path / "out.json"))
 
@@ -68,3 +68,30 @@ def test_a_study_of_other_sizes_is_refused(mini, tmp_path):
     write_full_study(tmp_path / "out.json", FullStudy({"test tasks": 2}, {}))
     with pytest.raises(UsageError, match=r"of another study: test tasks 2 and not 3"):
         mini.known(tmp_path / "out.json", {"test tasks": 3})
+
+
+def test_the_tables_of_the_docs_by_hand(mini):
+    made = ({"warm start": "a"},)
+    few = {"warm_start": {"success": 0.125}, "sweet": {"success": 0.5, "auc_questions": 0.75}}
+    many = {"warm_start": {"success": 0.375}, "sweet": {"success": 0.5}, "random": {"success": 0.0}}
+    full = FullStudy({}, {1: {5: Seed(few, made)}, 40: {5: Seed(few, made), 6: Seed(many, made)}})
+    # 0.125 and 0.375: mean 0.25, standard error 0.125, Student's t for one degree of freedom 12.706
+    assert mini.markdown(full).splitlines() == [
+        "| success % | K = 1 | K = 40 |",
+        "|---|---|---|",
+        "| warm start | 12.5 | 25.0 [-133.8, 183.8] |",
+        "| SWEET-RL | 50.0 | 50.0 [50.0, 50.0] |",
+        "| floor: random |  | 0.0 |",
+        "",
+        "| SWEET-RL minus | K = 1 | K = 40 |",
+        "|---|---|---|",
+        "| warm start | 37.5 | 25.0 [-133.8, 183.8] |",
+        "",
+        f"| K = 1 | {' | '.join(mini.HABITS.values())} |",
+        "|---|---|---|---|---|---|---|---|",
+        "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
+        "",
+        f"| K = 40 | {' | '.join(mini.HABITS.values())} |",
+        "|---|---|---|---|---|---|---|---|",
+        "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
+    ]
