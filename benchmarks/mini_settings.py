@@ -31,7 +31,7 @@ from sweet_rl.users.server_process import start_server
 
 CRITICS: dict[str, dict[str, Any]] = {
     "beta 100": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0},
-    "beta 30, NLL 1": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 30.0, "nll_loss_coef": 1.0},
+    "beta 30": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 30.0},
 }
 """Trainings of the critic. A high beta holds it to the agent: below 30 it comes to like early answers."""
 
@@ -43,12 +43,16 @@ def _product(**values: list[Any]) -> Grid:
     return [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
 
 
-_RATE: dict[str, list[Any]] = {"learning_rate": [1e-3]}
+_POLICY: dict[str, list[Any]] = {"learning_rate": [1e-3], "beta": [0.1], "nll_loss_coef": [0.3]}
 STEPS = [
-    *_product(critic=["beta 100"], **_RATE, beta=[0.1, 0.3], nll_loss_coef=[0.1, 0.3], max_epochs=[2]),
-    *_product(critic=["beta 100"], **_RATE, beta=[0.1], nll_loss_coef=[0.3], max_epochs=[1, 3]),
-    *_product(critic=["beta 30, NLL 1"], **_RATE, beta=[0.1, 0.3], nll_loss_coef=[0.3], max_epochs=[2]),
+    *_product(
+        critic=["beta 100"], **_POLICY | {"beta": [0.1, 0.3], "nll_loss_coef": [0.1, 0.3]}, max_epochs=[2]
+    ),
+    *_product(critic=["beta 100"], **_POLICY, max_epochs=[1, 3]),
+    *_product(critic=["beta 100"], **_POLICY, max_epochs=[2], min_score=[None]),
+    *_product(critic=["beta 30"], **_POLICY, max_epochs=[2]),
 ]
+"""Where no least score stands, it is 0: a turn is chosen that the critic likes more than the agent does."""
 
 GRIDS: dict[str, Grid] = {
     "rft": [
@@ -134,7 +138,7 @@ def _settings(method: str, first: int | None) -> Grid:
 
 
 def _name(method: str, settings: Mapping[str, Any]) -> str:
-    return "_".join([method, *(str(value) for value in settings.values())]).replace(" ", "_").replace(",", "")
+    return "_".join([method, *(str(value) for value in settings.values())]).replace(" ", "_")
 
 
 def _critics(study: Study, methods: Sequence[str]) -> list[Chain]:
@@ -147,7 +151,7 @@ def _critics(study: Study, methods: Sequence[str]) -> list[Chain]:
 
 
 def _critic(way: Sweet, kind: str) -> str:
-    return f"{way.critic}_{kind}".replace(" ", "_").replace(",", "")
+    return f"{way.critic}_{kind}".replace(" ", "_")
 
 
 def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
@@ -157,9 +161,9 @@ def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
     if method == "dpo":
         return recipes.dialogue_dpo(study, name, settings)
     way = next(way for way in SWEETS if way.name == method)
-    policy = {flag: value for flag, value in settings.items() if flag != "critic"}
-    critic = _critic(way, settings["critic"])
-    return recipes.sweet(study, replace(way, name=name, critic=critic, settings=policy))
+    policy = {flag: value for flag, value in settings.items() if flag not in {"critic", "min_score"}}
+    critic, least = _critic(way, settings["critic"]), settings.get("min_score", way.min_score)
+    return recipes.sweet(study, replace(way, name=name, critic=critic, min_score=least, settings=policy))
 
 
 def _table(method: str, worlds: Mapping[str, Mapping[str, list[dict[str, Any]]]], best: int) -> str:

@@ -271,6 +271,7 @@ def _learned(study: Study, way: Sweet) -> Chain:
     draw: dict[str, Any] = {"num_pairs": study.pairs_per_turn, "seed": study.seed, "overwrite": True}
     draw |= {"draws": way.draws, "oracle_of": "code"}
     draw |= {} if way.draws == "halves" else {"margin": way.margin}
+    draw |= {} if way.draws == "halves" or way.min_score is None else {"min_score": way.min_score}
     draw |= GUARDS | {"twins_from": study.dialogues} if way.guarded else {}
     return (
         *_ranked(study, way),

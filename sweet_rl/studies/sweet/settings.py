@@ -128,6 +128,7 @@ class Sweet:
         shuffled: the scores of a turn are given to its candidates by chance.
         draws: of `generate_random_pairs_from_ranks`.
         margin: least difference of the scores of a pair; without a meaning for the published draws.
+        min_score: least score of the chosen turn, likewise; with 0 the critic likes it more than the agent does.
         guarded: with hard negatives and twins.
         settings: of the policy's training.
     """
@@ -139,6 +140,7 @@ class Sweet:
     shuffled: bool = False
     draws: Literal["best", "halves"] = "best"
     margin: float = 0.3
+    min_score: float | None = 0.0
     guarded: bool = True
     settings: Flags = field(default_factory=lambda: POLICY)
 
