@@ -349,6 +349,7 @@ def settings_of(study: Study) -> dict[str, Json]:
         "dialogues of each task with candidates": study.candidates_of,
         "pairs a turn": study.pairs_per_turn,
         "least difference of their scores": SWEETS[0].margin,
+        "least score of a chosen turn": SWEETS[0].min_score,
         **GUARDS,
         **{
             f"{title}: {name}": value
