@@ -76,6 +76,31 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
         load("reflect evaluate")(first, swap_reflections=True, **TAXI)
 
 
+def test_a_pointing_head_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
+    """Asked for once: what was trained with it is read with it."""
+    monkeypatch.chdir(tmp_path)
+    state = (
+        "a {n}\nThe actions you can take now is:\nAction 0: move south\nAction 1: move north\n # Action:\n{n}"
+    )
+    texts = rows(tmp_path / "p.jsonl", [state.format(n=n % 2) for n in range(6)])
+    steps = {"max_steps": 2, "save_steps": 2}
+    load("reflect supervised_pretrain")(
+        task_file=texts, pointing_head=True, model_name="tiny", **TAXI | steps
+    )
+    first = "results/000_supervised_pretrain/checkpoint-2"
+    load("reflect rl_finetune")(load_dir=first, **TAXI | steps)
+    run = tmp_path / "results/001_rl_finetune"
+    assert "pointing_head: true" in (run / "setting.yml").read_text()
+    load("reflect rl_finetune")(resume=str(run), max_steps=3, quiet=True)
+    for checkpoint in (tmp_path / first, run / "checkpoint-3"):
+        assert (checkpoint / "pointing_head.safetensors").is_file()
+    load("reflect evaluate")(f"{run}/checkpoint-3", report="report.json", eval_reps=1, **TAXI)
+    (measured,) = json.loads((tmp_path / "report.json").read_text())["checkpoints"]
+    assert measured["settings"]["pointing_head"]
+    with pytest.raises(UsageError, match="--pointing_head scores the commands"):
+        load("reflect rl_finetune")(env="guess_my_city", model_name="tiny", pointing_head=True, quiet=True)
+
+
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):
     steps = 25
     flags = {**TAXI, "model_name": "tiny", "max_steps": steps, "save_steps": 1}

@@ -27,6 +27,7 @@ from torch.nn import functional
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
+from sweet_rl.algorithms.reflect.texts import Example
 from sweet_rl.errors import UsageError
 from sweet_rl.policies.decoding import Decoder, Request, choose, end_tokens
 from sweet_rl.training.adapters import bare_model
@@ -37,7 +38,7 @@ from sweet_rl.training.packing import padded_batches, shared_batches
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
 _CACHED_TEXTS = 65_536
-_CPU_TOKENS = 1024
+CPU_TOKENS = 1024
 """Tokens of an update's batch on a CPU at most: more are no faster there, only longer padded."""
 
 _WORTH_SHARING = 0.5
@@ -61,6 +62,9 @@ class Agent:
     Raises:
         UsageError: a label is no token of its own.
     """
+
+    head: nn.Module | None = None
+    """What is trained beside the adapter, where there is something."""
 
     def __init__(
         self,
@@ -101,9 +105,14 @@ class Agent:
         device: torch.device = next(self.model.parameters()).device
         return device
 
+    @property
+    def modules(self) -> list[nn.Module]:
+        """All that has weights: the model, and a head of its own."""
+        return [self.model] if self.head is None else [self.model, self.head]
+
     def trainable(self) -> list[nn.Parameter]:
-        """The parameters that are trained: those of the adapter."""
-        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        """The parameters that are trained: those of the adapter, and of a head of its own."""
+        return [one for module in self.modules for one in module.parameters() if one.requires_grad]
 
     # -- texts and tokens ---------------------------------------------------------------------------------
 
@@ -130,7 +139,7 @@ class Agent:
         if alike is not None:
             yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
             return
-        limit = _CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
+        limit = CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
         yield from padded_batches(lengths, most or min(limit, self.max_tokens_per_batch))
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
@@ -251,17 +260,22 @@ class Agent:
 
     # -- learning -----------------------------------------------------------------------------------------
 
-    def sequence(self, prompt: str, token_ids: Sequence[int]) -> list[int]:
-        """The input for scoring tokens after a prompt: all but the last of them."""
-        return [*self.encode(prompt), *token_ids[:-1]]
+    def example(self, prompt: str, token_ids: Sequence[int]) -> Example:
+        """A prompt, and the choice behind it that is to be scored."""
+        return Example(self.encode(prompt), tuple(token_ids))
 
     def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
         """Log-probability [S] of the choice after each prompt, summed over its tokens; one batch."""
-        sequences = [self.sequence(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)]
-        return self.score(sequences, tokens)
+        return self.score([self.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])
 
-    def score(self, sequences: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]]) -> Tensor:
-        """The same for sequences as `sequence` makes them: all tokens but the last one of `tokens`."""
+    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor]]:
+        """Batch by batch, the numbers of its examples and the log-probabilities of their targets."""
+        for batch in self.batches([example.sequence for example in examples]):
+            yield batch, self.score([examples[number] for number in batch])
+
+    def score(self, examples: Sequence[Example]) -> Tensor:
+        """Log-probability [S] of each example's target, summed over its tokens; one batch."""
+        sequences, tokens = [one.sequence for one in examples], [one.target_ids for one in examples]
         places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
         logits_KV, _ = self.read(sequences, places)
         logits_KV = logits_KV / self.sampling.temperature
@@ -272,7 +286,7 @@ class Agent:
 
     def hidden(self, prompts: Sequence[str]) -> Tensor:
         """The hidden state behind each prompt [S, H] in float32, without gradients; what a critic reads."""
-        sequences = [self.encode(prompt) for prompt in prompts]
+        sequences = [self._asked(prompt) for prompt in prompts]
         found: list[Tensor] = [torch.zeros(0)] * len(prompts)
         with torch.no_grad():
             for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
@@ -281,6 +295,10 @@ class Agent:
                 for number, row_H in zip(batch, hidden_KH.float(), strict=True):
                     found[number] = row_H
         return torch.stack(found)
+
+    def _asked(self, prompt: str) -> Sequence[int]:
+        """The tokens behind which a choice is made."""
+        return self.encode(prompt)
 
 
 class _Plain:

@@ -5,6 +5,7 @@
 | adapter_config.json, adapter_model.safetensors, README.md | the policy's adapter, as peft writes it |
 | tokenizer files | the policy's |
 | critic/score.pt | the critic's head, if there is one |
+| pointing_head.safetensors | the pointing head, with `--pointing_head` |
 | logs.json | the iterations since the checkpoint before |
 | trainer_state.json, state/ | optimizer, memory, place in the data; state/ of the newest checkpoint only |
 
@@ -26,6 +27,7 @@ from torch import nn
 
 from sweet_rl.algorithms.reflect.agent import Agent
 from sweet_rl.algorithms.reflect.models import save_agent
+from sweet_rl.algorithms.reflect.pointing import save_head
 from sweet_rl.training import checkpoints
 from sweet_rl.training.state_files import load_state, save_state
 from sweet_rl.types import Json
@@ -69,6 +71,8 @@ class Checkpoints:
         """
         with checkpoints.writing(self.folder, done, summary) as made:
             save_agent(agent.model, agent.tokenizer, made)
+            if agent.head is not None:
+                save_head(agent.head, made)
             if critic is not None:
                 (made / "critic").mkdir()
                 torch.save(critic.state_dict(), made / "critic" / "score.pt")

@@ -21,6 +21,9 @@ from sweet_rl.worlds import first_for, flags_of, world_of
 
 SETTINGS = "setting.yml"
 
+HEAD_FILE = "pointing_head.safetensors"
+"""In a checkpoint, the weights of a pointing head; there is none of a policy that writes labels."""
+
 TAKEN_OVER = ("model_name", "lora_r", "bf16", "fp16", "use_8bit", "use_4bit")
 """Flags whose values come from the run that made the checkpoint, whatever is typed."""
 
@@ -110,7 +113,7 @@ def _as_named_today(saved: Mapping[str, Json]) -> dict[str, Json]:
     named = {"max_turns" if name == "horizon" else str(name): value for name, value in saved.items()}
     if "strict" in named:
         named["compat"] = "published" if named.pop("strict") else "fixed"
-    return named
+    return {"pointing_head": False} | named
 
 
 def check(settings: ReflectSettings) -> list[str]:
@@ -126,8 +129,11 @@ def check(settings: ReflectSettings) -> list[str]:
         raise UsageError("--trainer ppo needs a critic: add --use_critic --shared_critic.")
     if settings.reflect_load_dir is not None and not settings.reflect and not settings.published:
         raise UsageError("--reflect_load_dir is of no use without --reflect. Add it, or drop this one.")
+    check_head(settings)
     surprises = []
     if settings.load_dir is not None:
+        if settings.pointing_head and not has_head(settings.load_dir):
+            surprises.append(f"{settings.load_dir} has no pointing head; a fresh one learns.")
         made = _settings_of(checkpoint_folder(settings.load_dir))
         if not settings.published and made.get("mode") == "train_SPT" and made.get("reflect"):
             raise UsageError(
@@ -154,6 +160,38 @@ def check(settings: ReflectSettings) -> list[str]:
             f"--task_file {settings.task_file} is of no use: --env {settings.env} has its own games."
         )
     return surprises
+
+
+def check_head(settings: ReflectSettings) -> None:
+    """Find out before anything is loaded whether the policy can have a pointing head, where one is asked for.
+
+    Args:
+        settings: of any stage.
+
+    Raises:
+        UsageError: the world offers no commands, or what is measured was trained without such a head.
+    """
+    if not settings.pointing_head:
+        return
+    if not settings.world.action_head:
+        raise UsageError(
+            f"--pointing_head scores the commands that a state offers, and --env {settings.env} offers none. "
+            "It needs a list of commands at the end of every state, each on a line of its own such as "
+            "'3. go north', and what begins the list as the world's `action_head`. Leave --pointing_head "
+            "out, or take such a world."
+        )
+    if settings.mode == "train_SPT" and settings.reflect:
+        raise UsageError("--pointing_head is a policy's, and --reflect trains a reflection model. Drop one.")
+    if settings.mode == "test" and settings.load_dir is not None and not has_head(settings.load_dir):
+        raise UsageError(
+            f"{settings.load_dir!r} was trained without a pointing head. Leave --pointing_head out: a "
+            "checkpoint that has one is measured with it."
+        )
+
+
+def has_head(checkpoint: str) -> bool:
+    """Whether a checkpoint's policy points at commands."""
+    return (Path(checkpoint).expanduser() / HEAD_FILE).is_file()
 
 
 def checkpoint_folder(name: str) -> Path:
@@ -186,9 +224,13 @@ def beside(name: str, run: Path) -> str:
 
 
 def with_saved(settings: ReflectSettings, checkpoint: str | None) -> ReflectSettings:
-    """The settings with `TAKEN_OVER` from the run that made the checkpoint, if it is known."""
-    saved = {} if checkpoint is None else _settings_of(Path(checkpoint).expanduser())
-    return replace(settings, **{name: saved[name] for name in TAKEN_OVER if name in saved})
+    """The settings with `TAKEN_OVER` from the run that made the checkpoint, if it is known; and its head."""
+    if checkpoint is None:
+        return settings
+    saved = _settings_of(Path(checkpoint).expanduser())
+    points = settings.pointing_head or has_head(checkpoint)
+    taken = {name: saved[name] for name in TAKEN_OVER if name in saved}
+    return replace(settings, pointing_head=points, **taken)
 
 
 def with_saved_reflector(settings: ReflectSettings) -> ReflectSettings:

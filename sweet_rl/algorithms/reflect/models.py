@@ -15,7 +15,8 @@ from torch import nn
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.agent import Agent
-from sweet_rl.algorithms.reflect.experiments import checkpoint_folder
+from sweet_rl.algorithms.reflect.experiments import checkpoint_folder, has_head
+from sweet_rl.algorithms.reflect.pointing import PointingAgent, PointingHead, load_head
 from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.chat import load_tokenizer, model_path
@@ -38,7 +39,7 @@ def load_policy(
 
     Args:
         settings: names, precision, sampling.
-        labels: of the world, for the shrunk head.
+        labels: of the world, for the shrunk head. `pointing_head` needs none.
         say: called with what had to be done in another way.
         trains: the adapter gets gradients.
 
@@ -48,15 +49,30 @@ def load_policy(
     model, tokenizer = load_trained(
         settings, settings.model_name, settings.load_dir, say, fresh=trains, trains=trains
     )
-    return Agent(
-        model,
-        tokenizer,
-        Sampling.of(settings),
-        labels=labels if settings.shrink_head else None,
-        max_tokens_per_batch=settings.max_tokens_per_batch,
-        dropout=trains and settings.published and not settings.disable_dropout,
-        keeps_writing=settings.published,
-    )
+    sampling, more = Sampling.of(settings), _playing(settings, trains=trains)
+    if settings.pointing_head:
+        head, action_head = _pointing_head(model, settings), settings.world.action_head or ""
+        return PointingAgent(model, tokenizer, sampling, head=head, action_head=action_head, **more)
+    return Agent(model, tokenizer, sampling, labels=labels if settings.shrink_head else None, **more)
+
+
+def _playing(settings: ReflectSettings, *, trains: bool) -> dict[str, Any]:
+    """How an agent computes; beside one that trains its dropout is active as published."""
+    return {
+        "max_tokens_per_batch": settings.max_tokens_per_batch,
+        "dropout": trains and settings.published and not settings.disable_dropout,
+        "keeps_writing": settings.published,
+    }
+
+
+def _pointing_head(model: Any, settings: ReflectSettings) -> PointingHead:
+    """That of `load_dir`, or a fresh one, made from the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(settings.seed, "pointing head"))
+        head = PointingHead(bare_model(model).config.get_text_config().hidden_size)
+    if settings.load_dir is not None and has_head(settings.load_dir):
+        load_head(head, checkpoint_folder(settings.load_dir))
+    return head
 
 
 def load_reflector(settings: ReflectSettings, say: Say = print, *, training: bool = False) -> Agent | None:
@@ -82,9 +98,7 @@ def load_reflector(settings: ReflectSettings, say: Say = print, *, training: boo
             model,
             tokenizer,
             Sampling.of(settings, reflection=True),
-            max_tokens_per_batch=settings.max_tokens_per_batch,
-            dropout=training and settings.published and not settings.disable_dropout,
-            keeps_writing=settings.published,
+            **_playing(settings, trains=training),
         )
 
 

@@ -20,7 +20,7 @@ _REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
 
 @dataclass(frozen=True)
 class ReflectFlags(Compatible):
-    """Flags of any world, under their published names and defaults; the last six are ours.
+    """Flags of any world, under their published names and defaults; the last seven are ours.
 
     Raises:
         UsageError: a value is out of its range.
@@ -156,6 +156,10 @@ class ReflectFlags(Compatible):
     target_modules: str = flag(
         "auto",
         "names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.",
+    )
+    pointing_head: bool = flag(
+        False,
+        "point at a command on offer, by the model's own states of the prompt and of each command, instead of writing its label; also in fine-tuning. A checkpoint that has such a head is always read with it.",
     )
 
 

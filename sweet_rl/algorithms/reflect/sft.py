@@ -38,7 +38,7 @@ class FineTuning:
     """A run: its model, its texts, its folder.
 
     Args:
-        agent: with an adapter and the whole head.
+        agent: with an adapter, and the whole head or a pointing one.
         examples: the texts.
         settings: of the run.
         folder: where checkpoints go; None in all processes but the first.
@@ -99,12 +99,10 @@ class FineTuning:
         self._optimizer.zero_grad(set_to_none=True)
         device = self._agent.device
         whole = torch.zeros((), dtype=torch.float64, device=device)
-        sequences = [self._examples[rows[at]].sequence for at in mine]
+        examples = [self._examples[rows[at]] for at in mine]
         with torch.random.fork_rng(), _training(self._agent.model), _precision(self._settings, device):
             torch.manual_seed(derive_seed(self._settings.seed, "dropout", update, rank()))
-            for batch in self._agent.batches(sequences):
-                targets = [self._examples[rows[mine[at]]].target_ids for at in batch]
-                logps_S = self._agent.score([sequences[at] for at in batch], targets)
+            for batch, logps_S in self._agent.scored(examples):
                 weights_S = torch.tensor([scales[mine[at]] for at in batch], device=device)
                 loss = -(logps_S * weights_S).sum()
                 loss.backward()  # type: ignore[no-untyped-call]

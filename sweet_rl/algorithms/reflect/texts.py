@@ -19,15 +19,25 @@ from sweet_rl.worlds.registry import stages
 
 
 class Example(NamedTuple):
-    """Tokens of a text: those that are given, and those behind the marker."""
+    """Tokens of a text: those that are given, and those behind the marker.
+
+    With `branches` a command is pointed at: they are what may follow the given tokens, the action marker and
+    then each command on offer, and the target is the place of one of these commands, counted from 0.
+    """
 
     prompt_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
+    branches: tuple[tuple[int, ...], ...] = ()
 
     @property
     def sequence(self) -> list[int]:
         """The input for scoring the targets: all tokens but the last."""
         return [*self.prompt_ids, *self.target_ids[:-1]]
+
+    @property
+    def sequences(self) -> list[list[int]]:
+        """The inputs for scoring the commands: the given tokens with each branch."""
+        return [[*self.prompt_ids, *branch] for branch in self.branches]
 
 
 def read_texts(path: str | Path) -> list[str]:

@@ -13,7 +13,7 @@ Published behaviour: docs/published/reflect_rl.md#online-loop, #losses, #deviati
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -144,11 +144,8 @@ class Trainer:
         active = not self._settings.disable_dropout
         with torch.random.fork_rng(enabled=active), dropout(self.agent.model, active=active):
             torch.manual_seed(derive_seed(self._settings.seed, "dropout", self._calls, rank()))
-            for batch in self._batches(rows):
-                steps = [rows[number].step for number in batch]
-                logps_S = self.agent.logps(
-                    [step.prompt for step in steps], [step.token_ids for step in steps]
-                )
+            examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
+            for batch, logps_S in self.agent.scored(examples):
                 loss = loss_of(logps_S, torch.tensor(batch, device=device)) / total
                 if not torch.isfinite(loss):
                     continue  # as published: such a batch teaches nothing
@@ -156,10 +153,6 @@ class Trainer:
                 whole += loss.detach()
         clipped_step(self.optimizer, self._parameters, self._settings.max_grad_norm)
         return float(all_reduce_sum(whole))
-
-    def _batches(self, rows: Sequence[Row]) -> Iterator[list[int]]:
-        sequences = [self.agent.sequence(row.step.prompt, row.step.token_ids) for row in rows]
-        yield from self.agent.batches(sequences)
 
     # -- the critic ---------------------------------------------------------------------------------------
 

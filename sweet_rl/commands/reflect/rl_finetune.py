@@ -84,5 +84,5 @@ def _learner(settings: ReflectSettings, labels: Any, say: Any) -> tuple[Any, Any
             head = ValueHead(agent.config.hidden_size, settings.critic_layer_type)
         critic = Critic(agent, head, shared=settings.shared_critic, compat=settings.compat)
         broadcast_parameters([critic.head])
-    broadcast_parameters([agent.model])
+    broadcast_parameters(agent.modules)
     return Trainer(agent, settings, critic), reflector

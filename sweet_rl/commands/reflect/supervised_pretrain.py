@@ -18,7 +18,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     """Train an adapter on texts: the policy on labels, with --reflect the reflection model on reflections.
 
     Only what stands behind a text's last marker is imitated; --max_steps updates are made. The whole head is
-    used, whatever --shrink_head says. Runs go to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
+    used, whatever --shrink_head says, or with --pointing_head that one. Runs go to CKPT_PATH/NNN_supervised_pretrain, with setting.yml and
     checkpoint-N/ (adapter, tokenizer, and what --resume needs to continue exactly).
 
     The policy, then the reflection model:
@@ -39,6 +39,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     if settings.load_dir is not None:
         experiments.checkpoint_folder(settings.load_dir)
     settings = replace(settings, shrink_head=False)
+    experiments.check_head(settings)
     if settings.task_file is None:
         raise UsageError("--task_file, a .jsonl file of training texts, is needed.")
     texts = read_texts(settings.task_file)
@@ -64,7 +65,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
         with run.starting(lambda: texts):
             settings = run.settings
             agent = load_policy(settings, (), run.say)
-            broadcast_parameters([agent.model])
+            broadcast_parameters(agent.modules)
             examples = _examples(texts, agent, settings, run.say)
             training = FineTuning(agent, examples, settings, run.folder, tell, run.say)
             done = training.load(run.folder)
@@ -78,8 +79,11 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
 
 def _examples(texts: Sequence[str], agent: Any, settings: ReflectSettings, say: Any) -> list[Any]:
     """The texts as tokens; a published run passes over those without a marker."""
+    from sweet_rl.algorithms.reflect.pointing import PointingAgent, pointed
     from sweet_rl.algorithms.reflect.texts import encode, encode_published
 
+    if isinstance(agent, PointingAgent):
+        return pointed(agent, texts, str(settings.task_file), settings.max_seq_length)
     positions = getattr(agent.config, "max_position_embeddings", None)
     room = min(settings.max_seq_length, positions or settings.max_seq_length)
     if not settings.published:

@@ -33,7 +33,10 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("extra", [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, CRITIC, {"reflect": True, "gradient_accumulation_steps": 3}, {"pointing_head": True, **CRITIC}],
+)
 def test_a_run_that_is_continued_is_the_run_that_was_not_stopped(tmp_path, model, extra, monkeypatch):
     flags = taxi.settings(model, lora_dropout=0.2, **extra)
     whole, entries = run(flags, tmp_path / "a")

@@ -12,7 +12,10 @@ from sweet_rl.worlds.auto_explore import LEARNED_TASKS
 from tests.algorithms.reflect.tiny import golden
 
 ENVS = ("taxi", "alfworld", "auto_explore")
-OURS = {"seed", "compat", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"}
+OURS = {
+    *("seed", "compat", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"),
+    "pointing_head",
+}
 """Flags that the published code does not have."""
 
 

@@ -16,6 +16,7 @@ from tests.algorithms.reflect import taxi
 RUNS = {
     "pg": {"gradient_accumulation_steps": 2},
     "ppo": {"trainer": "ppo", "use_critic": True, "shared_critic": True, "reflect": True},
+    "pointing": {"pointing_head": True, "per_device_train_batch_size": 4},
 }
 
 
