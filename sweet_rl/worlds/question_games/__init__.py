@@ -54,7 +54,7 @@ class QuestionGame(World):
     max_turns = 20
     options = QuestionOptions
     answered_by: ClassVar[Answerer] = "oracle"
-    agents = ("asker",)
+    agents: ClassVar[tuple[str, ...]] = ("asker",)
     asking: ClassVar[Asking]
     takes: ClassVar = {"asker": {"skill": 1.0}}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.flags import no_flag
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import Rows
+from sweet_rl.worlds.options import AgentRequest
 from sweet_rl.worlds.question_games import QuestionGame, QuestionOptions
 from sweet_rl.worlds.question_games.oracles.prompts import Asking
 
@@ -30,6 +31,8 @@ class TwentyQuestions(QuestionGame):
     )  # premise, length and suffix as published
     archer_config = "archer_20q"
     games_shown = 4
+    agents = ("asker", "hasty", "best", "namer", "random")
+    takes: ClassVar = {"asker": {"skill": 1.0}, "hasty": {"skill": 0.3}}
     player_rules = (
         "I am thinking of an object. Find out which: ask questions that I can answer with "
         'yes or no, and guess it by its name ("Is it a teapot?"). You have {turns} questions.'
@@ -53,6 +56,25 @@ class TwentyQuestions(QuestionGame):
         from sweet_rl.worlds.twenty_questions.oracle.objects import answer
 
         return ObjectAsker(answer, answers, **how)
+
+    async def make_agent(self, wanted: AgentRequest) -> Policy:
+        """Who asks well, seldom or as well as can be; who names the words in order; who says anything."""
+        from sweet_rl.worlds.twenty_questions.asker import HastyAsker
+        from sweet_rl.worlds.twenty_questions.bounds import BestAsker, NamingAsker, RandomAsker
+        from sweet_rl.worlds.twenty_questions.oracle.objects import answer
+
+        words = [task.hidden_information for task in wanted.tasks]
+        prompt, turns = wanted.system_prompt, self.turns(wanted.options)
+        if wanted.name == "hasty":
+            skill = self.takes["hasty"]["skill"] if wanted.skill is None else wanted.skill
+            return HastyAsker(answer, words, skill=skill, max_turns=turns, system_prompt=prompt)
+        if wanted.name == "best":
+            return BestAsker(answer, words, max_turns=turns, system_prompt=prompt)
+        if wanted.name == "namer":
+            return NamingAsker(words, system_prompt=prompt)
+        if wanted.name == "random":
+            return RandomAsker(words, system_prompt=prompt)
+        return await super().make_agent(wanted)
 
     def make_user(self) -> User:
         """Answers from a table of properties."""

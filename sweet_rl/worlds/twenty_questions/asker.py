@@ -14,10 +14,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.policies.scripted import ScriptedPolicy
 from sweet_rl.types import Message, Observation, derive_seed
 from sweet_rl.worlds.question_games import QuestionTranscript
-from sweet_rl.worlds.twenty_questions.questions import BASIC, MORE, guess
-
-_FEW_WORDS = 20
-"""Up to so many words the basic questions can distinguish."""
+from sweet_rl.worlds.twenty_questions.questions import guess, questions_about
 
 _NEARLY_BEST_BITS = 0.05
 """Questions whose information is within this of the best are as good; which is asked is drawn."""
@@ -63,11 +60,11 @@ class ObjectAsker(ScriptedPolicy):
         self._skill, self._max_turns = skill, max_turns
         self._answer = answer
         self._known: dict[str, tuple[str | None, ...]] = {}
-        self._pool = BASIC if len(self._words) <= _FEW_WORDS else BASIC + MORE
+        self._pool = questions_about(self._words)
 
     def _say(self, observation: Observation) -> str:
         chance = random.Random(derive_seed(observation.seed, observation.turn, self.name))
-        asked = list(_dialogue(observation.messages))
+        asked = list(answered(observation.messages))
         left = self._left(asked)
         heard = {question for question, _ in asked}
         open_questions = [wordings for wordings in self._pool if not heard.intersection(wordings)]
@@ -122,7 +119,45 @@ class ObjectAsker(ScriptedPolicy):
         return self._known[question]
 
 
-def _dialogue(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+class HastyAsker(ObjectAsker):
+    """Plays a share `skill` of its games as `ObjectAsker` does; in the others it only names words, each once.
+
+    So the games that it wins soonest are won by luck, and say nothing of how to win most.
+
+    Args:
+        answer: as of `ObjectAsker`.
+        words: likewise.
+        skill: the share of games in which it asks.
+        max_turns: as of `ObjectAsker`.
+        system_prompt: likewise.
+    """
+
+    name = "hasty"
+
+    def __init__(
+        self,
+        answer: Callable[[str, str], str | None],
+        words: Sequence[str],
+        *,
+        skill: float,
+        max_turns: int = 20,
+        system_prompt: str = "",
+    ) -> None:
+        super().__init__(answer, words, max_turns=max_turns, system_prompt=system_prompt)
+        if not 0 <= skill <= 1:
+            raise UsageError(f"A player needs a skill from 0 to 1, got {skill=}.")
+        self._asks = skill
+
+    def _say(self, observation: Observation) -> str:
+        if random.Random(derive_seed(observation.seed, self.name)).random() < self._asks:
+            return super()._say(observation)
+        heard = {question for question, _ in answered(observation.messages)}
+        names = [guess(word) for word in self._words]
+        chance = random.Random(derive_seed(observation.seed, observation.turn, self.name))
+        return chance.choice([name for name in names if name not in heard] or names)
+
+
+def answered(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """Questions and their answers."""
     for question, reply in pairwise(messages):
         if question.role == "assistant" and reply.role == "user":

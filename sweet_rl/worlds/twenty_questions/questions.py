@@ -6,7 +6,10 @@ from the one who tells it answers; nothing here knows an object.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
+
+from sweet_rl.worlds.twenty_questions.tasks import sixteen_words
 
 BASIC: Final[tuple[tuple[str, ...], ...]] = (
     ("Is it alive?", "Is it a living thing?"),
@@ -133,6 +136,17 @@ MORE: Final[tuple[tuple[str, ...], ...]] = (
 )
 """For all 157, beside `BASIC`."""
 
+FOUR: Final[tuple[tuple[str, ...], ...]] = (
+    ("Is it made of metal?",),
+    ("Would you find it outdoors?",),
+    ("Would you find it in a school?",),
+    ("Is it bigger than a cat?",),
+)
+"""Enough for the game of sixteen (`words.SIXTEEN_OBJECTS`): each halves them, whatever the others say."""
+
+_FEW_WORDS = 20
+"""Up to so many words the basic questions can distinguish."""
+
 _THE = frozenset({"ocean", "sea"})
 _BARE = frozenset(
     {
@@ -149,3 +163,10 @@ def guess(word: str) -> str:
     if word in _THE:
         return f"Is it the {word}?"
     return f"Is it {'an' if word[0] in 'aeiou' else 'a'} {word}?"
+
+
+def questions_about(words: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    """What a scripted player may ask about these words, which are the objects' first names."""
+    if set(words) == set(sixteen_words()):
+        return FOUR
+    return BASIC if len(words) <= _FEW_WORDS else BASIC + MORE

@@ -10,15 +10,19 @@ from collections.abc import Sequence
 from sweet_rl.prompts import fill, load_prompt
 from sweet_rl.types import Json
 from sweet_rl.worlds.question_games.tasks import FIRST_OBSERVATION, split_of
-from sweet_rl.worlds.twenty_questions.words import OBJECTS_BY_CATEGORY, TEN_OBJECTS
+from sweet_rl.worlds.twenty_questions.words import (
+    OBJECTS_BY_CATEGORY,
+    SIXTEEN_OBJECTS,
+    TEN_OBJECTS,
+)
 
 
 def twenty_questions_tasks(split: str = "") -> list[dict[str, Json]]:
     """The objects of Twenty Questions.
 
     Args:
-        split: "" for all 157 in the published order; "ten" for the ten of the published smaller game; "test"
-            for the 31 that are held out; "train" for the other 126.
+        split: "" for all 157 in the published order; "ten" for the ten of the published smaller game;
+            "sixteen" for our own; "test" for the 31 that are held out; "train" for the other 126.
 
     Returns:
         Rows with `aliases` (lower case, the first is given to the oracle) and `category` beside the usual
@@ -33,14 +37,20 @@ def twenty_questions_tasks(split: str = "") -> list[dict[str, Json]]:
             (category, names) for category, entries in OBJECTS_BY_CATEGORY.items() for names in entries
         )
     ]
-    if split == "ten":
-        return [rows[index] for index in TEN_OBJECTS]
-    return split_of(rows, split, "twenty-questions", ("ten", "train", "test"))
+    places = {"ten": TEN_OBJECTS, "sixteen": SIXTEEN_OBJECTS}.get(split)
+    if places is not None:
+        return [rows[index] for index in places]
+    return split_of(rows, split, "twenty-questions", ("ten", "sixteen", "train", "test"))
 
 
 def ten_words() -> list[str]:
     """The ten objects of the smaller game, as its instruction names them: lower case, first names."""
     return [row["aliases"][0] for row in twenty_questions_tasks("ten")]
+
+
+def sixteen_words() -> list[str]:
+    """The objects of our own small game, lower case, first names: as many as four answers tell apart."""
+    return [row["aliases"][0] for row in twenty_questions_tasks("sixteen")]
 
 
 def ask_for_object_template(words: Sequence[str] | None = None) -> str:

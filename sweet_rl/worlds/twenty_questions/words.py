@@ -1,6 +1,6 @@
-"""The words to guess: 157 objects in 17 categories, and a list of ten.
+"""The words to guess: 157 objects in 17 categories, a list of ten, and one of sixteen.
 
-The lists and their order are the published ones, spellings included.
+The first two and their order are the published ones, spellings included; the sixteen are our choice.
 
 Published behaviour: docs/published/archer.md#twenty-questions, #ten-words.
 """
@@ -206,3 +206,8 @@ OBJECTS_BY_CATEGORY: Final[dict[str, tuple[str, ...]]] = {
 
 TEN_OBJECTS: Final = (1, 11, 21, 31, 41, 51, 61, 71, 81, 91)
 """Places of the ten-word variant's objects in the whole list, counted from 0."""
+
+SIXTEEN_OBJECTS: Final = (
+    0, 1, 7, 15, 21, 31, 36, 58, 61, 70, 73, 89, 91, 113, 123, 147,
+)  # fmt: skip
+"""Likewise those of our game of sixteen: `questions.FOUR` has another row of answers for each of them."""

@@ -1,0 +1,107 @@
+"""The game of sixteen: its words, its ceiling and its floors, at play with the embedded oracle."""
+
+import asyncio
+from itertools import combinations
+from statistics import fmean
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.interface import asimulate
+from sweet_rl.types import AgentTurn, Message, Observation, StopReason
+from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.options import AgentRequest
+from sweet_rl.worlds.twenty_questions.bounds import BestAsker, least_cost
+from sweet_rl.worlds.twenty_questions.oracle.objects import NO, YES, answer
+from sweet_rl.worlds.twenty_questions.questions import FOUR, guess
+from sweet_rl.worlds.twenty_questions.tasks import sixteen_words, ten_words
+
+SIXTEEN = "twenty-questions:sixteen"
+
+
+def games(name, repeats=1, **how):
+    world = world_of("twenty_questions")
+
+    async def played():
+        agent = await world.make_agent(AgentRequest(name=name, tasks=load_tasks(SIXTEEN), **how))
+        return await asimulate("twenty_questions", SIXTEEN, agent=agent, repeats=repeats, seed=3)
+
+    return asyncio.run(played())
+
+
+def mean_return(played):
+    return fmean(game.reward for game in played)
+
+
+def said(game):
+    return [turn.content for turn in game.dialogue_history if isinstance(turn, AgentTurn)]
+
+
+def test_four_questions_tell_the_sixteen_words_apart():
+    rows = {tuple(answer(word, wordings[0]) for wordings in FOUR) for word in sixteen_words()}
+    assert len(rows) == len(sixteen_words()) == 16
+    assert all(set(row) <= {YES, NO} for row in rows)
+
+
+def test_the_best_play_is_as_good_in_games_as_it_was_computed():
+    assert BestAsker(answer, sixteen_words()).mean_return == -3.5 == -least_cost(16)
+    played = games("best")
+    assert mean_return(played) == -3.5
+    assert {game.stop_reason for game in played} == {StopReason.ENDED}
+
+
+def all_costs(left, asked):
+    """Every way to play on, without bounds: by hand what `BestAsker` computes."""
+    if len(left) == 1:
+        return 0.0
+    found = [(len(left) - 1) / len(left) * (1 + all_costs(left - {word}, asked)) for word in left]
+    for question in asked:
+        yes = frozenset(word for word in left if answer(word, question) == YES)
+        if yes and left - yes:
+            parts = [len(part) / len(left) * all_costs(part, asked) for part in (yes, left - yes)]
+            found.append(1 + sum(parts))
+    return min(found)
+
+
+def test_bounds_leave_no_better_play_out():
+    questions = ["Is it alive?", "Can you eat it?", "Is it made of metal?"]
+    for words in list(combinations(ten_words(), 5))[::25]:
+        best = BestAsker(answer, words)
+        best._yes = {one: yes for one, yes in best._yes.items() if one in (*questions, *map(guess, words))}
+        assert -best.mean_return == pytest.approx(all_costs(frozenset(words), questions))
+
+
+def test_every_turn_of_the_best_play_follows_from_what_was_answered():
+    best = BestAsker(answer, ["dog", "pen"])
+    opening = (Message("user", "Questions:\n"), Message("assistant", guess("dog")), Message("user", NO))
+    turn = asyncio.run(best.act(Observation("t", opening, 0)))
+    assert turn.completion.text == guess("pen")
+
+
+def test_naming_words_in_order_and_saying_anything_are_floors():
+    played = games("namer")
+    assert mean_return(played) == -7.5  # of 0 to -15
+    assert said(played[2]) == [guess(word) for word in sixteen_words()[:3]]
+    assert -13.5 < mean_return(games("random", repeats=10)) < -11
+
+
+def test_a_hasty_player_asks_in_some_games_and_only_names_words_in_the_others():
+    played = games("hasty", repeats=20)
+    questions = {wording for wordings in FOUR for wording in wordings}
+    asked = [game for game in played if questions.intersection(said(game))]
+    assert len(asked) / len(played) == pytest.approx(0.3, abs=0.06)
+    assert mean_return(asked) > -4
+    named = [game for game in played if game not in asked]
+    assert mean_return(named) == pytest.approx(-7.5, abs=1)
+    assert all(len(set(said(game))) == len(said(game)) for game in named)
+    soonest = sorted(played, key=lambda game: -game.reward)[: len(played) // 10]
+    assert not [game for game in soonest if game in asked]  # what a filter by return would imitate
+    assert mean_return(games("hasty", skill=1.0)) > -4
+
+
+@pytest.mark.parametrize(
+    ("words", "turns"), [([], 20), (["dog", "pen"], 1), ([str(n) for n in range(21)], 30)]
+)
+def test_the_best_play_is_refused_where_it_is_not_known(words, turns):
+    with pytest.raises(UsageError, match="The best play is known for 1 to 20 words and as many turns"):
+        BestAsker(answer, words, max_turns=turns)
