@@ -62,7 +62,7 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
         "0": str(study.sampled), "1": str(study.path("WAY.ranked.jsonl")), "2": str(study.path("critic")),
     }  # fmt: skip
     assert flags("sweet", draw).items() >= {
-        "num_pairs": "2", "draws": "best", "margin": "0.3", "hard_negatives": "1", "twins": "0.33",
+        "num_pairs": "2", "draws": "best", "margin": "0.3", "min_score": "0.0", "hard_negatives": "1", "twins": "0.33",
         "twins_from": str(study.dialogues),
     }.items()  # fmt: skip
     released = {"advantage": None, "reference_model": None}
@@ -76,7 +76,7 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
     for way in ("released", "blind", "wrong", "shuffled", "untrained", "oracle"):
         assert differs(f"sweet_{way}", draw) == {}
     unguarded = {"hard_negatives": None, "twins": None, "twins_from": None}
-    assert differs("sweet_halves", draw) == {"draws": "halves", "margin": None}
+    assert differs("sweet_halves", draw) == {"draws": "halves", "margin": None, "min_score": None}
     assert differs("sweet_unguarded", draw) == unguarded
     assert all(differs(way.name, train) == {} for way in SWEETS)
     own = {
@@ -90,7 +90,7 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
 
 
 def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_the_first_ended(study):
-    steps = two_rounds(replace(study, train_tasks=5, seed=3))
+    steps = two_rounds(replace(study, train_tasks=5, seed=3, candidates_of=2))
     tasks = [step.flags for step in steps if step.run == "generate_tasks" and "train" in step.name]
     played = [step.flags for step in steps if step.run == "simulate_interactions"]
     assert [(one["num_tasks"], one["seed"]) for one in tasks] == [(2, 3), (3, 1_000_003)]
@@ -99,7 +99,7 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     assert second == (str(study.path("first.sweet")), 4, 1_000_003)
     assert measured == (str(study.path("second.sweet")), 1, 3)
     sampled = [step.flags["data_fraction"] for step in steps if step.run == "sample_best_of_n"]
-    assert sampled == [0.25, 0.25]  # one dialogue of each task
+    assert sampled == [0.5, 0.5]  # two of four dialogues of each task
     pretrained = [step.flags["pretrain"] for step in steps if step.run == "train_dpo"]
     assert pretrained == [
         "embedded",

@@ -263,7 +263,7 @@ def test_a_study_says_what_it_was_made_of(study):
         "train tasks x dialogues": "4 x 4",
         "test tasks": 2,
         "candidates a turn": 5,
-        "dialogues of each task with candidates": 1,
+        "dialogues of each task with candidates": 4, "least score of a chosen turn": 0.0,
     }.items()  # fmt: skip
 
 
