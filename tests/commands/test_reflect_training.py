@@ -76,7 +76,7 @@ def test_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
         load("reflect evaluate")(first, swap_reflections=True, **TAXI)
 
 
-def test_a_pointing_head_from_texts_to_success_rates(tmp_path, monkeypatch, capsys):
+def test_a_pointing_head_from_texts_to_success_rates(tmp_path, monkeypatch):
     """Asked for once: what was trained with it is read with it."""
     monkeypatch.chdir(tmp_path)
     state = (
@@ -99,6 +99,26 @@ def test_a_pointing_head_from_texts_to_success_rates(tmp_path, monkeypatch, caps
     assert measured["settings"]["pointing_head"]
     with pytest.raises(UsageError, match="--pointing_head scores the commands"):
         load("reflect rl_finetune")(env="guess_my_city", model_name="tiny", pointing_head=True, quiet=True)
+
+
+def test_ceiling_and_floors_are_measured_beside_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = "a\nThe actions you can take now is:\nAction 0: move south\nAction 1: move north\n # Action:\n{n}"
+    texts = rows(tmp_path / "p.jsonl", [state.format(n=n % 2) for n in range(6)])
+    evaluate = load("reflect evaluate")
+    told = TAXI | {"horizon": 20, "eval_reps": 3}
+    evaluate("agent:planner", "agent:random", f"linear:{texts}", report="report.json", **told)
+    measured = json.loads((tmp_path / "report.json").read_text())["checkpoints"]
+    assert [one["checkpoint"] for one in measured] == ["agent:planner", "agent:random", f"linear:{texts}"]
+    assert measured[0]["levels"][0]["success"] == 1.0
+    with pytest.raises(UsageError, match="There is no agent 'planer'"):
+        evaluate("agent:planer", **told)
+    with pytest.raises(UsageError, match="reads no reflections"):
+        evaluate("agent:planner+base", **told)
+    with pytest.raises(UsageError, match="is no file"):
+        evaluate("linear:nowhere.jsonl", **told)
+    with pytest.raises(UsageError, match="guess_my_city has none"):
+        evaluate(f"linear:{texts}", env="guess_my_city")
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path):

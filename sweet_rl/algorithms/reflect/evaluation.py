@@ -12,9 +12,10 @@ from statistics import fmean
 from sweet_rl.algorithms.reflect.loop import in_batches, play_shared, rules_of
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector
 from sweet_rl.algorithms.reflect.playground import Playground
+from sweet_rl.algorithms.reflect.scripted import Plays
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.grading.report import proportion_interval
-from sweet_rl.types import Json, derive_seed
+from sweet_rl.types import Json, Task, derive_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class LevelResult:
 def measure(
     settings: ReflectSettings,
     ground: Playground,
-    actor: Actor,
+    actor: Actor | Plays,
     reflector: Reflector | None,
     tell: Callable[[int], object] = lambda _: None,
 ) -> list[LevelResult]:
@@ -60,24 +61,27 @@ def measure(
     Args:
         settings: of the evaluation.
         ground: what is played.
-        actor: the policy.
+        actor: the policy, or how a scripted agent plays.
         reflector: the reflection model, if there is one.
         tell: called with the number of episodes of a batch that is over.
     """
+
+    def play(tasks: Sequence[Task], seeds: Sequence[int]) -> list[Played]:
+        if not callable(actor):
+            return play_shared(ground, tasks, seeds, actor, reflector, rules_of(settings), tell)
+        played = actor(tasks, seeds)
+        tell(len(played))
+        return played
+
     results = []
     for name, tasks in zip(ground.names, ground.levels, strict=True):
         turns = [(place, again) for again in range(settings.eval_reps) for place in range(len(tasks))]
         played: list[Played] = []
         for batch in in_batches(len(turns), settings.per_device_eval_batch_size):
             chosen = [turns[number] for number in batch]
-            played += play_shared(
-                ground,
+            played += play(
                 [tasks[place] for place, _ in chosen],
                 [derive_seed(settings.seed, "evaluate", name, place, again) for place, again in chosen],
-                actor,
-                reflector,
-                rules_of(settings),
-                tell,
             )
         results.append(summary(name, played))
     return results

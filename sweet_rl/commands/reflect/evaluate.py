@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings, as_flags
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import reflect_stage
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import Overwriting, Quiet, ReportPath
+
+if TYPE_CHECKING:
+    from sweet_rl.algorithms.reflect.playground import Playground
+
+AGENT: Final = "agent:"
+"""Before the name of an agent of the world."""
+
+LINEAR: Final = "linear:"
+"""Before a file of training texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +50,9 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     """Play eval_reps episodes of every task with each checkpoint; print success rates and costs by level.
 
     A checkpoint is POLICY, or POLICY+REFLECTION for a policy that reads what another one reflects on; the model
-    itself, without an adapter, is called base. Without any, --load_dir and --reflect_load_dir (with --reflect)
+    itself, without an adapter, is called base. Beside them agent:NAME is an agent of the world (its planner,
+    or one that draws), and linear:TEXTS a linear policy that is fitted to training texts on the spot, for
+    the ceiling and the floors (linear:TEXTS+REFLECTION reads reflections). Without any, --load_dir and --reflect_load_dir (with --reflect)
     are measured. Models, rank and precision are those of a checkpoint's own run. All checkpoints play the same
     games; nothing is left out of repositories.
 
@@ -50,7 +61,8 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
     Args:
         flags: the published ones.
         how: what is measured and written.
-        checkpoints: folders of checkpoints, with + between a policy and its reflection model.
+        checkpoints: folders of checkpoints, with + between a policy and its reflection model; agent:NAME and
+            linear:TEXTS.
     """
     import json
 
@@ -62,7 +74,8 @@ def evaluate(flags: ReflectSettings, how: MeasuringFlags, /, *checkpoints: str) 
         new_file(report, "report_path", overwrite=how.overwrite)
     for checkpoint in checkpoints:
         for part in checkpoint.split("+"):
-            tracking.reads("checkpoints", part)
+            if not part.startswith(AGENT):
+                tracking.reads("checkpoints", part.removeprefix(LINEAR))
     named = checkpoints or (
         "+".join([flags.load_dir or "base", *([flags.reflect_load_dir or "base"] if flags.reflect else [])]),
     )
@@ -97,9 +110,10 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
     from sweet_rl.algorithms.reflect.experiments import check, with_saved, with_saved_reflector
 
     policy, plus, reflection = name.partition("+")
+    _check_baseline(policy, flags, reflects=bool(plus))
     settings = replace(
         flags,
-        load_dir=None if policy == "base" else policy,
+        load_dir=None if policy == "base" or policy.startswith((AGENT, LINEAR)) else policy,
         reflect=bool(plus),
         reflect_load_dir=None if reflection in {"", "base"} else reflection,
         reflect_prob=1.0,
@@ -107,6 +121,45 @@ def _plan(name: str, flags: ReflectSettings, say: Callable[[str], None]) -> Refl
     for surprise in check(settings):
         say(f"Note: {surprise}")
     return with_saved_reflector(with_saved(settings, settings.load_dir))
+
+
+def _check_baseline(policy: str, flags: ReflectSettings, *, reflects: bool) -> None:
+    """Refuse a baseline that the world has not, before anything is measured.
+
+    Raises:
+        UsageError: there is no such agent or file of texts, or nothing to choose from.
+    """
+    from sweet_rl.algorithms.reflect.texts import read_texts
+
+    if policy.startswith(AGENT):
+        name = policy.removeprefix(AGENT)
+        if name not in flags.world.agents:
+            raise no_such("agent", name, flags.world.agents)
+        if reflects:
+            raise UsageError(f"{policy} reads no reflections; leave out what stands behind the +.")
+    if policy.startswith(LINEAR):
+        if not flags.world.action_head:
+            raise UsageError(f"{policy} needs a list of commands in each state, and {flags.env} has none.")
+        read_texts(policy.removeprefix(LINEAR))
+
+
+def _baseline(name: str, settings: ReflectSettings, playground: Playground) -> Any:
+    """How an agent of the world plays, or a linear policy; None where a model is to be loaded."""
+    from sweet_rl.algorithms.reflect.linear import LinearActor
+    from sweet_rl.algorithms.reflect.sampling import Sampling
+    from sweet_rl.algorithms.reflect.scripted import scripted
+    from sweet_rl.algorithms.reflect.texts import read_texts
+
+    policy = name.partition("+")[0]
+    if policy.startswith(AGENT):
+        return scripted(settings, playground, policy.removeprefix(AGENT))
+    if policy.startswith(LINEAR):
+        path = policy.removeprefix(LINEAR)
+        sampling = Sampling(settings.temperature)
+        return LinearActor(settings.world.action_head or "", sampling, seed=settings.seed).fit(
+            read_texts(path), path
+        )
+    return None
 
 
 def _measure(
@@ -129,7 +182,9 @@ def _measure(
             settings, Path(folder), lambda: sample_texts(playground), playground.labels
         )
         reflector = load_reflector(settings, say)
-        agent = load_policy(settings, playground.labels, say, trains=False)
+        agent = _baseline(name, settings, playground) or load_policy(
+            settings, playground.labels, say, trains=False
+        )
         total = settings.eval_reps * sum(map(len, playground.levels))
         reads = OthersReflections(reflector) if reflector and how.swap_reflections else reflector
         with progress(total, 0, unit="episode", quiet=how.quiet) as bar:

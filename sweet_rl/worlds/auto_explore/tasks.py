@@ -29,6 +29,9 @@ TRAIN_REPOSITORIES: Final = 40
 TEST_REPOSITORIES: Final = 10
 """Embedded repositories; those held out are other ones, not other questions."""
 
+_HOPS: Final = {"": 1, "hops=1": 1, "hops=2": 2}
+"""Hops to an answer, by what stands before a split."""
+
 _NOT_IN_ROWS: Final = frozenset(("question", "trajectories"))
 _NEEDED: Final = {"filename": str, "root": str, "optimal_path": list}
 
@@ -37,8 +40,9 @@ def explore_tasks(where: str = "") -> list[Record]:
     """Rows of a task source, as `sweet_rl.records.task_from_row` reads them.
 
     Args:
-        where: "train" or "test" for the embedded repositories (40 and 10), "" for both; anything else is a
-            path to records, a file or a folder of them.
+        where: "train" or "test" for the embedded repositories (40 and 10), "" for both; "hops=2:train" and so
+            on for those in which a file says where the answer is. Anything else is a path to records, a file
+            or a folder of them.
 
     Returns:
         Rows with `root` (the repository), `targets` (the files that are right) and the record's other fields
@@ -48,8 +52,11 @@ def explore_tasks(where: str = "") -> list[Record]:
         UsageError: there is no such file.
         DataError: a record is wrong.
     """
-    if where in {"", "train", "test"}:
-        return _embedded_rows(where)
+    variant, _, split = where.rpartition(":")
+    if split in {"", "train", "test"} and variant in _HOPS:
+        return _embedded_rows(split, _HOPS[variant])
+    if variant.startswith("hops=") and split in {"", "train", "test"}:
+        raise UsageError(f"{where!r}: hops must be 1 or 2. Write 'hops=2:train', say.")
     rows = task_rows(load_dataset(where))
     if not rows:
         raise UsageError(f"{where!r} holds no task that can be played: none has a question and a file.")
@@ -137,8 +144,8 @@ def task_rows(records: Sequence[Record], *, easy: bool = False, compat: Compat =
     return rows
 
 
-def _embedded_rows(split: str) -> list[Record]:
-    names = repository_names(TRAIN_REPOSITORIES + TEST_REPOSITORIES)
+def _embedded_rows(split: str, hops: int) -> list[Record]:
+    names = repository_names(TRAIN_REPOSITORIES + TEST_REPOSITORIES, hops=hops)
     cut = {"": (0, None), "train": (0, TRAIN_REPOSITORIES), "test": (TRAIN_REPOSITORIES, None)}[split]
     repositories = [make_repository(name).rows() for name in names[slice(*cut)]]
     longest = max(map(len, repositories))

@@ -20,7 +20,9 @@ TASKS: Final = "made_tasks.json"
 """The file of task records beside it."""
 
 
-def write_repositories(folder: str | Path, *, num: int, seed: int = 0, overwrite: bool = False) -> int:
+def write_repositories(
+    folder: str | Path, *, num: int, seed: int = 0, hops: int = 1, overwrite: bool = False
+) -> int:
     """Write `num` repositories and their task records. The same seed writes the same bytes.
 
     A repository appears whole or not at all.
@@ -29,6 +31,7 @@ def write_repositories(folder: str | Path, *, num: int, seed: int = 0, overwrite
         folder: gets `REPOSITORIES` and `TASKS`.
         num: how many repositories.
         seed: another one makes other repositories.
+        hops: 2: those in which a file says where the answer is.
         overwrite: replace repositories that are there.
 
     Returns:
@@ -41,7 +44,7 @@ def write_repositories(folder: str | Path, *, num: int, seed: int = 0, overwrite
     if num < 1:
         raise UsageError(f"The number of repositories must be at least 1, got {num}.")
     folder = Path(folder).expanduser()
-    made = [make_repository(name) for name in repository_names(num, seed)]
+    made = [make_repository(name) for name in repository_names(num, seed, hops=hops)]
     there = [path for path in (folder / TASKS, *(_place(folder, one) for one in made)) if path.exists()]
     if there and not overwrite:
         raise UsageError(f"{str(there[0])!r} exists; pass --overwrite or choose another --output_dir.")

@@ -15,6 +15,12 @@ class MakeRepositoriesFlags(OutputDir, Seeded, Overwriting):
     """The flags of this stage."""
 
     num: int = flag(40, "how many repositories.", at_least=1)
+    hops: int = flag(
+        1,
+        "how hard they are: 1: names of folders and files lead to an answer; 2: a file says who keeps a thing, and where (topic, then owner, then file).",
+        at_least=1,
+        at_most=2,
+    )
 
 
 @recorded("reflect make_repositories")
@@ -32,7 +38,9 @@ def make_repositories(flags: MakeRepositoriesFlags, /) -> None:
     """
     from sweet_rl.worlds.auto_explore.repositories.writing import REPOSITORIES, TASKS, write_repositories
 
-    tasks = write_repositories(flags.output_dir, num=flags.num, seed=flags.seed, overwrite=flags.overwrite)
+    tasks = write_repositories(
+        flags.output_dir, num=flags.num, seed=flags.seed, hops=flags.hops, overwrite=flags.overwrite
+    )
     print(
         f"{flags.num} repositories are in {flags.output_dir}/{REPOSITORIES}, {tasks} tasks about them in "
         f"{flags.output_dir}/{TASKS}"

@@ -15,11 +15,15 @@ from typing import Final, NamedTuple
 
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds.auto_explore.repositories import Entry, is_allowed
+from sweet_rl.worlds.auto_explore.repositories.made.moved import INDEX
 from sweet_rl.worlds.auto_explore.repositories.quoting import unwrap
 from sweet_rl.worlds.auto_explore.repositories.ways import next_command
 
 _WORD: Final = re.compile(r"[a-z]{2,}|\d+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_KEPT: Final = re.compile(r"^(\w+): (\S+)$", re.MULTILINE)
+"""A line of a file that says where things are."""
 
 _STEM: Final = 5
 _SHORT_STEM: Final = 3
@@ -52,6 +56,14 @@ class Clue(NamedTuple):
 NO_CLUE: Final = Clue()
 
 
+class Pointer(NamedTuple):
+    """What a file that says where things are says of what is looked for: topic, owner, file."""
+
+    topic: str
+    owner: str
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do next, and what speaks for it.
@@ -78,6 +90,7 @@ class Search:
         content: what the last command showed of a file, "" if nothing.
         found: the opened file that answers.
         plan: what comes next.
+        pointer: what a file that was opened says of where the answer is.
     """
 
     question: str
@@ -86,6 +99,7 @@ class Search:
     content: str
     found: str | None
     plan: Plan
+    pointer: Pointer | None = None
 
 
 class Explorer:
@@ -104,6 +118,7 @@ class Explorer:
         self._is_folder: dict[str, bool] = {}
         self._opened: list[str] = []
         self._content = ""
+        self._pointer: Pointer | None = None
 
     def look(self, folder: str, entries: Sequence[Entry]) -> None:
         """Remember the entries of a folder."""
@@ -116,6 +131,7 @@ class Explorer:
         """Record that a file was opened, and its shown text."""
         self._opened.append(path)
         self._content = content
+        self._pointer = self._pointed(path) or self._pointer
 
     def forget_content(self) -> None:
         """Forget the last shown content: another command came after it."""
@@ -123,13 +139,34 @@ class Explorer:
 
     def search(self, folder: str) -> Search:
         """The state of the search in a folder."""
-        found = next((path for path in self._opened if path in self._answers), None)
+        pointer = self._pointer
+        found = next((path for path in self._opened if self._answering(path)), None)
         plan = self._plan(folder, found)
-        return Search(self._question, folder, tuple(self._opened), self._content, found, plan)
+        return Search(self._question, folder, tuple(self._opened), self._content, found, plan, pointer)
+
+    def _answering(self, path: str) -> bool:
+        """Whether one can know of an opened file that it answers.
+
+        Where another file says which one it is, that is the only way to know.
+        """
+        if self._pointer is not None:
+            return path == self._pointer.path
+        has_index = posixpath.join(posixpath.dirname(path), INDEX) in self._is_folder
+        return path in self._answers and not has_index
+
+    def _pointed(self, path: str) -> Pointer | None:
+        """Follow the shown lines from a word of the question to an owner, and from there to a file beside it."""
+        lines = dict(_KEPT.findall(self._content)) if posixpath.basename(path) == INDEX else {}
+        for topic, owner in lines.items():
+            if owner in lines and any(alike(asked, topic) for asked in self._asked):
+                return Pointer(topic, owner, posixpath.join(posixpath.dirname(path), lines[owner]))
+        return None
 
     def _plan(self, folder: str, found: str | None) -> Plan:
         if found is not None:
             return Plan(next_command(folder, found, opened=True))
+        if self._pointer is not None:
+            return Plan(next_command(folder, self._pointer.path))
         places = [path for path in self._is_folder if path not in self._listed and path not in self._opened]
         if not places:  # all was opened: the name that says most
             best = max(self._opened, key=self._clues, default="")
@@ -159,6 +196,8 @@ class Explorer:
         return sum(self._clue(name).words for name in path.split("/"))
 
     def _clue(self, name: str) -> Clue:
+        if name == INDEX:
+            return Clue(1)
         words = _WORD.findall(_CAMEL.sub(" ", name.rpartition(".")[0] or name).lower())
         usual = [word for one in words for word in _KEPT_IN.get(one, "").split()]
         shared = [asked for asked in self._asked if any(alike(asked, word) for word in words)]

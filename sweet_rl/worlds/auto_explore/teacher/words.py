@@ -11,6 +11,7 @@ import random
 import re
 from typing import Final
 
+from sweet_rl.worlds.auto_explore.repositories.made.moved import INDEX
 from sweet_rl.worlds.auto_explore.teacher.search import Search, alike
 
 _WORD: Final = re.compile(r"[a-z]{3,}|\d[\d.]*\d|\d")
@@ -30,6 +31,8 @@ def thought(search: Search, draws: random.Random) -> str:
 
 def second_thought(search: Search, draws: random.Random) -> str:
     """The text after a wrong file was opened: why it is wrong, and how to continue."""
+    if _is_shown(search):
+        return thought(search, draws)
     wrong = posixpath.basename(search.opened[-1]) if search.opened else "this file"
     subject, missing = _subject(search.question, draws), _missing(search)
     sentences = [
@@ -46,6 +49,10 @@ def second_thought(search: Search, draws: random.Random) -> str:
 
 def _so_far(search: Search, draws: random.Random) -> str:
     subject = _subject(search.question, draws)
+    if _is_shown(search):
+        return _hops(search, draws)
+    if search.found is not None and search.pointer is not None:
+        return f"{INDEX} led to {posixpath.basename(search.found)}."
     if search.found is not None:
         name = posixpath.basename(search.found)
         return draws.choice(
@@ -67,6 +74,25 @@ def _so_far(search: Search, draws: random.Random) -> str:
             f"The question is about {subject}. I am in {where}.",
             f"I look for {subject} and have opened nothing yet.",
             f"I am in {where} and need a file about {subject}.",
+        )
+    )
+
+
+def _is_shown(search: Search) -> bool:
+    """Whether the last command showed where the answer is."""
+    return search.pointer is not None and bool(search.content) and search.opened[-1].endswith(INDEX)
+
+
+def _hops(search: Search, draws: random.Random) -> str:
+    """From the topic to its owner, and from there to the file, one after the other."""
+    if search.pointer is None:
+        return ""
+    topic, owner, path = search.pointer
+    name = posixpath.basename(path)
+    return draws.choice(
+        (
+            f"The question is about {topic}. It says {topic}: {owner}, and {owner}: {name}.",
+            f"I look for {topic}. There is {topic}: {owner}, and {owner}: {name}.",
         )
     )
 
@@ -96,6 +122,10 @@ def _next(search: Search, draws: random.Random) -> str:
 def _why(search: Search, draws: random.Random) -> str:
     """What speaks for the plan's name: a word of the question, what is usual, or nothing at all."""
     clue, is_folder = search.plan.clue, search.plan.command.startswith("cd ")
+    if search.pointer is not None:
+        return f"as {INDEX} says"
+    if search.plan.command.endswith(INDEX):
+        return draws.choice(("it says where things are", "which says where everything is"))
     if clue.shared:
         return f"its name speaks of {clue.shared}"
     if clue.words:

@@ -17,6 +17,8 @@ from sweet_rl.worlds.auto_explore.repositories.index import RepositoryIndex, ind
 from sweet_rl.worlds.auto_explore.repositories.made import words
 from sweet_rl.worlds.auto_explore.repositories.made.files import Draws, MadeFile, Maker
 from sweet_rl.worlds.auto_explore.repositories.made.layouts import AT_TOP, KINDS, LAYOUTS
+from sweet_rl.worlds.auto_explore.repositories.made.moved import KIND as MOVED
+from sweet_rl.worlds.auto_explore.repositories.made.moved import moved_files
 from sweet_rl.worlds.auto_explore.repositories.ways import optimal_path
 
 MODEL: Final = "embedded"
@@ -28,7 +30,7 @@ MOST: Final = 1_000_000
 _TOPICS: Final = 6
 """How many things a repository is about."""
 
-_NAME: Final = re.compile(rf"({'|'.join(KINDS)})-(0|[1-9]\d{{0,5}})")
+_NAME: Final = re.compile(rf"({'|'.join((*KINDS, MOVED))})-(0|[1-9]\d{{0,5}})")
 
 
 class MadeTask(NamedTuple):
@@ -70,14 +72,16 @@ class MadeRepository:
 def make_repository(name: str) -> MadeRepository:
     """The repository called `name`: a kind and a number below `MOST`, like `service-17`. Always the same.
 
+    In those called `moved` the way to an answer is two hops longer: see `moved`.
+
     Raises:
         UsageError: it is no such name.
     """
     found = _NAME.fullmatch(name)
     if found is None:
         raise UsageError(
-            f"There is no embedded repository {name!r}. They are called {', '.join(KINDS)}, with a number "
-            "below a million after it: 'service-17'. Repositories on disk need the folder that contains them."
+            f"There is no embedded repository {name!r}. They are called {', '.join((*KINDS, MOVED))}, with a "
+            "number below a million after it: 'service-17'. Repositories on disk need the folder that contains them."
         )
     draws = Draws(Random(derive_seed("repository", name)))
     made = _files(found[1], draws)
@@ -88,9 +92,17 @@ def make_repository(name: str) -> MadeRepository:
     return MadeRepository(name, {file.path: file.text for file in sorted(made)}, tasks)
 
 
-def repository_names(count: int, seed: int = 0) -> list[str]:
-    """Names of `count` repositories, the kinds in turn; another seed has others."""
+def repository_names(count: int, seed: int = 0, *, hops: int = 1) -> list[str]:
+    """Names of `count` repositories, the kinds in turn; another seed has others.
+
+    Args:
+        count: how many.
+        seed: draws them.
+        hops: 2: those in which a file says where the answer is (topic, then owner, then file).
+    """
     rng = Random(derive_seed("repositories", seed))
+    if hops > 1:
+        return [f"{MOVED}-{number}" for number in rng.sample(range(MOST), count)]
     numbers = rng.sample(range(MOST), -(-count // len(KINDS)))
     return [f"{KINDS[place % len(KINDS)]}-{numbers[place // len(KINDS)]}" for place in range(count)]
 
@@ -100,6 +112,8 @@ def _files(kind: str, draws: Draws) -> list[MadeFile]:
     topics = draws.rng.sample(words.ENTITIES, _TOPICS)
     one, two = draws.rng.sample(words.COLOURS, 2)
     made = [make("", project, draws) for make in AT_TOP]
+    if kind == MOVED:  # nothing is asked that the names lead to
+        return [*(file._replace(questions=()) for file in made), *moved_files(topics, one, draws)]
     asked = set[tuple[Maker, str]]()  # what a question names must be one file
     for folder in LAYOUTS[kind]:
         path = folder.path.format(one=one, two=two)
