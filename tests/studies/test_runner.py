@@ -75,6 +75,9 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
     assert differs("sweet_untrained", score) == released | {"2": "embedded"}
     for way in ("released", "blind", "wrong", "shuffled", "untrained", "oracle"):
         assert differs(f"sweet_{way}", draw) == {}
+    whole = replace(SWEETS[0], name="WAY", min_score=None)
+    (drawn,) = (step.flags for step in sweet(study, whole) if step.run == draw)
+    assert "min_score" not in drawn
     unguarded = {"hard_negatives": None, "twins": None, "twins_from": None}
     assert differs("sweet_halves", draw) == {"draws": "halves", "margin": None, "min_score": None}
     assert differs("sweet_unguarded", draw) == unguarded
