@@ -1,8 +1,8 @@
 """Settings for the mini study, chosen on development tasks: every method gets a grid of its own.
 
-All settings of all methods learn from the same dialogues of a world, with ten trades and with forty; the best
-has the highest mean over both. The winners stand in `sweet_rl/studies/sweet/settings.py`; the test tasks are
-never touched.
+All settings of all methods learn from the same dialogues of a world: first with forty trades, then the best
+of them with ten. The winner has the highest mean over both and stands in
+`sweet_rl/studies/sweet/settings.py`; the test tasks are never touched.
 
 Run: python benchmarks/mini_settings.py [--folder outputs/mini/settings] [--output FILE]
 (about two hours on two cores; an interrupted run resumes where it stopped)
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -70,12 +70,23 @@ GRIDS: dict[str, Grid] = {
 """Eight settings for each method."""
 
 
+Row: TypeAlias = dict[str, Any]
+"""Settings, and what came of them in each world."""
+
+
 def main() -> None:
-    """Train and measure every setting in every world, then print and save the tables."""
+    """Train and measure world by world, then print and save the tables."""
     arguments = _arguments()
-    found = {world: _measured(arguments, world) for world in arguments.worlds.split(",")}
-    best = {method: _best(list(found.values()), method) for method in arguments.methods.split(",")}
-    print("\n".join(_table(method, found, best[method]) for method in best))
+    methods = arguments.methods.split(",")
+    found: dict[str, list[Row]] = {
+        method: [{"settings": settings, "worlds": {}} for settings in GRIDS[method][: arguments.first]]
+        for method in methods
+    }
+    going_on: Mapping[str, list[Row]] = found
+    for world in arguments.worlds.split(","):
+        _measure(arguments, world, going_on)
+        going_on = {method: _best(rows)[: arguments.keep] for method, rows in going_on.items()}
+    print("\n".join(_table(method, found[method], arguments.worlds.split(",")) for method in methods))
     if arguments.output:
         saved = {
             "measured on": "mini:WORLD:dev",
@@ -83,16 +94,14 @@ def main() -> None:
             "agent": arguments.agent,
             "train tasks x dialogues": f"{arguments.train_tasks} x {Study.repeats}",
             "test tasks": arguments.test_tasks,
-            "best": best,
-            "worlds": found,
+            "methods": found,
             "machine": machine_line(),
         }
         replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
 
 
-def _measured(arguments: argparse.Namespace, world: str) -> dict[str, list[dict[str, Any]]]:
-    """All settings of all methods in one world: updates and success beside each."""
-    methods = arguments.methods.split(",")
+def _measure(arguments: argparse.Namespace, world: str, rows: Mapping[str, list[Row]]) -> None:
+    """Add what came of these settings in a world: updates and success."""
     folder = Path(arguments.folder) / world.replace("=", "")
     with start_server() as server:
         study = Study(
@@ -105,43 +114,31 @@ def _measured(arguments: argparse.Namespace, world: str) -> dict[str, list[dict[
             train_tasks=arguments.train_tasks,
             test_tasks=arguments.test_tasks,
         )
-        first = [recipes.candidates(study), *_critics(study, methods)]
-        chains = [
-            _chain(study, method, settings)
-            for method in methods
-            for settings in _settings(method, arguments.first)
-        ]
+        first = [recipes.candidates(study), *_critics(study, rows)]
+        chains = [_chain(study, method, row["settings"]) for method in rows for row in rows[method]]
         steps = in_rounds([[recipes.data(study)], first, chains])
         run_steps(steps, folder, How(jobs=arguments.jobs, fresh=False, small=True))
-    return {
-        method: [
-            {
-                **settings,
-                "updates": updates_of(study, (name := _name(method, settings))),
-                "success": success_of(study, name),
-            }
-            for settings in _settings(method, arguments.first)
-        ]
-        for method in methods
-    }
+    for method in rows:
+        for row in rows[method]:
+            name = _name(method, row["settings"])
+            row["worlds"][world] = {"updates": updates_of(study, name), "success": success_of(study, name)}
 
 
-def _best(worlds: Sequence[Mapping[str, list[dict[str, Any]]]], method: str) -> int:
-    """Place in the grid of the settings with the highest mean success over the worlds."""
-    of_worlds = zip(*(world[method] for world in worlds), strict=True)
-    means = [sum(row["success"]["mean"] for row in rows) for rows in of_worlds]
-    return max(range(len(means)), key=means.__getitem__)
+def _best(rows: Sequence[Row]) -> list[Row]:
+    """By mean success over the worlds, best first; those that were measured in fewer worlds come last."""
 
+    def success(row: Row) -> tuple[int, float]:
+        means = [found["success"]["mean"] for found in row["worlds"].values()]
+        return len(means), sum(means)
 
-def _settings(method: str, first: int | None) -> Grid:
-    return GRIDS[method][:first]
+    return sorted(rows, key=success, reverse=True)
 
 
 def _name(method: str, settings: Mapping[str, Any]) -> str:
     return "_".join([method, *(str(value) for value in settings.values())]).replace(" ", "_")
 
 
-def _critics(study: Study, methods: Sequence[str]) -> list[Chain]:
+def _critics(study: Study, methods: Container[str]) -> list[Chain]:
     return [
         recipes.critic(study, _critic(way, kind), hidden=way.given == "own", settings=settings)
         for way in SWEETS
@@ -166,20 +163,22 @@ def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
     return recipes.sweet(study, replace(way, name=name, critic=critic, min_score=least, settings=policy))
 
 
-def _table(method: str, worlds: Mapping[str, Mapping[str, list[dict[str, Any]]]], best: int) -> str:
-    names = list(dict.fromkeys(name for row in GRIDS[method] for name in row))
+def _table(method: str, rows: Sequence[Row], worlds: Sequence[str]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row["settings"]))
     heads = [*names, *(f"{world}, success % (updates)" for world in worlds)]
-    lines = ["", f"{method}:", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for place, rows in enumerate(zip(*(world[method] for world in worlds.values()), strict=True)):
-        settings = [str(rows[0].get(name, "")) for name in names]
-        shown = [f"{_success(row['success'])} ({row['updates']})" for row in rows]
-        mark = " best" if place == best else ""
-        lines.append(f"| {' | '.join([*settings, *shown])} |{mark}")
+    lines = ["", f"{method}, best first:", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in _best(rows):
+        settings = [str(row["settings"].get(name, "")) for name in names]
+        cells = [_cell(row["worlds"].get(world)) for world in worlds]
+        lines.append(f"| {' | '.join([*settings, *cells])} |")
     return "\n".join(lines)
 
 
-def _success(found: Mapping[str, float]) -> str:
-    return f"{100 * found['mean']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
+def _cell(found: Row | None) -> str:
+    if not found:
+        return ""
+    mean, low, high = (100 * found["success"][name] for name in ("mean", "low", "high"))
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}] ({found['updates']})"
 
 
 def _arguments() -> argparse.Namespace:
@@ -187,8 +186,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--agent", default="embedded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--worlds", default="trades=10,trades=40", help="trades=K, usual or easy, separated by commas"
+        "--worlds",
+        default="trades=40,trades=10",
+        help="trades=K, usual or easy, separated by commas; the best of those before go on to the next one",
     )
+    parser.add_argument("--keep", type=int, default=3, help="so many settings of each method go on")
     parser.add_argument("--train_tasks", type=int, default=600)
     parser.add_argument("--test_tasks", type=int, default=500)
     parser.add_argument("--methods", default=",".join(GRIDS), help="separated by commas")
