@@ -11,9 +11,11 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.demo import demo_reflect
-from sweet_rl.studies.reflect.recipe import EXPLORE, METHODS, TAXI, WORLDS, ReflectStudy, rounds
+from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
+from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, METHODS, MOVED, TAXI, WORLDS
 from sweet_rl.studies.report.page import results_page
+from sweet_rl.worlds import world_of
 from tests.studies.test_page import Reader
 
 
@@ -29,7 +31,7 @@ def method_of(world, key):
 
 
 def test_every_command_is_one_that_a_person_can_type(tmp_path):
-    calls = calls_of(ReflectStudy(tmp_path, seeds=2))
+    calls = calls_of(ReflectStudy(tmp_path, seeds=2, worlds=WORLDS))
     for call in calls:
         if ":" not in call.run:
             words = [*call.words, *(f"--{name}={value}" for name, value in call.flags.items())]
@@ -41,7 +43,7 @@ def test_every_command_is_one_that_a_person_can_type(tmp_path):
 
 def test_what_a_step_reads_was_made_in_an_earlier_one(tmp_path):
     """In any order that rounds allow: a chain sees the rounds before it and its own calls before."""
-    study = ReflectStudy(tmp_path, seeds=1)
+    study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
     known: list[Path] = []
     for chains in rounds(study):
         made = []
@@ -68,7 +70,7 @@ def learning(study, world, key):
 
 
 def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
-    study = ReflectStudy(tmp_path, seeds=1)
+    study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
     reflecting = {"reflect", "reflect_load_dir", "reflect_model_name", "reflect_max_new_tokens"}
     for world, key, differing in (
         (TAXI, "reflect_rl_flat", {"ckpt_path", "curriculum_index"}),
@@ -81,16 +83,23 @@ def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
     assert (flat["taxi_curriculum"], flat["curriculum_index"]) == (True, 2)  # the whole task, alone
 
 
-def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("world", "hops"), [(EXPLORE, 1), (MOVED, 2)])
+def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkeypatch, world, hops):
     """The demo's own split of its own questions: no repository is in two parts."""
     from sweet_rl.worlds.auto_explore.repositories.writing import write_repositories
 
     monkeypatch.chdir(tmp_path)
-    split = next(call for call in calls_of(ReflectStudy(Path())) if call.run == "reflect split_data")
-    write_repositories("made", num=10)
-    Path(split.words[0]).write_bytes(Path("made/made_tasks.json").read_bytes())
+    study = ReflectStudy(Path(), worlds=(world,))
+    split = next(call for call in calls_of(study) if call.run == "reflect split_data")
+    write_repositories("made", num=10, hops=hops)
+    lessons = Path(split.words[0])
+    lessons.parent.mkdir()
+    lessons.write_bytes(Path("made/made_tasks.json").read_bytes())
     load(split.run)(*split.words, **split.flags)
-    parts = [json.loads(Path(f"{name}.json").read_text()) for name in ("train", "validate", "test")]
+    parts = [
+        json.loads(lessons.with_name(f"{name}.json").read_text()) for name in ("train", "validate", "test")
+    ]
+    assert study.tasks(world, "test") == {"task_file": lessons.with_name("test.json")}
     train, validate, test = ({task["root"] for task in part} for part in parts)
     assert train
     assert validate
@@ -99,19 +108,19 @@ def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkey
 
 
 def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
-    study = ReflectStudy(tmp_path, seeds=2, test_games=100)
+    study = ReflectStudy(tmp_path, seeds=2, test_games=100, worlds=WORLDS)
     for world in WORLDS:
         flags = [
             {name: value for name, value in call.flags.items() if name not in {"report", "swap_reflections"}}
             for call in calls_of(study)
-            if call.run == "reflect evaluate" and call.flags["env"] == world
+            if call.run == "reflect evaluate" and call.name.startswith(f"{world}-")
         ]
-        assert len(flags) == 2 * len(METHODS[world])
+        assert len(flags) == sum(1 if method.once else 2 for method in METHODS[world])
         assert all(one == flags[0] for one in flags)
 
 
 def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_learned(tmp_path):
-    study = ReflectStudy(tmp_path, seeds=1)
+    study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
     for world in WORLDS:
         (chain,) = (
             chain
@@ -130,14 +139,52 @@ def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_le
 def test_models_that_reflect_are_trained_on_the_texts_of_their_policy(tmp_path):
     tuned = {
         call.name: Path(call.flags["task_file"]).name
-        for call in calls_of(ReflectStudy(tmp_path, seeds=1))
+        for call in calls_of(ReflectStudy(tmp_path, seeds=1, worlds=WORLDS))
         if call.run == "reflect supervised_pretrain" and call.flags.get("reflect")
     }
     assert tuned == {
         "taxi-reflection-0": "sft_reflection.jsonl",
         "auto_explore-reflection-0": "sft_reflection.jsonl",
         "auto_explore-reflection_positive-0": "sft_reflection_positive.jsonl",
+        "two_hops-reflection-0": "sft_reflection.jsonl",
+        "two_hops-reflection_positive-0": "sft_reflection_positive.jsonl",
+        "alfworld-reflection-0": "sft_reflection.jsonl",
     }
+
+
+def test_every_world_is_measured_beside_a_ceiling_and_floors_on_the_same_texts(tmp_path):
+    study = ReflectStudy(tmp_path, seeds=2, worlds=WORLDS)
+    for world in WORLDS:
+        measured = [call for call in calls_of(study) if call.run == "reflect evaluate"]
+        named = {call.name: call.words[0] for call in measured if call.name.startswith(f"{world}-")}
+        assert named[f"{world}-planner-0.json"] == "agent:planner"
+        assert (
+            named[f"{world}-random-0.json"].removeprefix("agent:")
+            in world_of(study.playing(world)["env"]).agents
+        )
+        assert named[f"{world}-linear-0.json"] == f"linear:{study.texts(world, 'sft')}"
+        reflection = study.tuned_checkpoint(world, "reflection", 1)
+        assert (
+            named[f"{world}-linear_reflect-1.json"] == f"linear:{study.texts(world, 'policy')}+{reflection}"
+        )
+        assert f"{world}-planner-1.json" not in named  # it is the same for every seed
+        assert f"{world}-linear-1.json" not in named
+
+
+def test_policies_of_a_world_have_the_same_head(tmp_path):
+    study = ReflectStudy(tmp_path, seeds=1, worlds=WORLDS)
+    points = {world: set() for world in WORLDS}
+    for call in calls_of(study):
+        if call.run in {"reflect supervised_pretrain", "reflect rl_finetune"}:
+            trains_policy = call.run == "reflect rl_finetune" or "reflect" not in call.flags
+            world = next(world for world in WORLDS if call.name.startswith(f"{world}-"))
+            if trains_policy:
+                points[world].add(call.flags.get("pointing_head", False))
+                if call.flags.get("pointing_head"):
+                    assert call.flags["env"] == study.playing(world)["env"]  # whose lists the head reads
+            else:
+                assert "pointing_head" not in call.flags
+    assert points == {TAXI: {False}, EXPLORE: {False}, MOVED: {True}, HOUSEHOLD: {True}}
 
 
 # ---- what is read
@@ -150,10 +197,10 @@ SUCCESS = {"sft": 0.3, "rl": 0.0, "reflect_sft": 0.4, "reflect_rl": 0.6}
 @pytest.fixture
 def study(tmp_path):
     """Two seeds with reports and logs, as evaluate and rl_finetune write them."""
-    study = ReflectStudy(tmp_path, seeds=2, iterations=4)
+    study = ReflectStudy(tmp_path, seeds=2, iterations=4, worlds=WORLDS)
     for world in WORLDS:
         for method in METHODS[world]:
-            for seed in range(2):
+            for seed in range(1 if method.once else 2):
                 success = SUCCESS.get(method.key, 0.5) + 0.1 * seed
                 write_report(study, world, method, seed, success)
                 if method.online and not method.policy_of:
@@ -167,7 +214,7 @@ def study(tmp_path):
 def write_report(study, world, method, seed, success, failed=0):
     # Of AutoExplore's two levels the second has three times the episodes.
     levels = [("pickup", 0.9, 20), ("full", success, 20)]
-    if world == EXPLORE:
+    if world != TAXI:
         levels = [("level 0", success + 0.3, 10), ("level 1", success - 0.1, 30)]
     rows = [
         {"level": name, "success": share, "episodes": count, "failed": failed, "cost": 1.0}
@@ -178,20 +225,27 @@ def write_report(study, world, method, seed, success, failed=0):
 
 
 def test_results_say_what_the_files_say(study):
-    taxi, explore = results(study, {}).comparisons
+    taxi, explore, _, household = results(study, {}).comparisons
     run = taxi.method("reflect_rl").runs[1]
     levels = {name: run.measures[name].mean for name in ("pickup", "full")}
     assert run.measures["success"].mean == pytest.approx(0.7)  # the last level is the whole task
     assert levels == pytest.approx({"pickup": 0.9, "full": 0.7})
-    # 32 episodes an iteration
-    assert run.curves["success"] == ((16.0, 0.0), (48.0, 0.25), (80.0, 0.5), (112.0, 0.75))
+    # An iteration of 32 episodes is played by what was learned before it.
+    assert run.curves["success"] == ((0.0, 0.0), (32.0, 0.25), (64.0, 0.5), (96.0, 0.75))
     assert taxi.method("sft").runs[0].curves == {}
     # (10 * 0.9 + 30 * 0.5) / 40: every question counts alike.
     assert explore.method("reflect_rl").runs[0].measures["success"].mean == pytest.approx(0.6)
+    bounds = [method.name for method in household.methods if method.bound]
+    assert bounds == ["planner", "random", "linear", "linear_reflect"]
+    assert [len(household.method(name).runs) for name in bounds] == [1, 1, 1, 2]
 
 
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
-    taxi, explore = ({claim.worse for claim in part.claims} for part in results(study, {}).comparisons)
+    taxi, explore, moved, household = (
+        {claim.worse for claim in part.claims} for part in results(study, {}).comparisons
+    )
+    assert moved == explore
+    assert household == {"sft", "rl", "reflect_sft", "reflect_rl_swapped"}
     assert taxi == {"sft", "rl", "reflect_sft", "reflect_rl_flat", "reflect_rl_swapped"}
     assert explore == {"sft", "rl", "reflect_sft", "reflect_rl_positive", "reflect_rl_swapped"}
     assert set(TITLES) == set(WORLDS)

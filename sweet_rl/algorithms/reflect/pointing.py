@@ -210,7 +210,10 @@ def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) ->
         try:
             offered = agent.offered(prompt)
         except UsageError as error:
-            raise DataError(str(error), path=path, line=line, field="text", value=text[-60:]) from error
+            repair = "If the text is of another world, name that by --env."
+            raise DataError(
+                str(error), path=path, line=line, field="text", value=text[-60:], repair=repair
+            ) from error
         label = resolve_label(written, offered)
         if label is None:
             raise DataError(

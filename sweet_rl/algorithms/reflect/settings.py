@@ -159,7 +159,7 @@ class ReflectFlags(Compatible):
     )
     pointing_head: bool = flag(
         False,
-        "point at a command on offer, by the model's own states of the prompt and of each command, instead of writing its label; also in fine-tuning. A checkpoint that has such a head is always read with it.",
+        "point at a command on offer, by the model's own states of the prompt and of each command, instead of writing its label; also in fine-tuning, where --env says whose texts they are. A checkpoint that has such a head is always read with it.",
     )
 
 

@@ -9,6 +9,7 @@ from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.studies.flags import HELPS, OnlineFlags, TestGames
+from sweet_rl.studies.reflect.worlds import USUAL, WORLDS
 
 _NUMBERS = ("sft_updates", "iterations", "records", "repositories", "test_games")
 """What the study has numbers of its own for, where none is given."""
@@ -23,9 +24,13 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         "of every fine-tuning; default that of the study, as for iterations, records, repositories and test_games.",
         at_least=1,
     )
-    records: int | None = flag(None, "states of the taxi that the teacher reflects on.", at_least=1)
+    records: int | None = flag(
+        None, "states of the taxi, and of households, that the teacher reflects on.", at_least=1
+    )
     repositories: int | None = flag(None, "to explore.", at_least=1)
-    worlds: str = flag("taxi,auto_explore", "taxi, auto_explore, or both with a comma between.")
+    worlds: str = flag(
+        ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
+    )
 
 
 @recorded("demo_reflect")
@@ -40,19 +45,19 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
     },
 )
 def demo_reflect(flags: ReflectDemoFlags, /) -> None:
-    """Run Reflect-RL and what it is compared with from nothing: DangerousTaxi and AutoExplore, tiny models.
+    """Run Reflect-RL and what it is compared with from nothing: DangerousTaxi, AutoExplore, ALFWorld; tiny models.
 
     Needs no GPU, no download and no key; takes minutes on two cores. A teacher that knows the way reflects on
     games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning only, both
     with reflections, without wrong ways in the texts, without a curriculum. Each command is printed as a
     person would type it. It ends with a table and a page: success against episodes, and which published
-    orderings hold at this size. An interrupted demo resumes where it stopped.
+    orderings hold at this size, beside a planner, chance and a linear policy. An interrupted demo resumes where it stopped.
     """
     from functools import partial
 
     from sweet_rl.pipelines.steps import in_rounds
     from sweet_rl.studies.outcome import prepared, run_study
-    from sweet_rl.studies.reflect.recipe import WORLDS, ReflectStudy, rounds
+    from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
     from sweet_rl.studies.reflect.results import results
 
     given = {name: number for name in _NUMBERS if (number := getattr(flags, name)) is not None}

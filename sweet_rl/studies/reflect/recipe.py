@@ -1,8 +1,9 @@
 """The steps of `demo_reflect`: data of an expert teacher, two models of one seed, four ways to learn.
 
-Two worlds, the taxi and repositories to explore. For every seed a tiny Llama is made for each of them; it is
-fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
-`sweet_rl.pipelines.running`: two at a time, each once, and an interrupted study resumes where it stopped.
+Worlds are the taxi, repositories to explore, and households (`worlds`; their data: `data`). For every seed a
+tiny Llama is made for each of them; it is fine-tuned on texts, learns online, or both, with or without a
+reflection model beside it. Steps are run by `sweet_rl.pipelines.running`: two at a time, each once, and an
+interrupted study resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -16,48 +17,22 @@ from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.chains import Chain, call
-
-TAXI, EXPLORE = "taxi", "auto_explore"
-WORLDS = (TAXI, EXPLORE)
-
-RECORDS = 8000
-"""States of the taxi that the teacher reflects on."""
-
-RANDOM_SHARE = 0.2
-"""Of the taxi driver's moves, which the policy imitates: an imitator that has something left to learn."""
-
-REPOSITORIES = 40
-"""To explore; each has about twenty questions. Those that are measured on are in no training text."""
+from sweet_rl.studies.reflect import data
+from sweet_rl.studies.reflect.data import REPOSITORIES
+from sweet_rl.studies.reflect.worlds import (
+    AMOUNTS,
+    EXPLORE,
+    HOPS,
+    HOUSEHOLD,
+    METHODS,
+    MOVED,
+    TAXI,
+    USUAL,
+    Method,
+)
 
 TEST_GAMES = 200
 """Of each of the taxi's levels, that every policy is measured on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """How much is learned in a world.
-
-    Attributes:
-        updates: of a policy's fine-tuning.
-        reflection_updates: of a reflection model's; what it writes is longer than an action.
-        iterations: of an online run.
-        episodes: of an iteration.
-        online_rate: learning rate of the online runs. At 1e-3 policies learn to give up at once, as an early
-            end costs less than a late failure.
-    """
-
-    updates: int
-    reflection_updates: int
-    iterations: int
-    episodes: int
-    online_rate: float
-
-
-AMOUNTS: Mapping[str, Amount] = {
-    TAXI: Amount(600, 2000, 30, 32, online_rate=5e-4),
-    EXPLORE: Amount(500, 800, 20, 16, online_rate=2e-4),
-}
-"""In minutes on two cores."""
 
 WIDTH, LAYERS = 64, 2
 """Of policy and reflection model."""
@@ -87,69 +62,11 @@ ONLINE: Mapping[str, Any] = {
 }
 """Episodes drawn from replay after an iteration; without a critic costs vary too much for so few episodes."""
 
-REFLECTION_TOKENS: Mapping[str, int] = {TAXI: 40, EXPLORE: 64}
-"""Of a reflection at most; those of the teacher are shorter."""
-
-_AT_ONCE = 256
-"""Of the teacher's work: what is finished together goes to the disk together."""
-
-_EXPLORE_REPEATS = 3
-"""How often every held-out question is asked."""
+_REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 5}
+"""How often every held-out question is asked, and every held-out household played."""
 
 _TEST_SEED = 1_000
 """The same games for every policy of the study; they are not learnt from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One way to make a policy.
-
-    Attributes:
-        key: name in files.
-        texts: fine-tuned on `sft` (no reflections), `policy` (with), `policy_positive` (with, but without
-            wrong ways), or on nothing.
-        online: iterations of reinforcement learning follow.
-        curriculum: these begin with easier levels.
-        policy_of: key of the method whose policy this one measures again, every state with the reflection of
-            another; nothing is trained.
-    """
-
-    key: str
-    texts: str = ""
-    online: bool = False
-    curriculum: bool = True
-    policy_of: str = ""
-
-    @property
-    def reflects(self) -> bool:
-        """Whether a reflection model thinks before."""
-        return self.texts.startswith("policy")
-
-    @property
-    def reflection_texts(self) -> str:
-        """What that model is fine-tuned on."""
-        return self.texts.replace("policy", "reflection")
-
-
-METHODS: Mapping[str, Sequence[Method]] = {
-    TAXI: (
-        Method("sft", "sft"),
-        Method("rl", online=True),
-        Method("reflect_sft", "policy"),
-        Method("reflect_rl", "policy", online=True),
-        Method("reflect_rl_flat", "policy", online=True, curriculum=False),
-        Method("reflect_rl_swapped", "policy", online=True, policy_of="reflect_rl"),
-    ),
-    EXPLORE: (
-        Method("sft", "sft"),
-        Method("rl", online=True),
-        Method("reflect_sft", "policy"),
-        Method("reflect_rl", "policy", online=True),
-        Method("reflect_rl_positive", "policy_positive", online=True),
-        Method("reflect_rl_swapped", "policy", online=True, policy_of="reflect_rl"),
-    ),
-}
-"""What is compared in each world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +75,16 @@ class ReflectStudy:
 
     folder: Path
     seeds: int = 3
-    records: int = RECORDS
+    records: int | None = None
     repositories: int = REPOSITORIES
     sft_updates: int | None = None
     iterations: int | None = None
     test_games: int = TEST_GAMES
-    worlds: Sequence[str] = field(default=WORLDS)
+    worlds: Sequence[str] = field(default=USUAL)
 
     def texts(self, world: str, kind: str) -> Path:
         """Path of a file of training texts."""
-        return self.folder / f"{world}_texts" / (f"sft_{kind}.jsonl" if kind != "sft" else "sft.jsonl")
+        return data.texts_folder(self.folder, world) / (f"sft_{kind}.jsonl" if kind != "sft" else "sft.jsonl")
 
     def base(self, world: str, seed: int) -> Path:
         """The tiny model of a seed, before it has learned anything."""
@@ -211,22 +128,33 @@ class ReflectStudy:
         """Flags of a world, the same when it is learned from and when it is measured."""
         if world == TAXI:
             return {"env": TAXI, "max_turns": 20}
-        return {"env": EXPLORE, "repo_dir": self.folder / "repositories"}
+        if world == HOUSEHOLD:
+            return {"env": HOUSEHOLD}
+        return {"env": EXPLORE, "repo_dir": data.repositories(self.folder, world)}
+
+    def tasks(self, world: str, part: str) -> dict[str, Any]:
+        """Flags for the tasks of a part, train or test; the taxi draws its own."""
+        if world == TAXI:
+            return {}
+        named = f"alfworld:{part}" if world == HOUSEHOLD else data.split(self.folder, world, part)
+        return {"task_file": named}
 
 
 def rounds(study: ReflectStudy) -> list[list[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
     places = [(world, seed) for seed in range(study.seeds) for world in study.worlds]
-    data = {TAXI: _taxi_data, EXPLORE: _explore_data}
     return [
-        [data[world](study) for world in study.worlds],
+        [
+            data.chain(study.folder, world, records=study.records, count=study.repositories)
+            for world in study.worlds
+        ],
         [(_make(study, world, seed),) for world, seed in places],
         [chain for world, seed in places for chain in _fine_tunings(study, world, seed)],
         [
             _made(study, world, method, seed)
             for world, seed in places
             for method in METHODS[world]
-            if not method.policy_of
+            if not method.policy_of and seed < (1 if method.once else study.seeds)
         ],
     ]
 
@@ -234,59 +162,15 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 # ---- the chains
 
 
-def _taxi_data(study: ReflectStudy) -> Chain:
-    records, texts = study.folder / "taxi_records.json", study.folder / "taxi_texts"
-    played = {
-        "output": records,
-        "num_records": study.records,
-        "random_share": RANDOM_SHARE,
-        "concurrency": _AT_ONCE,
-        "quiet": True,
-    }
-    written = {"task_file": records, "output": texts, "overwrite": True}
-    return (
-        call("reflect taxi_reflection", records, flags=played),
-        call("reflect taxi_gen_sft", texts, flags=written),
-    )
-
-
-def _explore_data(study: ReflectStudy) -> Chain:
-    made, kept = study.folder / "made", study.folder / "repositories"
-    tasks, lessons = study.folder / "tasks.json", study.folder / "lessons.json"
-    train, texts = study.folder / "train.json", study.folder / f"{EXPLORE}_texts"
-    making = {"output_dir": made, "num": study.repositories, "overwrite": True}
-    teaching = {
-        "task_file": tasks,
-        "repo_dir": kept,
-        "output": lessons,
-        "concurrency": _AT_ONCE,
-        "quiet": True,
-    }
-    writing = {"repo_dir": kept, "output": texts, "overwrite": True, "quiet": True}
-    return (
-        call("reflect make_repositories", made, flags=making),
-        call("reflect filter_repo", kept, (str(made / "repos"),), {"output": kept, "overwrite": True}),
-        call(
-            "reflect filter_task",
-            tasks,
-            (str(made / "made_tasks.json"),),
-            {"repo_dir": kept, "output": tasks, "overwrite": True},
-        ),
-        call("reflect reflection_negative", lessons, flags=teaching),
-        call("reflect split_data", train, (str(lessons),), {"by_repo": True, "overwrite": True}),
-        call("reflect gen_sft", texts, (str(train),), writing),
-    )
-
-
 def _make(study: ReflectStudy, world: str, seed: int) -> Step:
     output = study.base(world, seed)
     read = tuple(str(study.texts(world, kind)) for kind in ("sft", "policy"))
-    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": world == TAXI}
+    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": AMOUNTS[world].phrases}
     return call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
 
 
 def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
-    kinds = [method.texts for method in METHODS[world] if method.texts]
+    kinds = [method.texts for method in METHODS[world] if method.tuned]
     kinds += [method.reflection_texts for method in METHODS[world] if method.reflects]
     return [(_fine_tune(study, world, kind, seed),) for kind in dict.fromkeys(kinds)]
 
@@ -303,7 +187,10 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
         **FINE_TUNING,
         **TRAINING,
     }
-    flags |= {"reflect": True} if kind.startswith("reflection") else {}
+    if kind.startswith("reflection"):
+        flags["reflect"] = True
+    elif AMOUNTS[world].points:
+        flags |= {"pointing_head": True, "env": study.playing(world)["env"]}
     return call("reflect supervised_pretrain", output, flags=flags)
 
 
@@ -327,51 +214,55 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
         "learning_rate": AMOUNTS[world].online_rate,
         **ONLINE,
         **TRAINING,
-        **_levels(world, curriculum=method.curriculum),
+        **(AMOUNTS[world].easier if method.curriculum else AMOUNTS[world].whole),
+        **study.tasks(world, "train"),
     }
-    if world == EXPLORE:
-        flags |= {"task_file": study.folder / "train.json", "leaveout_prob": 0}
+    if world in HOPS:
+        flags["leaveout_prob"] = 0
+    if AMOUNTS[world].points:
+        flags["pointing_head"] = True
     if method.texts:
         flags["load_dir"] = study.tuned_checkpoint(world, method.texts, seed)
     if method.reflects:
         flags |= {
             "reflect": True,
-            "reflect_max_new_tokens": REFLECTION_TOKENS[world],
+            "reflect_max_new_tokens": AMOUNTS[world].reflection_tokens,
             "reflect_model_name": study.base(world, seed),
             "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
         }
     return call("reflect rl_finetune", output, flags=flags)
 
 
-def _levels(world: str, *, curriculum: bool) -> dict[str, Any]:
-    """Easier levels before the whole task, or that alone."""
-    if world == EXPLORE:
-        return {"depth_curriculum": True} if curriculum else {}
-    return {"taxi_curriculum": True} | ({} if curriculum else {"curriculum_index": 2})
-
-
 def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
     output = study.report(world, method, seed)
-    named = str(study.checkpoint(world, method, seed))
+    named = _named(study, world, method, seed)
     if method.reflects:
         named += f"+{study.tuned_checkpoint(world, method.reflection_texts, seed)}"
     batch = min(50, study.test_games)
     flags = {
         **study.playing(world),
-        "reflect_max_new_tokens": REFLECTION_TOKENS[world],
-        **_levels(world, curriculum=True),
+        "reflect_max_new_tokens": AMOUNTS[world].reflection_tokens,
+        **AMOUNTS[world].easier,
+        **study.tasks(world, "test"),
         "report": output,
         "seed": _TEST_SEED,
         "per_device_eval_batch_size": batch,
-        "eval_reps": max(1, study.test_games // batch) if world == TAXI else _EXPLORE_REPEATS,
+        "eval_reps": _REPEATS.get(world, max(1, study.test_games // batch)),
         "overwrite": True,
         "quiet": True,
     }
-    if world == EXPLORE:
-        flags["task_file"] = study.folder / "test.json"
     if method.policy_of:
         flags["swap_reflections"] = True
     return call("reflect evaluate", output, (named,), flags)
+
+
+def _named(study: ReflectStudy, world: str, method: Method, seed: int) -> str:
+    """What is measured, as `evaluate` takes it, without a reflection model."""
+    if method.agent:
+        return f"agent:{method.agent}"
+    if method.linear:
+        return f"linear:{study.texts(world, method.texts)}"
+    return str(study.checkpoint(world, method, seed))
 
 
 # ---- the step that is no command, in a worker

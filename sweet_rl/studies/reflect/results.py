@@ -7,23 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from sweet_rl.errors import DataError
-from sweet_rl.studies.reflect import recipe
-from sweet_rl.studies.reflect.recipe import (
-    AMOUNTS,
-    EXPLORE,
-    FINE_TUNING,
-    LAYERS,
-    METHODS,
-    ONLINE,
-    RANDOM_SHARE,
-    TAXI,
-    TRAINING,
-    WIDTH,
-    ReflectStudy,
-)
+from sweet_rl.studies.reflect import worlds
+from sweet_rl.studies.reflect.data import RANDOM_SHARE
+from sweet_rl.studies.reflect.recipe import FINE_TUNING, LAYERS, ONLINE, TRAINING, WIDTH, ReflectStudy
+from sweet_rl.studies.reflect.worlds import AMOUNTS, EXPLORE, HOUSEHOLD, METHODS, MOVED, TAXI
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -47,6 +36,11 @@ TITLES: Mapping[str, tuple[str, str]] = {
         "AutoExplore",
         "Find the one file of a repository that answers a question, by cd, cat and id, in fifteen steps.",
     ),
+    MOVED: (
+        "AutoExplore, two hops",
+        "The same, where names tell nothing: a file says who keeps a thing, and where.",
+    ),
+    HOUSEHOLD: ("ALFWorld", "Do a task in a made household: find a thing, change it, put it somewhere."),
 }
 """Every world's name, and what is played in it."""
 
@@ -61,6 +55,16 @@ NAMES: Mapping[str, tuple[str, str]] = {
         "Others' reflections",
         "Reflect-RL's policy, given the reflection of another state: a policy that does as well reads none.",
     ),
+    "planner": ("Planner", "The ceiling: is given the way, or what the world hides."),
+    "random": ("Random", "A floor: any command on offer, each as likely."),
+    "linear": (
+        "Linear",
+        "A floor: a linear policy on counts of words, fitted to the texts without reflections.",
+    ),
+    "linear_reflect": (
+        "Linear with reflection",
+        "The same on the texts with them, beside the reflection model.",
+    ),
 }
 """Every method's name, and what it is, in one sentence."""
 
@@ -74,10 +78,6 @@ CLAIMS: Sequence[tuple[str, str, str]] = (
     ("The policy reads its reflections", "reflect_rl", "reflect_rl_swapped"),
 )
 """Published orderings, and what they rest on: what is claimed, the better method, the worse one."""
-
-_POINTS = 20
-"""Of a curve: each is the mean of some iterations."""
-
 
 AXES = (Axes("success", "success", "episodes played to learn from", "share", main=True),)
 """Of an online run: the games that it plays to learn from."""
@@ -96,7 +96,8 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
         seconds=_by_kind(study, seconds),
         notes=(
             "All policies of a world are measured on the same games; nothing was learned from these.",
-            "A curve follows the games that are played to learn from: where a level begins, it may fall.",
+            "A curve follows the games that are played to learn from, a point an iteration: it may fall with a level.",
+            "Planner, random and the linear policy without reflections are the same for every seed.",
             "Seconds are added up over runs; some of them ran at the same time.",
         ),
     )
@@ -127,12 +128,13 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
     )
 
 
-def _method(study: ReflectStudy, world: str, method: recipe.Method) -> Method:
-    runs = tuple(_run(study, world, method, seed) for seed in range(study.seeds))
-    return Method(method.key, *NAMES[method.key], runs)
+def _method(study: ReflectStudy, world: str, method: worlds.Method) -> Method:
+    seeds = range(1 if method.once else study.seeds)
+    runs = tuple(_run(study, world, method, seed) for seed in seeds)
+    return Method(method.key, *NAMES[method.key], runs, bound=method.once or method.linear)
 
 
-def _run(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> Run:
+def _run(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Run:
     levels = _levels(study, world, method, seed)
     # The taxi's last level is the whole task; of AutoExplore every level is a part of the questions.
     counted = levels[-1:] if world == TAXI else levels
@@ -146,7 +148,7 @@ def _run(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> R
     )
 
 
-def _levels(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> list[dict[str, Json]]:
+def _levels(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> list[dict[str, Json]]:
     """The levels of one evaluation.
 
     Raises:
@@ -160,14 +162,11 @@ def _levels(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -
     return levels
 
 
-def _curve(study: ReflectStudy, world: str, method: recipe.Method, seed: int) -> Points:
-    """Episodes played and the share that succeeded: means of some iterations, so that they can be seen."""
+def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Points:
+    """Of each iteration, the episodes learned from before it and the share of its own that succeeded."""
     path = study.checkpoint(world, method, seed) / "logs.json"
     found = [float(entry["succ"]) for entry in json.loads(path.read_text())]
-    size = max(1, -(-len(found) // _POINTS))
-    batch = AMOUNTS[world].episodes
-    chunks = [found[at : at + size] for at in range(0, len(found), size)]
-    return tuple((batch * (at * size + len(chunk) / 2), fmean(chunk)) for at, chunk in enumerate(chunks))
+    return tuple((float(AMOUNTS[world].episodes * at), share) for at, share in enumerate(found))
 
 
 def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
@@ -177,12 +176,13 @@ def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
         f"{world}: iterations of an online run": study.iterations_of(world),
         f"{world}: episodes of an iteration": AMOUNTS[world].episodes,
         f"{world}: online learning rate": AMOUNTS[world].online_rate,
+        f"{world}: pointing head": AMOUNTS[world].points,
     }
 
 
 def _settings(study: ReflectStudy) -> dict[str, Json]:
     return {
-        "states of the taxi": study.records,
+        "records": study.records,
         "repositories": study.repositories,
         "random moves of the taxi's driver": RANDOM_SHARE,
         **{name: number for world in study.worlds for name, number in _amounts(study, world).items()},
@@ -200,7 +200,7 @@ def _by_kind(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, flo
         title = TITLES[world][0]
         for method in METHODS[world]:
             tuned = kinds.setdefault(f"{title}: fine-tuning", set())
-            if method.texts:
+            if method.tuned:
                 tuned.add(study.tuned(world, method.texts, seed).name)
             if method.reflects:
                 tuned.add(study.tuned(world, method.reflection_texts, seed).name)

@@ -242,7 +242,7 @@ def test_a_state_without_commands_is_refused_and_says_what_is_needed(agent):
         UsageError, match=r"offers no commands.*a list of them.*'3. go north'.*You see nothing"
     ):
         agent.choose(["You see nothing. # Action:\n"], [0])
-    with pytest.raises(DataError, match=r"line 2.*offers no commands"):
+    with pytest.raises(DataError, match=r"line 2.*offers no commands.*name that by --env"):
         pointed(agent, [f"{prompt('a box')}1", "nothing # Action:\n1"], "f.jsonl", 100)
     with pytest.raises(DataError, match=r"line 1.*not on offer.*one of 0, 1, 2"):
         pointed(agent, [f"{prompt('a box')}7"], "f.jsonl", 100)
