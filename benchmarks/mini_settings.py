@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,8 +32,11 @@ from sweet_rl.users.server_process import start_server
 CRITICS: dict[str, dict[str, Any]] = {
     "beta 100": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0},
     "beta 30": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 30.0},
+    "beta 10": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0},
+    "beta 1": {"learning_rate": 1e-4, "max_epochs": 4, "beta": 1.0},
 }
-"""Trainings of the critic. A high beta holds it to the agent: below 30 it comes to like early answers."""
+"""Trainings of the critic. A high beta holds it to the agent: below 30 the sighted one comes to like early
+answers. The blind one does not, and it learns so little that it then has hardly a pair above the margin."""
 
 Grid: TypeAlias = list[dict[str, Any]]
 
@@ -52,7 +55,11 @@ STEPS = [
     *_product(critic=["beta 100"], **_POLICY, max_epochs=[2], min_score=[None]),
     *_product(critic=["beta 30"], **_POLICY, max_epochs=[2]),
 ]
-"""Where no least score stands, it is 0: a turn is chosen that the critic likes more than the agent does."""
+"""Where no least score stands, it is 0: a turn is chosen that the critic likes more than the agent does. Where no
+margin stands, it is 0.3."""
+BLIND = _product(
+    critic=["beta 10", "beta 1"], **_POLICY, max_epochs=[2], min_score=[0.0, None], margin=[0.3, 0.0]
+)
 
 GRIDS: dict[str, Grid] = {
     "rft": [
@@ -65,9 +72,9 @@ GRIDS: dict[str, Grid] = {
         *_product(learning_rate=[1e-3], beta=[0.3], nll_loss_coef=[1.0], max_epochs=[8, 16]),
     ],
     "sweet": STEPS,
-    "sweet_blind": STEPS,
+    "sweet_blind": [*STEPS, *BLIND],
 }
-"""Eight settings for each method."""
+"""Eight settings for each method, and eight more for the blind critic: those of the sighted one starve it."""
 
 
 Row: TypeAlias = dict[str, Any]
@@ -138,12 +145,12 @@ def _name(method: str, settings: Mapping[str, Any]) -> str:
     return "_".join([method, *(str(value) for value in settings.values())]).replace(" ", "_")
 
 
-def _critics(study: Study, methods: Container[str]) -> list[Chain]:
+def _critics(study: Study, methods: Mapping[str, list[Row]]) -> list[Chain]:
     return [
-        recipes.critic(study, _critic(way, kind), hidden=way.given == "own", settings=settings)
+        recipes.critic(study, _critic(way, kind), hidden=way.given == "own", settings=CRITICS[kind])
         for way in SWEETS
         if way.name in methods
-        for kind, settings in CRITICS.items()
+        for kind in dict.fromkeys(row["settings"]["critic"] for row in methods[way.name])
     ]
 
 
@@ -158,9 +165,10 @@ def _chain(study: Study, method: str, settings: Mapping[str, Any]) -> Chain:
     if method == "dpo":
         return recipes.dialogue_dpo(study, name, settings)
     way = next(way for way in SWEETS if way.name == method)
-    policy = {flag: value for flag, value in settings.items() if flag not in {"critic", "min_score"}}
-    critic, least = _critic(way, settings["critic"]), settings.get("min_score", way.min_score)
-    return recipes.sweet(study, replace(way, name=name, critic=critic, min_score=least, settings=policy))
+    of_pairs = {field: settings[field] for field in ("min_score", "margin") if field in settings}
+    policy = {flag: value for flag, value in settings.items() if flag not in {"critic", *of_pairs}}
+    critic = _critic(way, settings["critic"])
+    return recipes.sweet(study, replace(way, name=name, critic=critic, settings=policy, **of_pairs))
 
 
 def _table(method: str, rows: Sequence[Row], worlds: Sequence[str]) -> str:
