@@ -1,4 +1,4 @@
-"""The study of many seeds: which studies it makes, and what it refuses."""
+"""The study of many seeds: which studies it makes, what it refuses, and how its settings were chosen."""
 
 import argparse
 import sys
@@ -16,6 +16,14 @@ def mini(monkeypatch):
     import mini
 
     return mini
+
+
+@pytest.fixture
+def mini_settings(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import mini_settings
+
+    return mini_settings
 
 
 def asked(tmp_path, **changes):
@@ -95,3 +103,19 @@ def test_the_tables_of_the_docs_by_hand(mini):
         "|---|---|---|---|---|---|---|---|",
         "| SWEET-RL |  |  |  | 0.75 |  |  |  |",
     ]
+
+
+def test_the_best_settings_of_one_world_go_on_and_those_that_were_best_elsewhere(mini_settings, monkeypatch):
+    def row(beta, **worlds):
+        return {
+            "settings": {"beta": beta},
+            "worlds": {world: {"updates": 8, "success": {"mean": mean}} for world, mean in worlds.items()},
+        }
+
+    monkeypatch.setattr(mini_settings, "OF_TEN", {"dpo": [{"beta": 4}]})
+    rows = [row(1, first=0.25), row(2, first=0.5), row(3, first=0.75), row(4, first=0.125)]
+    assert [one["settings"]["beta"] for one in mini_settings._kept("dpo", rows, 2)] == [3, 2, 4]
+    assert [one["settings"]["beta"] for one in mini_settings._kept("rft", rows, 2)] == [3, 2]
+    # 0.75 + 0.25 against 0.5 + 0.625; what was not measured in the second world comes after both.
+    rows = [row(1, first=1.0), row(2, first=0.75, second=0.25), row(3, first=0.5, second=0.625)]
+    assert [one["settings"]["beta"] for one in mini_settings._best(rows)] == [3, 2, 1]
