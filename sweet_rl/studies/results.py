@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias
 
@@ -29,12 +30,6 @@ Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
 """What an interval says of a claim: above 0, below 0, around 0, or there is none."""
 
 _Found: TypeAlias = tuple[float | None, float | None, float | None]
-
-_T_975 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-)
-"""Student's t at 97.5 % for 1, 2, ... degrees of freedom; beyond these the last, a little too wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +146,7 @@ class Claim:
         low: of Student's 95 % interval; None where there is only one pair.
         high: likewise.
         each: (seed, difference); empty where pairs are episodes.
+        among: of so many claims; the interval is so wide that all of theirs are right together with 95 %.
     """
 
     text: str
@@ -161,6 +157,7 @@ class Claim:
     low: float | None = None
     high: float | None = None
     each: tuple[tuple[int, float], ...] = ()
+    among: int = 1
 
     @property
     def verdict(self) -> Verdict:
@@ -299,25 +296,55 @@ def provenance() -> dict[str, str]:
 # ---- differences
 
 
-def interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """The mean of at least one value and Student's 95 % interval, which one value alone has not."""
+def interval(values: Sequence[float], *, among: int = 1) -> tuple[float, float | None, float | None]:
+    """The mean of at least one value and Student's interval, which one value alone has not.
+
+    Args:
+        values: all of them.
+        among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
+    """
     mean = fmean(values)
     if len(values) < 2:
         return mean, None, None
-    t = _T_975[min(len(values) - 1, len(_T_975)) - 1]
-    half = t * stdev(values) / math.sqrt(len(values))
+    half = _student(len(values) - 1, 0.05 / among) * stdev(values) / math.sqrt(len(values))
     return mean, mean - half, mean + half
 
 
-def claim_over_seeds(text: str, better: Method, worse: Method, measure: str) -> Claim:
-    """The claim with its result, paired over the seeds that both methods have."""
+@lru_cache(maxsize=1000)
+def _student(freedom: int, outside: float) -> float:
+    """What Student's t with these degrees of freedom exceeds, to either side, with probability `outside`."""
+    low, high = 0.0, 1.0
+    while 1 - _within(high, freedom) > outside:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 - _within(middle, freedom) > outside else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """The probability that Student's t lies between -t and t: a finite sum for whole degrees of freedom."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for step in range(1 + odd, freedom, 2):
+        total += term
+        term *= step / (step + 1) * math.cos(angle) ** 2
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
+
+
+def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, among: int = 1) -> Claim:
+    """The claim with its result, paired over the seeds that both methods have; `among` as of `Claim`."""
     ours, theirs = (
         {run.seed: run.measures[measure].mean for run in each.runs if measure in run.measures}
         for each in (better, worse)
     )
     each = tuple((seed, ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys()))
-    found: _Found = interval([value for _, value in each]) if each else (None, None, None)
-    return Claim(text, better.name, worse.name, "seeds", *found, each)
+    differences = [value for _, value in each]
+    found: _Found = interval(differences, among=among) if each else (None, None, None)
+    return Claim(text, better.name, worse.name, "seeds", *found, each, among)
 
 
 def claim_over_tasks(

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from sweet_rl.chat.formats import ChatFormat
 from sweet_rl.chat.reflect_format import offered_commands
 from sweet_rl.contracts import Env, User
+from sweet_rl.errors import EpisodeError
 from sweet_rl.text_game import GameStep, TextGame
-from sweet_rl.types import Observation, Task
+from sweet_rl.types import Failure, Observation, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ class PlayedEnv:
         if self._env is None:
             return GameStep(self.text, 0.0, terminated=True, truncated=False, info={})
         result = self._run(self._env.step(label))
+        if result.stop_reason is not None and result.stop_reason.failed:
+            unknown = Failure(result.stop_reason, "the world ended the episode without saying why")
+            raise EpisodeError(result.stop_reason, (*result.failures, unknown)[0])
         self._see(result.observation)
         return GameStep(
             self.text, result.reward or 0.0, result.terminated, result.truncated, dict(result.info)

@@ -13,8 +13,8 @@ from sweet_rl.errors import UsageError
 from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Comparison, Ending, Method, Results
-from tests.studies.samples import PICTURE, sample_results
+from sweet_rl.studies.results import Comparison, Ending, Method, Results, claim_over_seeds
+from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -90,6 +90,36 @@ def test_a_method_has_one_colour_everywhere(page):
     assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the own<', page)) == {"c1"}
     assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the start<', page)) == {"c0"}
     assert 'class="dialogue edge c1"' in page
+
+
+def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
+    results = sample_results()
+    part = results.comparisons[0]
+    ceiling = replace(method("planner", (0.95, 0.97), curves=False), bound=True)
+    drawn = replace(method("drawn", (0.3, 0.4)), bound=True)  # a bound with a curve of its own
+    page = results_page(
+        replace(results, comparisons=(replace(part, methods=(*part.methods, ceiling, drawn)),))
+    )
+    chart = page.split('<svg class="chart"')[1]
+    assert "the planner 96.0" in chart
+    assert [chart.count(f"the {name} ") for name in ("start", "own", "drawn")] == [
+        1,
+        1,
+        1,
+    ]  # curves, no lines
+    assert "Lines across are floors and ceilings" in Reader(page).text
+    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the planner<', page)) == {"ink"}
+    assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the rival<', page)) == {"c2"}
+
+
+def test_corrected_intervals_say_for_how_many_claims(page):
+    assert "Bonferroni" not in page
+    results = sample_results()
+    part = results.comparisons[0]
+    methods = {each.name: each for each in part.methods}
+    claim = claim_over_seeds("own beats the rival", methods["own"], methods["rival"], "success", among=12)
+    corrected = results_page(replace(results, comparisons=(replace(part, claims=(claim,)),)))
+    assert "for all 12 claims of this page to be right together" in Reader(corrected).text
 
 
 def test_nothing_at_all_is_a_page():

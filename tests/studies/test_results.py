@@ -32,6 +32,21 @@ def test_an_interval_is_students():
     assert interval([5.0]) == (5.0, None, None)
 
 
+def test_an_interval_of_several_is_wider():
+    """Student's t with 2 and with 7 degrees of freedom, from a printed table: outside 1 %, outside 0.5 %."""
+    _, low, high = interval([1.0, 2.0, 3.0], among=5)
+    assert (high - low) / 2 == pytest.approx(9.925 / math.sqrt(3), rel=1e-4)
+    eight = [0.0, 1.0] * 4
+    _, low, high = interval(eight, among=10)
+    assert (high - low) / 2 == pytest.approx(4.029 * math.sqrt(2 / 7) / math.sqrt(8), rel=1e-3)
+    found = claim_over_seeds(
+        "a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success", among=3
+    )
+    alone = claim_over_seeds("a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success")
+    assert (found.among, alone.among, found.mean) == (3, 1, alone.mean)
+    assert found.high > alone.high
+
+
 def test_a_claim_is_paired_over_the_seeds_that_both_have():
     # Differences of seeds 1 and 2: 0.4 and 0.2; half the interval is 12.706 * 0.1414 / sqrt(2).
     found = claim_over_seeds(

@@ -30,7 +30,8 @@ from sweet_rl.errors import ServiceError
 from sweet_rl.types import Json, Task, derive_seed
 
 Entry = dict[str, Json]
-"""One iteration in logs.json."""
+"""One iteration in logs.json. Where the world broke episodes, `failed` has their tasks and what happened;
+these are in no other number, and nothing is learned from them."""
 
 
 class Watcher(Protocol):
@@ -116,7 +117,7 @@ class Loop:
         fresh = self._trainer.train(whole)
         rng = random.Random(derive_seed(settings.seed, "replay", iteration))
         again = self._trainer.train(self._replay.sample(settings.per_device_train_batch_size, rng))
-        return {
+        entry: Entry = {
             "iter": iteration,
             "loss": [fresh.loss, again.loss],
             "critic_loss": [fresh.critic_loss, again.critic_loss],
@@ -124,6 +125,8 @@ class Loop:
             "succ": len(succeeded) / len(whole),
             "log": [_logged(number, its) for number, its in enumerate(rows)],
         }
+        failed = [f"{one.task_id}: {one.failure}" for one in played if one.failure is not None]
+        return entry | ({"failed": failed} if failed else {})
 
     def state(self, done: int) -> dict[str, Any]:
         """All that later iterations depend on, for an exact continuation."""

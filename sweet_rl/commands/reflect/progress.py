@@ -29,6 +29,8 @@ class Bar:
         self._bar = progress(settings.max_steps, done, unit="iteration", quiet=quiet)
         self._recent: deque[Mapping[str, Any]] = deque(maxlen=settings.logging_steps)
         self._ground, self._critic = ground, settings.use_critic
+        self.failed = 0
+        """Episodes that the world broke, of all iterations that were shown."""
 
     def __enter__(self) -> Self:
         return self
@@ -39,6 +41,7 @@ class Bar:
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
         """Show means over the last iterations, and move the bar to `done`."""
         self._recent.append(entry)
+        self.failed += len(entry.get("failed", ()))
         shown = {
             "cost": _mean(one["cost"] for one in self._recent),
             "success": _mean(one["succ"] for one in self._recent),
@@ -48,6 +51,8 @@ class Bar:
             shown["critic"] = _mean(loss for one in self._recent for loss in one["critic_loss"])
         if len(self._ground.levels) > 1:
             self._bar.set_description_str(self._level(done - 1), refresh=False)
+        if self.failed:
+            shown["failed"] = self.failed
         self._bar.set_postfix_str(
             ", ".join(f"{name} {value:.3g}" for name, value in shown.items()), refresh=False
         )

@@ -62,6 +62,9 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
             ):
                 kept = checkpoints if run.main else None
                 Loop(run.settings, trainer, reflector, playground, kept, [bar]).run(state)
+            if bar.failed:
+                told = f"{bar.failed} episodes failed; nothing was learned from them, and logs.json says why."
+                run.say(told if bar.failed > 1 else told.replace("episodes", "episode").replace("them", "it"))
             run.finish(done, "iteration", "policy")
 
 

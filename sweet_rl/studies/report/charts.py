@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -32,6 +32,7 @@ GRID = 41
 _NAMES = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "text", "muted", "line", "line-strong", "surface")
 _LIGHT = static_text("palette.css").partition("@media")[0]
 _HEX = {name: re.search(rf"--{name}: (#\w+);", _LIGHT)[1] for name in _NAMES}  # type: ignore[index]
+_HEX["ink"] = _HEX["muted"]  # of what is nobody's rival; as a class of the page
 _STYLE: Any = {
     "svg.hashsalt": "sweet_rl",  # else ids differ from run to run
     "svg.fonttype": "none",
@@ -56,6 +57,8 @@ _STYLE: Any = {
     "ytick.major.size": 0,
     "lines.solid_capstyle": "round",
 }
+_DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (8, 3)))
+"""Of lines across a chart, in their order."""
 _WIDE, _NARROW = 1000, 360
 """Pixels: a chart is drawn for both kinds of windows, so that its letters keep their size."""
 
@@ -67,6 +70,13 @@ class Series:
     title: str
     colour: str
     curves: Sequence[Points]
+
+
+class Level(NamedTuple):
+    """A line across a chart: what all began with, a floor, a ceiling."""
+
+    title: str
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,7 @@ class Row:
 def learning(
     label: str,
     series: Sequence[Series],
-    level: float | None,
+    levels: Sequence[Level],
     along: str,
     title: str,
     write: Write,
@@ -95,7 +105,7 @@ def learning(
 ) -> Markup:
     """A large chart of curves: means, strong, over a standard error to each side; single seeds faint.
 
-    Steps stand at equal distances where they double, if `log`.
+    Levels are lines across it. Steps stand at equal distances where they double, if `log`.
     """
 
     def draw(axes: Any, width: int) -> None:
@@ -108,8 +118,10 @@ def learning(
                     axes.plot(*zip(*curve, strict=True), color=colour, alpha=0.35, linewidth=0.8)
             label = f"{each.title} {format_value(mean[-1])}"
             axes.plot(steps, mean, color=colour, linewidth=2, label=label)
-        if level is not None:
-            axes.axhline(level, color=_HEX["muted"], linestyle="--", linewidth=1, label="the start")
+        for place, level in enumerate(levels):
+            label = f"{level.title} {format_value(level.value)}"
+            dashes = _DASHES[place % len(_DASHES)]
+            axes.axhline(level.value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
         axes.set_xlabel(along)
         if log:
             axes.set_xscale("log", base=2)

@@ -16,6 +16,7 @@ _BANDS = (
     "A strong line is the mean over seeds, the band one standard error to each side; faint lines are single "
     "seeds."
 )
+_BOUNDS = " Lines across are floors and ceilings, which learn nothing on the way."
 _METHODS = (
     "Measured on episodes that nothing was learned from: means over seeds, with the 95 % interval beneath "
     "where it is known."
@@ -25,6 +26,9 @@ _CLAIMS = (
     "Differences, pair by pair: of the same seeds, or with one seed of the same tasks. The line is "
     "Student\u2019s 95 % interval, small dots are single seeds. A claim holds here if the whole interval is "
     "above 0; one that crosses 0 leaves it open."
+)
+_CORRECTED = (
+    " Intervals are wide enough for all {} claims of this page to be right together with 95 % (Bonferroni)."
 )
 _BEHAVIOUR = (
     "An oracle that knows each task's answer names every turn; a bar is their mean number in an episode."
@@ -55,16 +59,19 @@ class Section:
 
 
 def colours_of(part: Comparison) -> dict[str, str]:
-    """A colour for each method: grey for the start, blue for the study's own, others in their order."""
-    others = [method.name for method in part.methods if method.name not in {part.own, part.start}]
+    """A colour for each method: grey for the start, blue for the study's own, none for bounds, others in their order."""
+    bounds = {method.name: "ink" for method in part.methods if method.bound}
+    taken = {part.own, part.start, *bounds}
+    others = [method.name for method in part.methods if method.name not in taken]
     given = {name: f"c{2 + place % COLOURS}" for place, name in enumerate(others)}
-    return given | {part.start: "c0", part.own: "c1"}
+    return given | bounds | {part.start: "c0", part.own: "c1"}
 
 
 def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
     """All sections that have something to show."""
     given = colours_of(part)
     dashed = " The dashed line is what all began with." if part.start and part.measures else ""
+    across = f"{dashed}{_BOUNDS if any(method.bound for method in part.methods) else ''}"
     before = f"{part.title}: " if several or not part.own else ""
 
     def section(anchor: str, name: str, heading: str, caption: str, kind: str, data: Any) -> Section:
@@ -76,7 +83,7 @@ def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
-            yield section(axes.name, "Learning", heading, _BANDS + dashed, "chart", drawn)
+            yield section(axes.name, "Learning", heading, _BANDS + across, "chart", drawn)
     measured = [method for method in part.methods if any(run.measures for run in method.runs)]
     if measured:
         yield section(
@@ -90,8 +97,10 @@ def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
     if part.measures and (drawn := _intervals(part, part.measures[0], given)):
         yield section("compared", "Compared", "Who is better", _INTERVALS + dashed, "chart", drawn)
     if any(claim.mean is not None for claim in part.claims):
+        among = max(claim.among for claim in part.claims)
+        caption = _CLAIMS + (_CORRECTED.format(among) if among > 1 else "")
         yield section(
-            "claims", "Differences", "What is more than chance?", _CLAIMS, "chart", _claims(part, given)
+            "claims", "Differences", "What is more than chance?", caption, "chart", _claims(part, given)
         )
     if found := _behaviour(part, measured, given):
         yield section(
@@ -115,13 +124,26 @@ def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
     ]
     if not series:
         return None
-    start = next((method for method in part.methods if method.name == part.start), None)
-    level = start.mean(part.measures[0].name) if start and part.measures else None
     series.sort(key=lambda each: each.colour)
     write, format_value = words.tick(axes.unit), words.writer(axes.unit)
     return charts.learning(
-        part.title, series, level, axes.along, axes.title, write, format_value, log=axes.log
+        part.title, series, _levels(part, axes), axes.along, axes.title, write, format_value, log=axes.log
     )
+
+
+def _levels(part: Comparison, axes: Axes) -> list[charts.Level]:
+    """What curves are seen against, by the first measure: the start, floors, ceilings; not what has a curve."""
+    if not part.measures:
+        return []
+    means = {method.name: method.mean(part.measures[0].name) for method in part.methods}
+    named = [("the start", part.start)] if part.start else []
+    named += [(method.title, method.name) for method in part.methods if method.bound]
+    drawn = {method.name for method in part.methods for run in method.runs if run.curves.get(axes.name)}
+    return [
+        charts.Level(title, mean)
+        for title, name in named
+        if (mean := means.get(name)) is not None and name not in drawn
+    ]
 
 
 def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any]:

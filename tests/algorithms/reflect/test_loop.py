@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
-from sweet_rl.errors import UsageError
+from sweet_rl.algorithms.reflect.trainer import Trainer
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.types import Failure, StopReason
 from sweet_rl.worlds.dangerous_taxi.game import TaxiGame
 from tests.algorithms.reflect import taxi
 from tests.algorithms.reflect.tiny import golden
@@ -100,6 +102,41 @@ def test_successes_are_remembered_and_a_new_level_forgets_them(model, monkeypatc
     )
     state, entries = run(taxi.settings(model, **changed, curriculum_index=-1))
     assert len(state["replay"]) == round(entries[-1]["succ"] * 8)
+
+
+def test_episodes_that_the_world_breaks_are_counted_and_nothing_is_learned_from_them(model, monkeypatch):
+    """Every third game breaks at its second step, and would have been a success by what it had cost."""
+    monkeypatch.setattr(TaxiGame, "success_threshold", property(lambda _: 99.0))
+    step, reset, learned = TaxiGame.step, TaxiGame.reset, []
+
+    def counting(game, task, *, seed):
+        game.breaks, game.taken = seed % 3 == 0, 0
+        return reset(game, task, seed=seed)
+
+    def breaking(game, label):
+        game.taken += 1
+        if game.breaks and game.taken == 2:
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the road is gone"))
+        return step(game, label)
+
+    def learn(trainer, episodes):
+        learned.extend(episodes)
+        return train(trainer, episodes)
+
+    train = Trainer.train
+    monkeypatch.setattr(TaxiGame, "reset", counting)
+    monkeypatch.setattr(TaxiGame, "step", breaking)
+    monkeypatch.setattr(Trainer, "train", learn)
+    state, entries = run(taxi.settings(model, per_device_eval_batch_size=12))
+    failed = [len(entry.get("failed", ())) for entry in entries]
+    assert sum(failed) > 0
+    assert min(failed) < 12
+    assert [len(entry["log"]) for entry in entries] == [12 - count for count in failed]
+    assert all(entry["succ"] == 1 for entry in entries)
+    assert all("the road is gone" in text for entry in entries for text in entry.get("failed", ()))
+    assert learned
+    assert all(episode.failure is None for episode in learned)
+    assert len(state["replay"]) == 48 - sum(failed)
 
 
 def test_a_critic_of_its_own_reads_without_the_adapter(model):

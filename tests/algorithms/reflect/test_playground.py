@@ -1,12 +1,15 @@
 """The worlds as the flags ask for them, and what is missing in them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from sweet_rl.algorithms.reflect.playground import open_playground
 from sweet_rl.algorithms.reflect.settings import settings_of
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import EpisodeError, UsageError
+from sweet_rl.types import Failure, StopReason
+from sweet_rl.worlds.lantern.env import LanternEnv
 from tests.algorithms.reflect.tiny import golden
 
 
@@ -80,3 +83,18 @@ def test_a_world_without_games_of_its_own():
         assert moved.over
         assert game.text == moved.text
         game.close()
+
+
+def test_an_episode_that_its_world_ends_as_failed_is_no_game_that_was_lost(monkeypatch):
+    step = LanternEnv.step
+
+    async def failing(env, action):
+        why = (Failure("no_reply", "nobody answered"),)
+        return replace(await step(env, action), stop_reason=StopReason.USER_FAILED, failures=why)
+
+    monkeypatch.setattr(LanternEnv, "step", failing)
+    with open_playground(settings_of(env="lantern", max_turns=3)) as playground:
+        game = playground.make_game()
+        game.reset(playground.levels[0][0], seed=1)
+        with pytest.raises(EpisodeError, match="nobody answered"):
+            game.step("look")
