@@ -74,6 +74,8 @@ def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
     reflecting = {"reflect", "reflect_load_dir", "reflect_model_name", "reflect_max_new_tokens"}
     for world, key, differing in (
         (TAXI, "reflect_rl_flat", {"ckpt_path", "curriculum_index"}),
+        (TAXI, "sft_rl", {"ckpt_path", "load_dir", *reflecting}),
+        (MOVED, "sft_rl", {"ckpt_path", "load_dir", *reflecting}),
         (TAXI, "rl", {"ckpt_path", "load_dir", *reflecting}),
         (EXPLORE, "reflect_rl_positive", {"ckpt_path", "load_dir", "reflect_load_dir"}),
     ):
@@ -99,7 +101,7 @@ def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkey
     parts = [
         json.loads(lessons.with_name(f"{name}.json").read_text()) for name in ("train", "validate", "test")
     ]
-    assert study.tasks(world, "test") == {"task_file": lessons.with_name("test.json")}
+    assert study.tasks(world, 0, "test") == {"task_file": lessons.with_name("test.json")}
     train, validate, test = ({task["root"] for task in part} for part in parts)
     assert train
     assert validate
@@ -107,16 +109,37 @@ def test_repositories_that_are_measured_on_are_not_learned_from(tmp_path, monkey
     assert not (train & test or train & validate or validate & test)
 
 
-def test_policies_of_a_world_are_measured_on_the_same_games(tmp_path):
-    study = ReflectStudy(tmp_path, seeds=2, test_games=100, worlds=WORLDS)
+def test_policies_of_a_seed_are_measured_on_the_same_games_and_those_of_another_on_others(tmp_path):
+    study = ReflectStudy(tmp_path, seeds=2, first_seed=7, test_games=100, worlds=WORLDS)
     for world in WORLDS:
-        flags = [
-            {name: value for name, value in call.flags.items() if name not in {"report", "swap_reflections"}}
-            for call in calls_of(study)
-            if call.run == "reflect evaluate" and call.name.startswith(f"{world}-")
-        ]
-        assert len(flags) == sum(1 if method.once else 2 for method in METHODS[world])
-        assert all(one == flags[0] for one in flags)
+        known = {}
+        for seed in (7, 8):
+            flags = [
+                {
+                    name: value
+                    for name, value in call.flags.items()
+                    if name not in {"report", "swap_reflections"}
+                }
+                for call in calls_of(study)
+                if call.run == "reflect evaluate"
+                and call.name.startswith(f"{world}-")
+                and call.name.endswith(f"-{seed}.json")
+            ]
+            assert len(flags) == len(METHODS[world])
+            assert all(one == flags[0] for one in flags)
+            known[seed] = flags[0]
+        assert known[7]["seed"] != known[8]["seed"]
+
+
+def test_a_seed_has_texts_of_its_own(tmp_path):
+    """So that what is measured over seeds is not one draw of games or repositories."""
+    study = ReflectStudy(tmp_path, seeds=2, first_seed=7, worlds=WORLDS)
+    seeds = {}
+    for call in calls_of(study):
+        if call.run.endswith(("_reflection", "make_repositories", "reflection_negative", "split_data")):
+            seeds.setdefault(call.run + call.name.rpartition("-")[0], []).append(call.flags["seed"])
+    assert len(seeds) == 2 + 2 * 3
+    assert all(each == [7, 8] for each in seeds.values())
 
 
 def test_others_reflections_are_a_measurement_of_the_same_policy_after_it_has_learned(tmp_path):
@@ -160,15 +183,24 @@ def test_every_world_is_measured_beside_a_ceiling_and_floors_on_the_same_texts(t
         assert named[f"{world}-planner-0.json"] == "agent:planner"
         assert (
             named[f"{world}-random-0.json"].removeprefix("agent:")
-            in world_of(study.playing(world)["env"]).agents
+            in world_of(study.playing(world, 0)["env"]).agents
         )
-        assert named[f"{world}-linear-0.json"] == f"linear:{study.texts(world, 'sft')}"
+        assert named[f"{world}-linear-0.json"] == f"linear:{study.texts(world, 'sft', 0)}"
         reflection = study.tuned_checkpoint(world, "reflection", 1)
-        assert (
-            named[f"{world}-linear_reflect-1.json"] == f"linear:{study.texts(world, 'policy')}+{reflection}"
-        )
-        assert f"{world}-planner-1.json" not in named  # it is the same for every seed
-        assert f"{world}-linear-1.json" not in named
+        texts = study.texts(world, "policy", 1)
+        assert named[f"{world}-linear_reflect-1.json"] == f"linear:{texts}+{reflection}"
+
+
+def test_the_taxi_has_a_row_for_what_the_teacher_knows_as_labels(tmp_path):
+    """Its thoughts name the best action where the driver took another; fine-tuning on these is shown, too."""
+    calls = {call.name: call for call in calls_of(ReflectStudy(tmp_path, worlds=(TAXI,)))}
+    assert calls["taxi_best-0"].flags["label"] == "best"
+    assert calls["taxi_best-0"].flags["task_file"] == calls["taxi_texts-0"].flags["task_file"]
+    assert "label" not in calls["taxi_texts-0"].flags
+    one, best = calls["taxi-sft-0"].flags, calls["taxi-best-0"].flags
+    differing = {name for name in one if one[name] != best[name]}
+    assert differing == {"task_file", "ckpt_path"}
+    assert best["task_file"] == tmp_path / "taxi_best-0" / "sft.jsonl"
 
 
 def test_policies_of_a_world_have_the_same_head(tmp_path):
@@ -181,7 +213,7 @@ def test_policies_of_a_world_have_the_same_head(tmp_path):
             if trains_policy:
                 points[world].add(call.flags.get("pointing_head", False))
                 if call.flags.get("pointing_head"):
-                    assert call.flags["env"] == study.playing(world)["env"]  # whose lists the head reads
+                    assert call.flags["env"] == study.playing(world, 0)["env"]  # whose lists the head reads
             else:
                 assert "pointing_head" not in call.flags
     assert points == {TAXI: {False}, EXPLORE: {False}, MOVED: {True}, HOUSEHOLD: {True}}
@@ -200,7 +232,7 @@ def study(tmp_path):
     study = ReflectStudy(tmp_path, seeds=2, iterations=4, worlds=WORLDS)
     for world in WORLDS:
         for method in METHODS[world]:
-            for seed in range(1 if method.once else 2):
+            for seed in range(2):
                 success = SUCCESS.get(method.key, 0.5) + 0.1 * seed
                 write_report(study, world, method, seed, success)
                 if method.online and not method.policy_of:
@@ -237,7 +269,10 @@ def test_results_say_what_the_files_say(study):
     assert explore.method("reflect_rl").runs[0].measures["success"].mean == pytest.approx(0.6)
     bounds = [method.name for method in household.methods if method.bound]
     assert bounds == ["planner", "random", "linear", "linear_reflect"]
-    assert [len(household.method(name).runs) for name in bounds] == [1, 1, 1, 2]
+    assert taxi.method("sft_best").bound
+    assert not taxi.method("sft_rl").bound
+    every = [claim for part in results(study, {}).comparisons for claim in part.claims]
+    assert {claim.among for claim in every} == {len(every)}  # corrected for all claims of the page
 
 
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
@@ -245,9 +280,10 @@ def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
         {claim.worse for claim in part.claims} for part in results(study, {}).comparisons
     )
     assert moved == explore
-    assert household == {"sft", "rl", "reflect_sft", "reflect_rl_swapped"}
-    assert taxi == {"sft", "rl", "reflect_sft", "reflect_rl_flat", "reflect_rl_swapped"}
-    assert explore == {"sft", "rl", "reflect_sft", "reflect_rl_positive", "reflect_rl_swapped"}
+    always = {"sft", "rl", "sft_rl", "reflect_sft", "reflect_rl_swapped"}
+    assert household == always
+    assert taxi == {*always, "reflect_rl_flat"}
+    assert explore == {*always, "reflect_rl_positive"}
     assert set(TITLES) == set(WORLDS)
     assert set(NAMES) == {method.key for world in WORLDS for method in METHODS[world]}
     assert {key for _, *keys in CLAIMS for key in keys} <= set(NAMES)
@@ -261,6 +297,8 @@ def test_page_and_table_take_the_results(study):
     text = Reader(results_page(found)).text
     assert "DangerousTaxi: success against episodes played to learn from" in text
     assert "DangerousTaxi : Reflect-RL reaches 65.0 % success" in text.replace(":", " :").replace("  ", " ")
+    assert "for all 27 claims of this page to be right together" in text
+    assert "Planner 55.0 %" in results_page(found)  # a line across the curves
     assert (
         "Reflect-RL beats fine-tuning alone: +30.0 points, 95 % interval [+30.0, +30.0]: holds here"
         in table(found)
@@ -277,6 +315,7 @@ def test_an_episode_that_failed_is_no_number(study):
     ("flags", "message"),
     [
         ({"seeds": 0}, "--seeds must be at least 1, got 0"),
+        ({"first_seed": -1}, "--first_seed must be at least 0, got -1"),
         ({"iterations": 0}, "--iterations must be at least 1"),
         ({"worlds": "taxi,chess"}, "--worlds must be of taxi, auto_explore"),
         ({"worlds": ""}, "--worlds must be of taxi, auto_explore"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
@@ -10,6 +12,9 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.studies.flags import HELPS, OnlineFlags, TestGames
 from sweet_rl.studies.reflect.worlds import USUAL, WORLDS
+
+FULL_STUDY: Final = Path(__file__).with_name("full_study.json")
+"""The study.json of the study on fresh seeds, with all settings chosen before; missing until it was run."""
 
 _NUMBERS = ("sft_updates", "iterations", "records", "repositories", "test_games")
 """What the study has numbers of its own for, where none is given."""
@@ -28,6 +33,7 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         None, "states of the taxi, and of households, that the teacher reflects on.", at_least=1
     )
     repositories: int | None = flag(None, "to explore.", at_least=1)
+    first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
     worlds: str = flag(
         ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
     )
@@ -36,9 +42,10 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
 @recorded("demo_reflect")
 @stage(
     "output_dir",
-    defaults={"output_dir": "outputs/demo_reflect"},
+    defaults={"output_dir": "outputs/demo_reflect", "seeds": 1},
     helps=HELPS
     | {
+        "seeds": "each with data, models and test games of its own; a claim needs several.",
         "iterations": "of every online run.",
         "test_games": "of each of the taxi's levels, to measure every policy on.",
         "jobs": "runs at once, each with one thread.",
@@ -47,15 +54,14 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
 def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     """Run Reflect-RL and what it is compared with from nothing: DangerousTaxi, AutoExplore, ALFWorld; tiny models.
 
-    Needs no GPU, no download and no key; takes minutes on two cores. A teacher that knows the way reflects on
-    games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning only, both
-    with reflections, without wrong ways in the texts, without a curriculum. Each command is printed as a
+    Needs no GPU, no download and no key; one world and one seed take minutes on two cores. A teacher that knows the
+    way reflects on games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning
+    only, both without and with reflections, without wrong ways in the texts, without a curriculum. Each command is printed as a
     person would type it. It ends with a table and a page: success against episodes, and which published
     orderings hold at this size, beside a planner, chance and a linear policy. An interrupted demo resumes where it stopped.
     """
-    from functools import partial
-
     from sweet_rl.pipelines.steps import in_rounds
+    from sweet_rl.studies.brought_along import beside
     from sweet_rl.studies.outcome import prepared, run_study
     from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
     from sweet_rl.studies.reflect.results import results
@@ -64,5 +70,5 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     chosen = tuple(dict.fromkeys(flags.worlds.replace(",", " ").split()))
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {flags.worlds!r}.")
-    study = ReflectStudy(prepared(flags), flags.seeds, worlds=chosen, **given)
-    run_study(flags, in_rounds(rounds(study)), partial(results, study))
+    study = ReflectStudy(prepared(flags), flags.seeds, flags.first_seed, worlds=chosen, **given)
+    run_study(flags, in_rounds(rounds(study)), lambda seconds: beside(results(study, seconds), FULL_STUDY))

@@ -1,8 +1,8 @@
-"""The steps of `demo_reflect`: data of an expert teacher, two models of one seed, four ways to learn.
+"""The steps of `demo_reflect`: data of an expert teacher, two models of one seed, five ways to learn.
 
-Worlds are the taxi, repositories to explore, and households (`worlds`; their data: `data`). For every seed a
-tiny Llama is made for each of them; it is fine-tuned on texts, learns online, or both, with or without a
-reflection model beside it. Steps are run by `sweet_rl.pipelines.running`: two at a time, each once, and an
+Worlds are the taxi, repositories to explore, and households (`worlds`; their data: `data`). Every seed has data,
+a tiny Llama and test games of its own, so that differences between seeds are those between tasks, too. The Llama
+is fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by `sweet_rl.pipelines.running`: two at a time, each once, and an
 interrupted study resumes where it stopped.
 """
 
@@ -21,6 +21,7 @@ from sweet_rl.studies.reflect import data
 from sweet_rl.studies.reflect.data import REPOSITORIES
 from sweet_rl.studies.reflect.worlds import (
     AMOUNTS,
+    BEST,
     EXPLORE,
     HOPS,
     HOUSEHOLD,
@@ -29,6 +30,8 @@ from sweet_rl.studies.reflect.worlds import (
     TAXI,
     USUAL,
     Method,
+    Online,
+    Tuning,
 )
 
 TEST_GAMES = 200
@@ -48,7 +51,6 @@ TRAINING: Mapping[str, Any] = {
 
 FINE_TUNING: Mapping[str, Any] = {
     "per_device_train_batch_size": 8,
-    "learning_rate": 1e-3,
     "lr_scheduler_type": "cosine",
     "warmup_ratio": 0.1,
     "max_grad_norm": 1.0,
@@ -66,7 +68,7 @@ _REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 5}
 """How often every held-out question is asked, and every held-out household played."""
 
 _TEST_SEED = 1_000
-"""The same games for every policy of the study; they are not learnt from."""
+"""Added to a seed for its test games: the same ones for all of its policies, and nothing is learnt from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class ReflectStudy:
     """What a study is made of; None: as `AMOUNTS` says."""
 
     folder: Path
-    seeds: int = 3
+    seeds: int = 1
+    first_seed: int = 0
     records: int | None = None
     repositories: int = REPOSITORIES
     sft_updates: int | None = None
@@ -82,23 +85,29 @@ class ReflectStudy:
     test_games: int = TEST_GAMES
     worlds: Sequence[str] = field(default=USUAL)
 
-    def texts(self, world: str, kind: str) -> Path:
+    @property
+    def each_seed(self) -> range:
+        """The numbers of its seeds."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def texts(self, world: str, kind: str, seed: int) -> Path:
         """Path of a file of training texts."""
-        return data.texts_folder(self.folder, world) / (f"sft_{kind}.jsonl" if kind != "sft" else "sft.jsonl")
+        name = "sft.jsonl" if kind in {"sft", BEST} else f"sft_{kind}.jsonl"
+        return data.texts_folder(self.folder, world, seed, kind) / name
 
     def base(self, world: str, seed: int) -> Path:
         """The tiny model of a seed, before it has learned anything."""
         return self.folder / f"{world}-base-{seed}"
 
-    def updates_of(self, world: str, kind: str) -> int:
-        """Updates of one fine-tuning: `sft_updates` if given, else the world's own number."""
-        amount = AMOUNTS[world]
-        usual = amount.reflection_updates if kind.startswith("reflection") else amount.updates
-        return self.sft_updates or usual
+    def tuning(self, world: str, kind: str) -> Tuning:
+        """Settings of a fine-tuning: `sft_updates` if given, else the world's own number."""
+        usual = AMOUNTS[world].tuning(kind)
+        return usual._replace(updates=self.sft_updates or usual.updates)
 
-    def iterations_of(self, world: str) -> int:
-        """Iterations of an online run: `iterations` if given, else the world's own number."""
-        return self.iterations or AMOUNTS[world].iterations
+    def online(self, world: str, method: Method) -> Online:
+        """Settings of an online run: `iterations` if given, else the world's own number."""
+        usual = AMOUNTS[world].online(method.key)
+        return usual._replace(iterations=self.iterations or usual.iterations)
 
     def tuned(self, world: str, kind: str, seed: int) -> Path:
         """Path of a fine-tuning's run folder."""
@@ -107,7 +116,7 @@ class ReflectStudy:
     def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
         """Path of the adapter that a fine-tuning made."""
         run = self.tuned(world, kind, seed) / "000_supervised_pretrain"
-        return run / f"checkpoint-{self.updates_of(world, kind)}"
+        return run / f"checkpoint-{self.tuning(world, kind).updates}"
 
     def run(self, world: str, method: Method, seed: int) -> Path:
         """Path of an online run's folder."""
@@ -118,43 +127,43 @@ class ReflectStudy:
         if not method.online:
             return self.tuned_checkpoint(world, method.texts, seed)
         run = self.run(world, method, seed) / "000_rl_finetune"
-        return run / f"checkpoint-{self.iterations_of(world)}"
+        return run / f"checkpoint-{self.online(world, method).iterations}"
 
     def report(self, world: str, method: Method, seed: int) -> Path:
         """What the policy was measured to do."""
         return self.folder / f"{world}-{method.key}-{seed}.json"
 
-    def playing(self, world: str) -> dict[str, Any]:
+    def playing(self, world: str, seed: int) -> dict[str, Any]:
         """Flags of a world, the same when it is learned from and when it is measured."""
         if world == TAXI:
             return {"env": TAXI, "max_turns": 20}
         if world == HOUSEHOLD:
             return {"env": HOUSEHOLD}
-        return {"env": EXPLORE, "repo_dir": data.repositories(self.folder, world)}
+        return {"env": EXPLORE, "repo_dir": data.repositories(self.folder, world, seed)}
 
-    def tasks(self, world: str, part: str) -> dict[str, Any]:
+    def tasks(self, world: str, seed: int, part: str) -> dict[str, Any]:
         """Flags for the tasks of a part, train or test; the taxi draws its own."""
         if world == TAXI:
             return {}
-        named = f"alfworld:{part}" if world == HOUSEHOLD else data.split(self.folder, world, part)
+        named = f"alfworld:{part}" if world == HOUSEHOLD else data.split(self.folder, world, seed, part)
         return {"task_file": named}
 
 
 def rounds(study: ReflectStudy) -> list[list[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
-    places = [(world, seed) for seed in range(study.seeds) for world in study.worlds]
+    places = [(world, seed) for seed in study.each_seed for world in study.worlds]
     return [
         [
-            data.chain(study.folder, world, records=study.records, count=study.repositories)
-            for world in study.worlds
+            data.chain(study.folder, *place, records=study.records, count=study.repositories)
+            for place in places
         ],
-        [(_make(study, world, seed),) for world, seed in places],
-        [chain for world, seed in places for chain in _fine_tunings(study, world, seed)],
+        [(_make(study, *place),) for place in places],
+        [chain for place in places for chain in _fine_tunings(study, *place)],
         [
             _made(study, world, method, seed)
             for world, seed in places
             for method in METHODS[world]
-            if not method.policy_of and seed < (1 if method.once else study.seeds)
+            if not method.policy_of
         ],
     ]
 
@@ -164,7 +173,7 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 
 def _make(study: ReflectStudy, world: str, seed: int) -> Step:
     output = study.base(world, seed)
-    read = tuple(str(study.texts(world, kind)) for kind in ("sft", "policy"))
+    read = tuple(str(study.texts(world, kind, seed)) for kind in ("sft", "policy"))
     flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": AMOUNTS[world].phrases}
     return call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
 
@@ -176,21 +185,22 @@ def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
 
 
 def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
-    output = study.tuned(world, kind, seed)
+    output, tuning = study.tuned(world, kind, seed), study.tuning(world, kind)
     flags = {
-        "task_file": study.texts(world, kind),
+        "task_file": study.texts(world, kind, seed),
         "model_name": study.base(world, seed),
         "ckpt_path": output,
         "seed": seed,
-        "max_steps": study.updates_of(world, kind),
-        "save_steps": study.updates_of(world, kind),
+        "max_steps": tuning.updates,
+        "save_steps": tuning.updates,
+        "learning_rate": tuning.rate,
         **FINE_TUNING,
         **TRAINING,
     }
     if kind.startswith("reflection"):
         flags["reflect"] = True
     elif AMOUNTS[world].points:
-        flags |= {"pointing_head": True, "env": study.playing(world)["env"]}
+        flags |= {"pointing_head": True, "env": study.playing(world, seed)["env"]}
     return call("reflect supervised_pretrain", output, flags=flags)
 
 
@@ -202,20 +212,20 @@ def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> Chain:
 
 
 def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
-    output = study.run(world, method, seed)
+    output, online = study.run(world, method, seed), study.online(world, method)
     flags = {
-        **study.playing(world),
+        **study.playing(world, seed),
         "model_name": study.base(world, seed),
         "ckpt_path": output,
         "seed": seed,
-        "max_steps": study.iterations_of(world),
-        "save_steps": study.iterations_of(world),
-        "per_device_eval_batch_size": AMOUNTS[world].episodes,
-        "learning_rate": AMOUNTS[world].online_rate,
+        "max_steps": online.iterations,
+        "save_steps": online.iterations,
+        "per_device_eval_batch_size": online.episodes,
+        "learning_rate": online.rate,
         **ONLINE,
         **TRAINING,
         **(AMOUNTS[world].easier if method.curriculum else AMOUNTS[world].whole),
-        **study.tasks(world, "train"),
+        **study.tasks(world, seed, "train"),
     }
     if world in HOPS:
         flags["leaveout_prob"] = 0
@@ -240,12 +250,12 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
         named += f"+{study.tuned_checkpoint(world, method.reflection_texts, seed)}"
     batch = min(50, study.test_games)
     flags = {
-        **study.playing(world),
+        **study.playing(world, seed),
         "reflect_max_new_tokens": AMOUNTS[world].reflection_tokens,
         **AMOUNTS[world].easier,
-        **study.tasks(world, "test"),
+        **study.tasks(world, seed, "test"),
         "report": output,
-        "seed": _TEST_SEED,
+        "seed": _TEST_SEED + seed,
         "per_device_eval_batch_size": batch,
         "eval_reps": _REPEATS.get(world, max(1, study.test_games // batch)),
         "overwrite": True,
@@ -261,7 +271,7 @@ def _named(study: ReflectStudy, world: str, method: Method, seed: int) -> str:
     if method.agent:
         return f"agent:{method.agent}"
     if method.linear:
-        return f"linear:{study.texts(world, method.texts)}"
+        return f"linear:{study.texts(world, method.texts, seed)}"
     return str(study.checkpoint(world, method, seed))
 
 

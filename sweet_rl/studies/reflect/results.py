@@ -47,6 +47,10 @@ TITLES: Mapping[str, tuple[str, str]] = {
 NAMES: Mapping[str, tuple[str, str]] = {
     "sft": ("SFT only", "Imitates recorded actions, without reflections."),
     "rl": ("RL only", "Learns online from nothing, without reflections."),
+    "sft_rl": (
+        "RL after SFT",
+        "Reflect-RL without reflections: imitates recorded actions, then learns online.",
+    ),
     "reflect_sft": ("SFT with reflection", "Imitates recorded actions, beside a model that reflects."),
     "reflect_rl": ("Reflect-RL", "Both models are fine-tuned, then the policy learns online."),
     "reflect_rl_flat": ("No curriculum", "Reflect-RL on the whole task from the first iteration on."),
@@ -56,6 +60,10 @@ NAMES: Mapping[str, tuple[str, str]] = {
         "Reflect-RL's policy, given the reflection of another state: a policy that does as well reads none.",
     ),
     "planner": ("Planner", "The ceiling: is given the way, or what the world hides."),
+    "sft_best": (
+        "SFT on the teacher's actions",
+        "Imitates what the teacher would do in the recorded states, not what was done there: all that its thoughts know, as labels.",
+    ),
     "random": ("Random", "A floor: any command on offer, each as likely."),
     "linear": (
         "Linear",
@@ -70,14 +78,15 @@ NAMES: Mapping[str, tuple[str, str]] = {
 
 CLAIMS: Sequence[tuple[str, str, str]] = (
     ("Reflect-RL beats fine-tuning alone", "reflect_rl", "sft"),
+    ("Reflect-RL beats itself without reflections", "reflect_rl", "sft_rl"),
+    ("Reflect-RL beats itself with reflections of other states", "reflect_rl", "reflect_rl_swapped"),
     ("Reflect-RL beats online learning alone", "reflect_rl", "rl"),
     ("Online learning improves on fine-tuning with reflections", "reflect_rl", "reflect_sft"),
     ("Reflections help without online learning", "reflect_sft", "sft"),
     ("A curriculum helps", "reflect_rl", "reflect_rl_flat"),
     ("Wrong ways in the texts help", "reflect_rl", "reflect_rl_positive"),
-    ("The policy reads its reflections", "reflect_rl", "reflect_rl_swapped"),
 )
-"""Published orderings, and what they rest on: what is claimed, the better method, the worse one."""
+"""What is claimed, the better method, the worse one; the published orderings, and two about reflections."""
 
 AXES = (Axes("success", "success", "episodes played to learn from", "share", main=True),)
 """Of an online run: the games that it plays to learn from."""
@@ -88,16 +97,16 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
     return Results(
         "reflect",
         "Reflect-RL from nothing",
-        f"{study.seeds} seeds; a policy and a reflection model of {LAYERS} layers and width {WIDTH}, "
+        f"{study.seeds} seed{'s' if study.seeds > 1 else ''}; a policy and a reflection model of {LAYERS} layers and width {WIDTH}, "
         "which learn from an embedded teacher, then online.",
         tuple(_world(study, world) for world in study.worlds),
         settings=_settings(study),
         provenance=provenance(),
         seconds=_by_kind(study, seconds),
         notes=(
-            "All policies of a world are measured on the same games; nothing was learned from these.",
+            "All policies of a seed are measured on the same games; nothing was learned from these.",
+            "Each seed has texts, models and test games of its own: an interval over seeds is one over tasks, too.",
             "A curve follows the games that are played to learn from, a point an iteration: it may fall with a level.",
-            "Planner, random and the linear policy without reflections are the same for every seed.",
             "Seconds are added up over runs; some of them ran at the same time.",
         ),
     )
@@ -121,17 +130,22 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
         curves=AXES,
         methods=tuple(methods.values()),
         claims=tuple(
-            claim_over_seeds(claim, methods[better], methods[worse], "success")
-            for claim, better, worse in CLAIMS
-            if {better, worse} <= methods.keys()
+            claim_over_seeds(*claim, "success", among=sum(len(_claimed(world)) for world in study.worlds))
+            for text, better, worse in _claimed(world)
+            for claim in [(text, methods[better], methods[worse])]
         ),
     )
 
 
+def _claimed(world: str) -> list[tuple[str, str, str]]:
+    """The claims both of whose methods are there."""
+    keys = {method.key for method in METHODS[world]}
+    return [claim for claim in CLAIMS if {*claim[1:]} <= keys]
+
+
 def _method(study: ReflectStudy, world: str, method: worlds.Method) -> Method:
-    seeds = range(1 if method.once else study.seeds)
-    runs = tuple(_run(study, world, method, seed) for seed in seeds)
-    return Method(method.key, *NAMES[method.key], runs, bound=method.once or method.linear)
+    runs = tuple(_run(study, world, method, seed) for seed in study.each_seed)
+    return Method(method.key, *NAMES[method.key], runs, bound=method.bound)
 
 
 def _run(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Run:
@@ -166,22 +180,23 @@ def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) ->
     """Of each iteration, the episodes learned from before it and the share of its own that succeeded."""
     path = study.checkpoint(world, method, seed) / "logs.json"
     found = [float(entry["succ"]) for entry in json.loads(path.read_text())]
-    return tuple((float(AMOUNTS[world].episodes * at), share) for at, share in enumerate(found))
+    episodes = study.online(world, method).episodes
+    return tuple((float(episodes * at), share) for at, share in enumerate(found))
 
 
 def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
-    return {
-        f"{world}: updates of a policy's fine-tuning": study.updates_of(world, "policy"),
-        f"{world}: of a reflection model's": study.updates_of(world, "reflection"),
-        f"{world}: iterations of an online run": study.iterations_of(world),
-        f"{world}: episodes of an iteration": AMOUNTS[world].episodes,
-        f"{world}: online learning rate": AMOUNTS[world].online_rate,
-        f"{world}: pointing head": AMOUNTS[world].points,
-    }
+    found: dict[str, Json] = {f"{world}: pointing head": AMOUNTS[world].points}
+    for kind in ("sft", "policy", "reflection"):
+        found[f"{world}, fine-tuning of {kind}: updates, rate"] = list(study.tuning(world, kind))
+    for method in METHODS[world]:
+        if method.online and not method.policy_of:
+            found[f"{world}, {method.key}: iterations, episodes, rate"] = list(study.online(world, method))
+    return found
 
 
 def _settings(study: ReflectStudy) -> dict[str, Json]:
     return {
+        "seeds": list(study.each_seed),
         "records": study.records,
         "repositories": study.repositories,
         "random moves of the taxi's driver": RANDOM_SHARE,
@@ -194,7 +209,7 @@ def _settings(study: ReflectStudy) -> dict[str, Json]:
 
 def _by_kind(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, float]:
     """Seconds of steps of one kind, added up."""
-    places = [(world, seed) for world in study.worlds for seed in range(study.seeds)]
+    places = [(world, seed) for world in study.worlds for seed in study.each_seed]
     kinds: dict[str, set[str]] = {"models": {study.base(*place).name for place in places}}
     for world, seed in places:
         title = TITLES[world][0]

@@ -4,28 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 TAXI, EXPLORE, MOVED, HOUSEHOLD = "taxi", "auto_explore", "two_hops", "alfworld"
 WORLDS: Final = (TAXI, EXPLORE, MOVED, HOUSEHOLD)
-USUAL: Final = (TAXI, EXPLORE)
-"""What the demo runs where none is named; the settings of the other two are not chosen by trials yet."""
+USUAL: Final = (TAXI,)
+"""What the demo runs where none is named: minutes."""
+
+BEST: Final = "best"
+"""Texts of the recorded states with the teacher's actions, where the driver took others."""
 
 HOPS: Final[Mapping[str, int]] = {EXPLORE: 1, MOVED: 2}
 """Of worlds of repositories: how far an answer is."""
 
 
+class Tuning(NamedTuple):
+    """A fine-tuning: how many updates, and the learning rate at its highest."""
+
+    updates: int
+    rate: float = 1e-3
+
+
+class Online(NamedTuple):
+    """An online run: iterations, episodes of each, and the learning rate.
+
+    At 1e-3 policies learn to give up at once, as an early end costs less than a late failure.
+    """
+
+    iterations: int
+    episodes: int
+    rate: float
+
+
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much is learned in a world, and how.
+    """How much is learned in a world, and how; each method has settings of its own.
 
     Attributes:
-        updates: of a policy's fine-tuning.
-        reflection_updates: of a reflection model's; what it writes is longer than an action.
-        iterations: of an online run.
-        episodes: of an iteration.
-        online_rate: learning rate of the online runs. At 1e-3 policies learn to give up at once, as an early
-            end costs less than a late failure.
+        sft: fine-tuning of a policy on actions.
+        policy: on actions behind thoughts.
+        reflection: of a reflection model; what it writes is longer than an action.
+        rl: online from nothing.
+        sft_rl: online after fine-tuning on actions.
+        reflect_rl: online after fine-tuning on actions behind thoughts, whatever else varies.
         reflection_tokens: of a reflection at most; those of the teacher are shorter.
         points: policies point at commands; else they write labels.
         phrases: what texts repeat literally is one token.
@@ -33,35 +54,75 @@ class Amount:
         whole: flags of the whole task alone.
     """
 
-    updates: int
-    reflection_updates: int
-    iterations: int
-    episodes: int
-    online_rate: float
+    sft: Tuning
+    policy: Tuning
+    reflection: Tuning
+    rl: Online
+    sft_rl: Online
+    reflect_rl: Online
     reflection_tokens: int
     points: bool = False
     phrases: bool = False
     easier: Mapping[str, Any] = field(default_factory=dict)
     whole: Mapping[str, Any] = field(default_factory=dict)
 
+    def tuning(self, kind: str) -> Tuning:
+        """Of a fine-tuning, by what it learns from: the variants of a method have its settings."""
+        return {"policy": self.policy, "reflection": self.reflection}.get(kind.partition("_")[0], self.sft)
+
+    def online(self, key: str) -> Online:
+        """Of an online run, by its method's key, likewise."""
+        return {"rl": self.rl, "sft_rl": self.sft_rl}.get(key, self.reflect_rl)
+
 
 _DEPTHS: Final = {"depth_curriculum": True}
+_TAXI_ONLINE: Final = Online(30, 32, 5e-4)
+_ONLINE: Final = Online(20, 16, 2e-4)
 
 AMOUNTS: Final[Mapping[str, Amount]] = {
     TAXI: Amount(
-        600,
-        2000,
-        30,
-        32,
-        online_rate=5e-4,
+        Tuning(600),
+        Tuning(600),
+        Tuning(2000),
+        _TAXI_ONLINE,
+        _TAXI_ONLINE,
+        _TAXI_ONLINE,
         reflection_tokens=40,
         phrases=True,
         easier={"taxi_curriculum": True},
         whole={"taxi_curriculum": True, "curriculum_index": 2},
     ),
-    EXPLORE: Amount(500, 800, 20, 16, online_rate=2e-4, reflection_tokens=64, easier=_DEPTHS),
-    MOVED: Amount(500, 1500, 20, 16, online_rate=2e-4, reflection_tokens=64, points=True, easier=_DEPTHS),
-    HOUSEHOLD: Amount(500, 1500, 20, 16, online_rate=2e-4, reflection_tokens=80, points=True),
+    EXPLORE: Amount(
+        Tuning(500),
+        Tuning(500),
+        Tuning(800),
+        _ONLINE,
+        _ONLINE,
+        _ONLINE,
+        reflection_tokens=64,
+        easier=_DEPTHS,
+    ),
+    MOVED: Amount(
+        Tuning(500),
+        Tuning(500),
+        Tuning(1500),
+        _ONLINE,
+        _ONLINE,
+        _ONLINE,
+        reflection_tokens=64,
+        points=True,
+        easier=_DEPTHS,
+    ),
+    HOUSEHOLD: Amount(
+        Tuning(500),
+        Tuning(500),
+        Tuning(1500),
+        _ONLINE,
+        _ONLINE,
+        _ONLINE,
+        reflection_tokens=80,
+        points=True,
+    ),
 }
 """In minutes on two cores."""
 
@@ -72,8 +133,8 @@ class Method:
 
     Attributes:
         key: name in files.
-        texts: fine-tuned on `sft` (no reflections), `policy` (with), `policy_positive` (with, but without
-            wrong ways), or on nothing.
+        texts: fine-tuned on `sft` (no reflections), `best` (the same states with the teacher's actions), `policy`
+            (with reflections), `policy_positive` (with, but without wrong ways), or on nothing.
         online: iterations of reinforcement learning follow.
         curriculum: these begin with easier levels.
         policy_of: key of the method whose policy this one measures again, every state with the reflection of
@@ -106,9 +167,9 @@ class Method:
         return bool(self.texts) and not self.linear
 
     @property
-    def once(self) -> bool:
-        """It is the same whatever the seed of the models: measured once."""
-        return bool(self.agent) or (self.linear and not self.reflects)
+    def bound(self) -> bool:
+        """It is a floor or a ceiling, and nobody's rival."""
+        return bool(self.agent) or self.linear or self.texts == BEST
 
 
 def _bounds(floor: str) -> tuple[Method, ...]:
@@ -124,6 +185,7 @@ def _bounds(floor: str) -> tuple[Method, ...]:
 _MAIN: Final = (
     Method("sft", "sft"),
     Method("rl", online=True),
+    Method("sft_rl", "sft", online=True),
     Method("reflect_sft", "policy"),
     Method("reflect_rl", "policy", online=True),
 )
@@ -136,6 +198,7 @@ METHODS: Final[Mapping[str, Sequence[Method]]] = {
         Method("reflect_rl_flat", "policy", online=True, curriculum=False),
         _SWAPPED,
         *_bounds("random"),
+        Method("sft_best", BEST),
     ),
     EXPLORE: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
     MOVED: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),

@@ -1,0 +1,92 @@
+"""A study that was run before, on several seeds: its file comes with the package, and other runs show it beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from sweet_rl.errors import DataError
+from sweet_rl.studies.results import (
+    FORMAT,
+    Axes,
+    Claim,
+    Comparison,
+    Estimate,
+    Measure,
+    Method,
+    Results,
+    Run,
+)
+
+ORIGIN: Final = "Of the full study that the package brings along, not of this run."
+
+
+def beside(results: Results, path: Path) -> Results:
+    """The results of one run after the comparisons of a study's file, which are marked as such.
+
+    Args:
+        results: of this run.
+        path: a `study.json`; where there is none, the results stay as they are.
+
+    Raises:
+        DataError: it is something else.
+    """
+    if not path.exists():
+        return results
+    found = _read(path)
+    try:
+        parts = tuple(map(_comparison, found["comparisons"]))
+        made = {**found["settings"], **found["provenance"]}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"is no whole study ({type(error).__name__}: {error})",
+            path=path,
+            repair="Restore it, or put the study.json of a finished study there.",
+        ) from None
+    own = (replace(part, title=f"This run: {part.title}") for part in results.comparisons)
+    settings = "; ".join(f"{name}: {value}" for name, value in made.items())
+    return replace(
+        results,
+        comparisons=(*parts, *own),
+        notes=(*results.notes, f"The full study was made with {settings}."),
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DataError(
+            f"must have the format {FORMAT}",
+            path=path,
+            repair="Put the study.json of a finished study there.",
+        )
+    return found
+
+
+def _comparison(row: Mapping[str, Any]) -> Comparison:
+    parts: dict[str, Any] = {
+        "name": f"full-{row['name']}",
+        "title": f"Full study: {row['title']}",
+        "measures": tuple(Measure(**each) for each in row["measures"]),
+        "curves": tuple(Axes(**each) for each in row["curves"]),
+        "methods": tuple(map(_method, row["methods"])),
+        "claims": tuple(
+            Claim(**{**each, "each": tuple((seed, value) for seed, value in each["each"])})
+            for each in row["claims"]
+        ),
+        "origin": ORIGIN,
+    }
+    return Comparison(**{**row, **parts})
+
+
+def _method(row: Mapping[str, Any]) -> Method:
+    return Method(**{**row, "runs": tuple(map(_run, row["runs"]))})
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    measures = {name: Estimate(**each) for name, each in row["measures"].items()}
+    curves = {name: tuple((x, y) for x, y in points) for name, points in row["curves"].items()}
+    return Run(row["seed"], measures, curves)
