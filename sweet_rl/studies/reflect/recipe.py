@@ -29,6 +29,7 @@ from sweet_rl.studies.reflect.worlds import (
     MOVED,
     TAXI,
     USUAL,
+    Amount,
     Method,
     Online,
     Tuning,
@@ -73,7 +74,22 @@ _TEST_SEED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ReflectStudy:
-    """What a study is made of; None: as `AMOUNTS` says."""
+    """What a study is made of; None: as its amounts say.
+
+    Attributes:
+        folder: of all files.
+        seeds: how many.
+        first_seed: the number of the first.
+        records: of the taxi and of households.
+        repositories: to explore, of each seed.
+        sft_updates: of every fine-tuning.
+        iterations: of every online run.
+        test_games: of each of the taxi's levels.
+        worlds: by name.
+        amounts: settings of each world.
+        methods: what is compared in each.
+        labels: what a fine-tuning or a method has behind its name in files, where settings are tried.
+    """
 
     folder: Path
     seeds: int = 1
@@ -83,7 +99,10 @@ class ReflectStudy:
     sft_updates: int | None = None
     iterations: int | None = None
     test_games: int = TEST_GAMES
-    worlds: Sequence[str] = field(default=USUAL)
+    worlds: Sequence[str] = USUAL
+    amounts: Mapping[str, Amount] = field(default_factory=lambda: AMOUNTS)
+    methods: Mapping[str, Sequence[Method]] = field(default_factory=lambda: METHODS)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def each_seed(self) -> range:
@@ -99,19 +118,22 @@ class ReflectStudy:
         """The tiny model of a seed, before it has learned anything."""
         return self.folder / f"{world}-base-{seed}"
 
+    def _named(self, world: str, name: str, seed: int) -> Path:
+        return self.folder / f"{world}-{name}{self.labels.get(name, '')}-{seed}"
+
     def tuning(self, world: str, kind: str) -> Tuning:
         """Settings of a fine-tuning: `sft_updates` if given, else the world's own number."""
-        usual = AMOUNTS[world].tuning(kind)
+        usual = self.amounts[world].tuning(kind)
         return usual._replace(updates=self.sft_updates or usual.updates)
 
     def online(self, world: str, method: Method) -> Online:
         """Settings of an online run: `iterations` if given, else the world's own number."""
-        usual = AMOUNTS[world].online(method.key)
+        usual = self.amounts[world].online(method.key)
         return usual._replace(iterations=self.iterations or usual.iterations)
 
     def tuned(self, world: str, kind: str, seed: int) -> Path:
         """Path of a fine-tuning's run folder."""
-        return self.folder / f"{world}-{kind}-{seed}"
+        return self._named(world, kind, seed)
 
     def tuned_checkpoint(self, world: str, kind: str, seed: int) -> Path:
         """Path of the adapter that a fine-tuning made."""
@@ -120,7 +142,7 @@ class ReflectStudy:
 
     def run(self, world: str, method: Method, seed: int) -> Path:
         """Path of an online run's folder."""
-        return self.folder / f"{world}-{method.policy_of or method.key}-{seed}"
+        return self._named(world, method.policy_of or method.key, seed)
 
     def checkpoint(self, world: str, method: Method, seed: int) -> Path:
         """The adapter of the policy that a method made."""
@@ -131,7 +153,7 @@ class ReflectStudy:
 
     def report(self, world: str, method: Method, seed: int) -> Path:
         """What the policy was measured to do."""
-        return self.folder / f"{world}-{method.key}-{seed}.json"
+        return self._named(world, method.key, seed).with_suffix(".json")
 
     def playing(self, world: str, seed: int) -> dict[str, Any]:
         """Flags of a world, the same when it is learned from and when it is measured."""
@@ -162,7 +184,7 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
         [
             _made(study, world, method, seed)
             for world, seed in places
-            for method in METHODS[world]
+            for method in study.methods[world]
             if not method.policy_of
         ],
     ]
@@ -174,13 +196,13 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 def _make(study: ReflectStudy, world: str, seed: int) -> Step:
     output = study.base(world, seed)
     read = tuple(str(study.texts(world, kind, seed)) for kind in ("sft", "policy"))
-    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": AMOUNTS[world].phrases}
+    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": study.amounts[world].phrases}
     return call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
 
 
 def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
-    kinds = [method.texts for method in METHODS[world] if method.tuned]
-    kinds += [method.reflection_texts for method in METHODS[world] if method.reflects]
+    kinds = [method.texts for method in study.methods[world] if method.tuned]
+    kinds += [method.reflection_texts for method in study.methods[world] if method.reflects]
     return [(_fine_tune(study, world, kind, seed),) for kind in dict.fromkeys(kinds)]
 
 
@@ -199,7 +221,7 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
     }
     if kind.startswith("reflection"):
         flags["reflect"] = True
-    elif AMOUNTS[world].points:
+    elif study.amounts[world].points:
         flags |= {"pointing_head": True, "env": study.playing(world, seed)["env"]}
     return call("reflect supervised_pretrain", output, flags=flags)
 
@@ -207,7 +229,7 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
 def _made(study: ReflectStudy, world: str, method: Method, seed: int) -> Chain:
     """The online run, where there is one, and how good its policy is, by its own reflections and by others'."""
     learned = (_learn(study, world, method, seed),) if method.online else ()
-    measured = (method, *(other for other in METHODS[world] if other.policy_of == method.key))
+    measured = (method, *(other for other in study.methods[world] if other.policy_of == method.key))
     return (*learned, *(_measure(study, world, each, seed) for each in measured))
 
 
@@ -224,19 +246,19 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
         "learning_rate": online.rate,
         **ONLINE,
         **TRAINING,
-        **(AMOUNTS[world].easier if method.curriculum else AMOUNTS[world].whole),
+        **(study.amounts[world].easier if method.curriculum else study.amounts[world].whole),
         **study.tasks(world, seed, "train"),
     }
     if world in HOPS:
         flags["leaveout_prob"] = 0
-    if AMOUNTS[world].points:
+    if study.amounts[world].points:
         flags["pointing_head"] = True
     if method.texts:
         flags["load_dir"] = study.tuned_checkpoint(world, method.texts, seed)
     if method.reflects:
         flags |= {
             "reflect": True,
-            "reflect_max_new_tokens": AMOUNTS[world].reflection_tokens,
+            "reflect_max_new_tokens": study.amounts[world].reflection_tokens,
             "reflect_model_name": study.base(world, seed),
             "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
         }
@@ -251,8 +273,8 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
     batch = min(50, study.test_games)
     flags = {
         **study.playing(world, seed),
-        "reflect_max_new_tokens": AMOUNTS[world].reflection_tokens,
-        **AMOUNTS[world].easier,
+        "reflect_max_new_tokens": study.amounts[world].reflection_tokens,
+        **study.amounts[world].easier,
         **study.tasks(world, seed, "test"),
         "report": output,
         "seed": _TEST_SEED + seed,

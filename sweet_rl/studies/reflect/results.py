@@ -12,7 +12,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
 from sweet_rl.studies.reflect.data import RANDOM_SHARE
 from sweet_rl.studies.reflect.recipe import FINE_TUNING, LAYERS, ONLINE, TRAINING, WIDTH, ReflectStudy
-from sweet_rl.studies.reflect.worlds import AMOUNTS, EXPLORE, HOUSEHOLD, METHODS, MOVED, TAXI
+from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, METHODS, MOVED, TAXI
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -150,16 +150,24 @@ def _method(study: ReflectStudy, world: str, method: worlds.Method) -> Method:
 
 def _run(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Run:
     levels = _levels(study, world, method, seed)
-    # The taxi's last level is the whole task; of AutoExplore every level is a part of the questions.
-    counted = levels[-1:] if world == TAXI else levels
-    episodes = sum(level["episodes"] for level in counted)
-    success = sum(level["success"] * level["episodes"] for level in counted) / episodes
     return Run(
         seed,
-        {"success": Estimate(success, n=episodes)}
+        {"success": _success(world, levels)}
         | {level["level"]: Estimate(level["success"], n=level["episodes"]) for level in levels},
         {"success": _curve(study, world, method, seed)} if method.online and not method.policy_of else {},
     )
+
+
+def success_of(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Estimate:
+    """The success of the policy that a method made, in the whole task."""
+    return _success(world, _levels(study, world, method, seed))
+
+
+def _success(world: str, levels: Sequence[Mapping[str, Json]]) -> Estimate:
+    """The taxi's last level is the whole task; of AutoExplore every level is a part of the questions."""
+    counted = levels[-1:] if world == TAXI else levels
+    episodes = sum(int(level["episodes"]) for level in counted)
+    return Estimate(sum(level["success"] * level["episodes"] for level in counted) / episodes, n=episodes)
 
 
 def _levels(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> list[dict[str, Json]]:
@@ -185,7 +193,7 @@ def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) ->
 
 
 def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
-    found: dict[str, Json] = {f"{world}: pointing head": AMOUNTS[world].points}
+    found: dict[str, Json] = {f"{world}: pointing head": study.amounts[world].points}
     for kind in ("sft", "policy", "reflection"):
         found[f"{world}, fine-tuning of {kind}: updates, rate"] = list(study.tuning(world, kind))
     for method in METHODS[world]:

@@ -1,0 +1,127 @@
+"""Settings for the Reflect-RL study, chosen on development seeds: every method gets a grid of four.
+
+First fine-tuning, without and with reflections; then online learning from the best of these: from nothing,
+after fine-tuning on actions, and Reflect-RL. The reflection model has the settings that stand in
+`sweet_rl/studies/reflect/worlds.py`. The winner has the highest mean success over the seeds, and belongs
+there, too; the seeds of the study are never touched.
+
+Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--folder FOLDER] [--output FILE]
+(one or two hours for a world on two cores; an interrupted run resumes where it stopped)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from _machine import machine_line
+
+from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.steps import in_rounds
+from sweet_rl.records import replace_file
+from sweet_rl.studies.chains import Chain
+from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
+from sweet_rl.studies.reflect.results import success_of
+from sweet_rl.studies.reflect.worlds import METHODS, MOVED, TAXI, WORLDS, Amount, Online, Tuning
+
+SEEDS = range(100, 103)
+
+FINE_TUNED = {"sft": "sft", "policy": "reflect_sft"}
+"""Fields of `Amount`, and the methods that they are measured by."""
+ONLINE = {"rl": "rl", "sft_rl": "sft_rl", "reflect_rl": "reflect_rl"}
+
+
+def grid(amount: Amount, field: str) -> list[Tuning | Online]:
+    """Four settings: of a fine-tuning as many updates or half of them, at two rates; online four rates."""
+    found = getattr(amount, field)
+    if isinstance(found, Tuning):
+        return [
+            Tuning(updates, rate)
+            for updates, rate in product((found.updates // 2, found.updates), (1e-3, 3e-3))
+        ]
+    return [found._replace(rate=rate) for rate in (1e-4, 2e-4, 5e-4, 1e-3)]
+
+
+def main() -> None:
+    """Run the grids, print and save what came of them."""
+    arguments = _arguments()
+    found: dict[str, Any] = {}
+    for world in arguments.worlds.split(","):
+        study = ReflectStudy(Path(arguments.folder), len(SEEDS), SEEDS[0], worlds=(world,))
+        found[world] = {}
+        for stage in (FINE_TUNED, ONLINE):
+            tried = {field: _tries(study, world, field, key) for field, key in stage.items()}
+            _run(arguments, [each for tries in tried.values() for each in tries])
+            for field, key in stage.items():
+                rows = [_row(each, world, field) for each in tried[field]]
+                best = max(range(len(rows)), key=lambda place: fmean(rows[place]["success"]))
+                won = tried[field][best]
+                study = _with(study, world, field, key, won.amounts[world], won.labels[key])
+                found[world][key] = rows
+                print(f"{world}, {key}: {rows[best]}; all: {rows}", flush=True)
+    if arguments.output:
+        saved = {"seeds": list(SEEDS), "worlds": found, "machine": machine_line()}
+        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+
+
+def _tries(study: ReflectStudy, world: str, field: str, key: str) -> list[ReflectStudy]:
+    """A study of one method for each setting; what they have in common has the same names."""
+    only = {**METHODS, world: [method for method in METHODS[world] if method.key == key]}
+    amount = study.amounts[world]
+    return [
+        _with(
+            replace(study, methods=only), world, field, key, replace(amount, **{field: one}), f"-try{place}"
+        )
+        for place, one in enumerate(grid(amount, field))
+    ]
+
+
+def _with(study: ReflectStudy, world: str, field: str, key: str, amount: Amount, label: str) -> ReflectStudy:
+    """With one setting of a field, and the label that its files have."""
+    kept = replace(study.amounts[world], **{field: getattr(amount, field)})
+    return replace(
+        study,
+        amounts={**study.amounts, world: kept},
+        labels={**study.labels, field: label, key: label},
+    )
+
+
+def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:
+    """Every step once, though tries share data and models."""
+    known: set[str] = set()
+    merged: list[list[Chain]] = []
+    for chains in zip(*map(rounds, tries), strict=True):
+        fresh = []
+        for chain in (chain for each in chains for chain in each):
+            fresh.append(tuple(step for step in chain if step.name not in known))
+            known |= {step.name for step in chain}
+        merged.append([chain for chain in fresh if chain])
+    run_steps(in_rounds(merged), Path(arguments.folder), How(jobs=arguments.jobs, fresh=False, small=True))
+
+
+def _row(study: ReflectStudy, world: str, field: str) -> dict[str, Any]:
+    (method,) = study.methods[world]
+    success = [round(success_of(study, world, method, seed).mean, 4) for seed in SEEDS]
+    return {"settings": list(getattr(study.amounts[world], field)), "success": success}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--worlds", default=f"{TAXI},{MOVED}", help="with commas between")
+    parser.add_argument("--folder", default="outputs/reflect_settings")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--output", help="file for the numbers")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.worlds.split(",")) - set(WORLDS):
+        parser.error(f"--worlds knows {', '.join(WORLDS)}; not {', '.join(sorted(unknown))}")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
