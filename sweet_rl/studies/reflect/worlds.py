@@ -190,6 +190,7 @@ _MAIN: Final = (
     Method("reflect_rl", "policy", online=True),
 )
 _SWAPPED: Final = Method("reflect_rl_swapped", "policy", online=True, policy_of="reflect_rl")
+_BEST: Final = Method("sft_best", BEST)
 _POSITIVE: Final = Method("reflect_rl_positive", "policy_positive", online=True)
 
 METHODS: Final[Mapping[str, Sequence[Method]]] = {
@@ -198,10 +199,10 @@ METHODS: Final[Mapping[str, Sequence[Method]]] = {
         Method("reflect_rl_flat", "policy", online=True, curriculum=False),
         _SWAPPED,
         *_bounds("random"),
-        Method("sft_best", BEST),
+        _BEST,
     ),
     EXPLORE: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
     MOVED: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
-    HOUSEHOLD: (*_MAIN, _SWAPPED, *_bounds("random")),
+    HOUSEHOLD: (*_MAIN, _SWAPPED, *_bounds("random"), _BEST),
 }
 """What is compared in each world."""
