@@ -11,7 +11,7 @@ from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.studies.flags import HELPS, OnlineFlags, TestGames
-from sweet_rl.studies.reflect.worlds import USUAL, WORLDS
+from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 
 FULL_STUDY: Final = Path(__file__).with_name("full_study.json")
 """The study.json of the study on fresh seeds, with all settings chosen before; missing until it was run."""
@@ -34,6 +34,10 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
     )
     repositories: int | None = flag(None, "to explore.", at_least=1)
     first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
+    ablations: bool = flag(
+        False,
+        "also Reflect-RL without a curriculum (taxi), and without wrong ways in the texts (AutoExplore).",
+    )
     worlds: str = flag(
         ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
     )
@@ -56,7 +60,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
 
     Needs no GPU, no download and no key; one world and one seed take minutes on two cores. A teacher that knows the
     way reflects on games. For every seed tiny Llamas learn from that and online: fine-tuning only, online learning
-    only, both without and with reflections, without wrong ways in the texts, without a curriculum. Each command is printed as a
+    only, both without and with reflections. Each command is printed as a
     person would type it. It ends with a table and a page: success against episodes, and which published
     orderings hold at this size, beside a planner, chance and a linear policy. An interrupted demo resumes where it stopped.
     """
@@ -70,5 +74,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     chosen = tuple(dict.fromkeys(flags.worlds.replace(",", " ").split()))
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {flags.worlds!r}.")
-    study = ReflectStudy(prepared(flags), flags.seeds, flags.first_seed, worlds=chosen, **given)
+    methods = METHODS if flags.ablations else MAIN_METHODS
+    folder = prepared(flags)
+    study = ReflectStudy(folder, flags.seeds, flags.first_seed, worlds=chosen, methods=methods, **given)
     run_study(flags, in_rounds(rounds(study)), lambda seconds: beside(results(study, seconds), FULL_STUDY))

@@ -35,7 +35,7 @@ from sweet_rl.studies.reflect.worlds import (
     Tuning,
 )
 
-TEST_GAMES = 200
+TEST_GAMES = 100
 """Of each of the taxi's levels, that every policy is measured on."""
 
 WIDTH, LAYERS = 64, 2

@@ -12,7 +12,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
 from sweet_rl.studies.reflect.data import RANDOM_SHARE
 from sweet_rl.studies.reflect.recipe import FINE_TUNING, LAYERS, ONLINE, TRAINING, WIDTH, ReflectStudy
-from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, METHODS, MOVED, TAXI
+from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, MOVED, TAXI
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
@@ -113,7 +113,7 @@ def results(study: ReflectStudy, seconds: Mapping[str, float]) -> Results:
 
 
 def _world(study: ReflectStudy, world: str) -> Comparison:
-    methods = {method.key: _method(study, world, method) for method in METHODS[world]}
+    methods = {method.key: _method(study, world, method) for method in study.methods[world]}
     levels = dict.fromkeys(
         name
         for method in methods.values()
@@ -130,16 +130,18 @@ def _world(study: ReflectStudy, world: str) -> Comparison:
         curves=AXES,
         methods=tuple(methods.values()),
         claims=tuple(
-            claim_over_seeds(*claim, "success", among=sum(len(_claimed(world)) for world in study.worlds))
-            for text, better, worse in _claimed(world)
+            claim_over_seeds(
+                *claim, "success", among=sum(len(_claimed(study, world)) for world in study.worlds)
+            )
+            for text, better, worse in _claimed(study, world)
             for claim in [(text, methods[better], methods[worse])]
         ),
     )
 
 
-def _claimed(world: str) -> list[tuple[str, str, str]]:
+def _claimed(study: ReflectStudy, world: str) -> list[tuple[str, str, str]]:
     """The claims both of whose methods are there."""
-    keys = {method.key for method in METHODS[world]}
+    keys = {method.key for method in study.methods[world]}
     return [claim for claim in CLAIMS if {*claim[1:]} <= keys]
 
 
@@ -196,7 +198,7 @@ def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:
     found: dict[str, Json] = {f"{world}: pointing head": study.amounts[world].points}
     for kind in ("sft", "policy", "reflection"):
         found[f"{world}, fine-tuning of {kind}: updates, rate"] = list(study.tuning(world, kind))
-    for method in METHODS[world]:
+    for method in study.methods[world]:
         if method.online and not method.policy_of:
             found[f"{world}, {method.key}: iterations, episodes, rate"] = list(study.online(world, method))
     return found
@@ -221,7 +223,7 @@ def _by_kind(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, flo
     kinds: dict[str, set[str]] = {"models": {study.base(*place).name for place in places}}
     for world, seed in places:
         title = TITLES[world][0]
-        for method in METHODS[world]:
+        for method in study.methods[world]:
             tuned = kinds.setdefault(f"{title}: fine-tuning", set())
             if method.tuned:
                 tuned.add(study.tuned(world, method.texts, seed).name)

@@ -76,7 +76,7 @@ class Amount:
 
 
 _DEPTHS: Final = {"depth_curriculum": True}
-_TAXI_ONLINE: Final = Online(30, 32, 5e-4)
+_TAXI_ONLINE: Final = Online(20, 32, 5e-4)
 _ONLINE: Final = Online(20, 16, 2e-4)
 
 AMOUNTS: Final[Mapping[str, Amount]] = {
@@ -167,6 +167,11 @@ class Method:
         return bool(self.texts) and not self.linear
 
     @property
+    def ablates(self) -> bool:
+        """It is Reflect-RL without one of its parts, and trained for that alone."""
+        return not self.curriculum or self.texts == "policy_positive"
+
+    @property
     def bound(self) -> bool:
         """It is a floor or a ceiling, and nobody's rival."""
         return bool(self.agent) or self.linear or self.texts == BEST
@@ -206,3 +211,8 @@ METHODS: Final[Mapping[str, Sequence[Method]]] = {
     HOUSEHOLD: (*_MAIN, _SWAPPED, *_bounds("random"), _BEST),
 }
 """What is compared in each world."""
+
+MAIN_METHODS: Final[Mapping[str, Sequence[Method]]] = {
+    world: tuple(method for method in methods if not method.ablates) for world, methods in METHODS.items()
+}
+"""Without what shows the parts of Reflect-RL: minutes less."""
