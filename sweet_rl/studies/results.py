@@ -312,14 +312,17 @@ def interval(values: Sequence[float], *, among: int = 1) -> tuple[float, float |
 
 @lru_cache(maxsize=1000)
 def _student(freedom: int, outside: float) -> float:
-    """What Student's t with these degrees of freedom exceeds, to either side, with probability `outside`."""
+    """What Student's t with these degrees of freedom exceeds, to either side, with probability `outside`.
+
+    To three places, as printed tables have it.
+    """
     low, high = 0.0, 1.0
     while 1 - _within(high, freedom) > outside:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if 1 - _within(middle, freedom) > outside else (low, middle)
-    return high
+    return round(high, 3)
 
 
 def _within(t: float, freedom: int) -> float:
