@@ -118,9 +118,9 @@ def learning(
                     axes.plot(*zip(*curve, strict=True), color=colour, alpha=0.35, linewidth=0.8)
             label = f"{each.title} {format_value(mean[-1])}"
             axes.plot(steps, mean, color=colour, linewidth=2, label=label)
-        for place, level in enumerate(levels):
+        for number, level in enumerate(levels):
             label = f"{level.title} {format_value(level.value)}"
-            dashes = _DASHES[place % len(_DASHES)]
+            dashes = _DASHES[number % len(_DASHES)]
             axes.axhline(level.value, color=_HEX["muted"], linestyle=dashes, linewidth=1, label=label)
         axes.set_xlabel(along)
         if log:
