@@ -19,13 +19,14 @@ from sweet_rl.studies.sweet.recipe import (
     OWN_STEPS,
     choosing,
     dialogue_dpo,
+    first_round,
     rejection,
     rounds,
     sweet,
     two_rounds,
 )
 from sweet_rl.studies.sweet.results import METHODS
-from sweet_rl.studies.sweet.settings import ALL_WAYS, SWEETS
+from sweet_rl.studies.sweet.settings import ALL_WAYS, BLIND_CRITIC, BLIND_POLICY, CRITIC, SWEETS
 
 
 def test_every_command_of_the_study_is_one_that_a_person_can_type(study):
@@ -73,15 +74,17 @@ def test_what_is_special_about_each_way_of_sweet_rl(study):
     assert differs("sweet_wrong", score) == scored | {"swap_test": "True"}
     assert differs("sweet_shuffled", score) == scored
     assert differs("sweet_untrained", score) == released | {"2": "embedded"}
-    for way in ("released", "blind", "wrong", "shuffled", "untrained", "oracle"):
+    for way in ("released", "wrong", "shuffled", "untrained", "oracle"):
         assert differs(f"sweet_{way}", draw) == {}
-    whole = replace(SWEETS[0], name="WAY", min_score=None)
-    (drawn,) = (step.flags for step in sweet(study, whole) if step.run == draw)
-    assert "min_score" not in drawn
+    assert differs("sweet_blind", draw) == {"min_score": None}
     unguarded = {"hard_negatives": None, "twins": None, "twins_from": None}
     assert differs("sweet_halves", draw) == {"draws": "halves", "margin": None, "min_score": None}
     assert differs("sweet_unguarded", draw) == unguarded
-    assert all(differs(way.name, train) == {} for way in SWEETS)
+    assert differs("sweet_blind", train) == {"nll_loss_coef": str(BLIND_POLICY["nll_loss_coef"])}
+    assert all(differs(way.name, train) == {} for way in SWEETS if way.name != "sweet_blind")
+    steps = (step for chain in first_round(study) for step in chain if step.name.startswith("critic"))
+    trained = {step.name: step.flags["beta"] for step in steps}
+    assert trained == {"critic": CRITIC["beta"], "critic_blind": BLIND_CRITIC["beta"]}
     own = {
         "sweet_wrong": "take_swapped",
         "sweet_shuffled": "shuffle_scores",

@@ -11,6 +11,7 @@ from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.chains import Chain, Flags, call
 from sweet_rl.studies.sweet.pages import page_chains
 from sweet_rl.studies.sweet.settings import (
+    BLIND_CRITIC,
     CHOOSERS,
     CRITIC,
     DIALOGUE_DPO,
@@ -75,7 +76,7 @@ def first_round(study: Study) -> list[Chain]:
         rejection(study),
         candidates(study),
         critic(study, "critic", hidden=True),
-        *([critic(study, "critic_blind", hidden=False)] if blind else []),
+        *([critic(study, "critic_blind", BLIND_CRITIC, hidden=False)] if blind else []),
         tuple(step for name in LINES for step in _measure(study, name, name)),
         _measure(study, "warm_start", study.agent),
     ]

@@ -34,6 +34,8 @@ from sweet_rl.studies.sweet.critics import agreement, ranked_turns, verdicts_of
 from sweet_rl.studies.sweet.pages import page_results
 from sweet_rl.studies.sweet.settings import (
     ALL_WAYS,
+    BLIND_CRITIC,
+    BLIND_POLICY,
     CRITIC,
     DIALOGUE_DPO,
     GUARDS,
@@ -350,12 +352,17 @@ def settings_of(study: Study) -> dict[str, Json]:
         "pairs a turn": study.pairs_per_turn,
         "least difference of their scores": SWEETS[0].margin,
         "least score of a chosen turn": SWEETS[0].min_score,
+        "least score with the blind critic": next(
+            way.min_score for way in SWEETS if way.critic == "critic_blind"
+        ),
         **GUARDS,
         **{
             f"{title}: {name}": value
             for title, settings in (
                 ("critic", CRITIC),
                 ("policy", POLICY),
+                ("blind critic", BLIND_CRITIC),
+                ("its policy", BLIND_POLICY),
                 ("trajectory DPO", DIALOGUE_DPO),
                 ("rejection fine-tuning", REJECTION),
             )

@@ -95,12 +95,13 @@ class Study:
 TRAIN = {"train_batch_size": 32, "micro_train_batch_size": 32, "eval_fraction": 0, "quiet": True}
 """Flags of every training here."""
 
-# The best of their grids on mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py. The blind critic has a
-# grid of its own, with the same winner.
-CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0}
-POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_epochs": 2}
+# The best of their grids on mini:trades=40:dev and mini:trades=10:dev with seed 0, by benchmarks/mini_settings.py.
+CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 100.0}
+BLIND_CRITIC = {"learning_rate": 1e-4, "max_epochs": 4, "beta": 10.0}
+POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.3, "max_epochs": 2}
+BLIND_POLICY = {"learning_rate": 1e-3, "beta": 0.3, "nll_loss_coef": 0.1, "max_epochs": 2}
 DIALOGUE_DPO = {"learning_rate": 3e-4, "beta": 0.3, "nll_loss_coef": 1.0, "max_epochs": 32}
-REJECTION = {"learning_rate": 2e-4, "max_epochs": 80}
+REJECTION = {"learning_rate": 1e-3, "max_epochs": 40}
 
 GUARDS = {"hard_negatives": 1, "twins": 0.33}
 """What holds a policy while it learns from pairs of turns."""
@@ -148,7 +149,14 @@ class Sweet:
 SWEETS = (
     Sweet("sweet"),
     Sweet("sweet_released", advantage="released"),
-    Sweet("sweet_blind", "critic_blind", given="none", advantage="released"),
+    Sweet(
+        "sweet_blind",
+        "critic_blind",
+        given="none",
+        advantage="released",
+        min_score=None,
+        settings=BLIND_POLICY,
+    ),
     Sweet("sweet_wrong", given="wrong"),
     Sweet("sweet_shuffled", shuffled=True),
     Sweet("sweet_untrained", UNTRAINED, advantage="released"),
@@ -156,7 +164,7 @@ SWEETS = (
     Sweet("sweet_unguarded", guarded=False),
     Sweet("sweet_oracle", ORACLE),
 )
-"""The ablations take the settings of the whole."""
+"""The blind critic has settings of its own; the other ablations take those of the whole."""
 
 TWO_ROUNDS = "sweet_rounds"
 """SWEET-RL twice, from as many dialogues in all."""
