@@ -29,7 +29,10 @@ TINY = "tiny"
 
 _ONLY: Final = {
     Only("answered_by", ("oracle",), "worlds in which an oracle answers"): "oracle oracle_model",
-    Only("agent_type", ("archer", "archer_llm")): "use_baseline normalize_advantages",
+    Only("agent_type", ("archer", "archer_llm")): "use_baseline",
+    Only("agent_type", ("archer", "archer_llm", "ppo", "reinforce")): "normalize_advantages",
+    Only("agent_type", ("archer", "archer_llm", "chai")): "double_critic",
+    Only("agent_type", ("ppo",)): "clip_range",
     Only("agent_type", ("chai",)): "candidates",
     Only("agent_type", ("online_filteredbc",)): "filter_quantile",
     Only("use_lora", ("true",)): "lora_rank lora_alpha lora_dropout target_modules",
@@ -254,6 +257,7 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     from dataclasses import fields
 
     from sweet_rl.algorithms.archer.loop import LoopSettings
+    from sweet_rl.algorithms.archer.settings import ON_POLICY
 
     for key in (
         "iterations",
@@ -266,9 +270,10 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     ):
         if config[key] < 1:
             raise UsageError(f"{key} must be at least 1, got {config[key]}.")
-    values = {field.name: config[field.name] for field in fields(LoopSettings)}
+    values = {field.name: config[field.name] for field in fields(LoopSettings) if field.name in config}
     if config["agent_type"] != "online_filteredbc":
         values["filter_quantile"] = None
+    values["on_policy"] = config["agent_type"] in ON_POLICY
     if config["agent_type"] == "chai":
         values["warmup_iter"] = config["iterations"]  # its policy never learns
     return LoopSettings(**values)
@@ -290,6 +295,11 @@ def _watchers(config: Mapping[str, Any], save_path: Path) -> Iterator[list[Any]]
 
 
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:
+    from sweet_rl.records import read_rows
+
+    failed = sum(row.get("rollout.failed", 0) for _, row in read_rows(save_path / "metrics.jsonl"))
+    if failed:
+        print(f"{failed} games failed, and nothing was learned from them: {save_path / 'failures.jsonl'}")
     print(
         f"{config['iterations']} iterations are done. The policy is in {save_path / 'final'}, the numbers "
         f"are in {save_path / 'metrics.jsonl'}; read the games with: "

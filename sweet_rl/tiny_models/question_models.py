@@ -18,6 +18,9 @@ CONTEXT = 576
 _SPREAD = 0.1
 """Standard deviation of fresh weights: the usual 0.02 is for wide models and leaves narrow ones constant."""
 
+_HEAD = 16
+"""Width of an attention head: to remember what it has asked, a policy looks for several things at once."""
+
 _END, _PAD, _BEGIN = "<|end|>", "<|pad|>", "<|begin|>"
 
 
@@ -53,7 +56,7 @@ def make_models(
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    heads = max(2, hidden_size // 32)
+    heads = max(2, hidden_size // _HEAD)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         actor = GPT2LMHeadModel(

@@ -50,6 +50,7 @@ def train_bc(
     batch_size: int = 8,
     grad_accum_steps: int = 4,
     max_grad_norm: float = math.inf,
+    whole_games: bool = False,
     seed: int = 0,
     say: Say | None = None,
 ) -> list[float]:
@@ -63,6 +64,8 @@ def train_bc(
         batch_size: over which a loss is a mean.
         grad_accum_steps: such means that are added up for a step.
         max_grad_norm: gradients are clipped to it; published: not at all.
+        whole_games: the turns of a game stay together, in the order in which they are given. A model that can
+            share prefixes then reads a game once, not once for each of its turns.
         seed: of the orders.
         say: called with the progress.
 
@@ -78,11 +81,24 @@ def train_bc(
     total = iterations * math.ceil(len(demonstrations) / rows)
     found = []
     for iteration in range(iterations):
-        order = list(demonstrations)
-        random.Random(f"{seed} {iteration}").shuffle(order)
+        parts = games_of(demonstrations) if whole_games else [[one] for one in demonstrations]
+        random.Random(f"{seed} {iteration}").shuffle(parts)
+        order = [one for part in parts for one in part]
         for start in range(0, len(order), rows):
             step = imitation_step(policy, optimizer, order[start : start + rows], settings)
             found.append(step["bc.loss"])
             if say is not None:
                 say("imitate", len(found), total)
     return found
+
+
+def games_of(demonstrations: Iterable[Demonstration]) -> list[list[Demonstration]]:
+    """Turns that follow each other in one game: each observation continues the one before it."""
+    games: list[list[Demonstration]] = []
+    for one in demonstrations:
+        before = games[-1][-1].observation if games else one.observation
+        if games and one.observation != before and one.observation.startswith(before):
+            games[-1].append(one)
+        else:
+            games.append([one])
+    return games

@@ -27,9 +27,11 @@ from sweet_rl.chat import load_tokenizer
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.packing import padded_batches
 
-Pooling = Literal["pooler", "first", "mean"]
+Pooling = Literal["pooler", "first", "last", "mean"]
 """How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
-first token), the first token's output as it is, or the mean over tokens."""
+first token), the first token's output as it is, the last token's beside the mean of the tokens' embeddings,
+or the mean of the outputs. What a causal model makes of its last token says what comes next: after every
+utterance the same. Which one it was the embeddings say."""
 
 _HEADS = ("critic1", "critic2", "v_critic1", "v_critic2")
 _WORTH = {"cpu": 256, "cuda": 4096}
@@ -59,7 +61,8 @@ class TextEncoder:
         tokenizer: that belongs to it; special tokens are added, the oldest tokens of a long text are dropped.
         max_length: tokens of a text at most, special ones included; less where the model has fewer positions.
         pooling: "auto" takes the pooler where the model has one; else the first token where the tokenizer
-            begins a text with a special one, else (GPT-like models) the mean.
+            begins a text with a special one; the last one and the embeddings of a causal model;
+            else the mean.
         half: compute in bfloat16; vectors come out in the weights' own precision.
     """
 
@@ -74,10 +77,11 @@ class TextEncoder:
     ) -> None:
         self.model, self.tokenizer, self.half = model, tokenizer, half
         config: Any = model.config
-        self.width: int = config.get_text_config().hidden_size
+        self._hidden: int = config.get_text_config().hidden_size
         self.max_length = min(max_length, _positions(config) or max_length)
         tokenizer.truncation_side = "left"
         self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
+        self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
         self.encoded = 0
         """Texts encoded so far: how a test knows that none was encoded twice."""
         pad_id = tokenizer.pad_token_id
@@ -95,7 +99,7 @@ class TextEncoder:
     def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Numbers of texts that are encoded together."""
         lengths = [len(self._ids(text)) for text in texts]
-        worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self.width) ** 2)
+        worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self._hidden) ** 2)
         return list(padded_batches(lengths, max_tokens, worth_tokens=worth))
 
     def tokens(self, texts: Sequence[str]) -> int:
@@ -108,7 +112,7 @@ class TextEncoder:
         return next(self.model.parameters()).device
 
     def __call__(self, texts: Sequence[str], max_tokens: int) -> Tensor:
-        """Vectors of the texts, as [N, H]; with gradients where they are on.
+        """Vectors of the texts, as [N, width]; with gradients where they are on.
 
         Args:
             texts: distinct ones, or the same work is done twice.
@@ -137,11 +141,16 @@ class TextEncoder:
         hidden_BTH: Tensor = output.last_hidden_state.to(dtype)
         if self.pooling == "first":
             return hidden_BTH[:, 0]
-        weights_BT1 = mask_BT[..., None].to(dtype)
-        return (hidden_BTH * weights_BT1).sum(dim=1) / weights_BT1.sum(dim=1)
+        if self.pooling == "last":
+            embedded: Any = self.model.get_input_embeddings
+            said_BH = nn.functional.layer_norm(_mean(embedded()(ids_BT).to(dtype), mask_BT), (self._hidden,))
+            return torch.cat([hidden_BTH[torch.arange(len(rows)), lengths_B - 1], said_BH], dim=1)
+        return _mean(hidden_BTH, mask_BT)
 
     def _tokenize(self, text: str) -> tuple[int, ...]:
         ids = self.tokenizer(text, truncation=True, max_length=self.max_length)["input_ids"]
+        if self.pooling == "last" and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:
+            ids = ids[:-1]  # a policy has never read its own end
         return tuple(ids) or (self._pad_id,)  # GPT-like tokenizers make nothing of an empty text
 
 
@@ -153,6 +162,8 @@ class DoubleCritic(nn.Module):
         tokenizer: that belongs to it.
         max_length: see `TextEncoder`.
         pooling: see `TextEncoder`.
+        double: two members of each critic; else the first one's values stand for both, and the second one's
+            heads are never trained.
     """
 
     def __init__(
@@ -162,8 +173,10 @@ class DoubleCritic(nn.Module):
         *,
         max_length: int = 512,
         pooling: Pooling | Literal["auto"] = "auto",
+        double: bool = True,
     ) -> None:
         super().__init__()
+        self.single = not double
         self.base_lm = base_lm
         self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length, pooling=pooling)
         width = self.encoder.width
@@ -180,11 +193,13 @@ class DoubleCritic(nn.Module):
     def q(self, states_BH: Tensor, actions_BH: Tensor) -> tuple[Tensor, Tensor]:
         """Q1 and Q2 of encoded observations and actions, each as [B]."""
         both = torch.cat([states_BH, actions_BH], dim=1)
-        return self.critic1(both)[:, 0], self.critic2(both)[:, 0]
+        q1_B = self.critic1(both)[:, 0]
+        return q1_B, self.critic2(both)[:, 0] if not self.single else q1_B
 
     def v(self, states_BH: Tensor) -> tuple[Tensor, Tensor]:
         """V1 and V2 of encoded observations, each as [B]."""
-        return self.v_critic1(states_BH)[:, 0], self.v_critic2(states_BH)[:, 0]
+        v1_B = self.v_critic1(states_BH)[:, 0]
+        return v1_B, self.v_critic2(states_BH)[:, 0] if not self.single else v1_B
 
     def forward(self, states_BH: Tensor, actions_BH: Tensor) -> CriticValues:
         """All four values of encoded observations and actions."""
@@ -209,9 +224,11 @@ def soft_update(target: nn.Module, online: nn.Module, tau: float) -> None:
 
 
 def load_critic(
-    name: str, *, cache_dir: str | None = None, max_length: int = 512, seed: int = 0
+    name: str, *, cache_dir: str | None = None, max_length: int = 512, seed: int = 0, double: bool = True
 ) -> DoubleCritic:
     """A critic on the encoder of a folder or hub name; heads are drawn from the seed.
+
+    A causal model's folder serves, too: its encoder is the model without its head.
 
     Raises:
         UsageError: the encoder or its tokenizer cannot be loaded.
@@ -224,7 +241,7 @@ def load_critic(
     tokenizer = load_tokenizer(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return DoubleCritic(base, tokenizer, max_length=max_length)
+        return DoubleCritic(base, tokenizer, max_length=max_length, double=double)
 
 
 def _head(width_in: int, width: int) -> nn.Sequential:
@@ -238,7 +255,20 @@ def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
         return "pooler"
     begins = getattr(tokenizer, "cls_token_id", None)
     ids = tokenizer("a")["input_ids"]
-    return "first" if begins is not None and ids[:1] == [begins] else "mean"
+    if begins is not None and ids[:1] == [begins]:
+        return "first"
+    from transformers.models.auto.modeling_auto import (  # noqa: PLC0415 - seconds
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    )
+
+    config: Any = model.config
+    return "last" if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else "mean"
+
+
+def _mean(states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+    """Over the tokens that are no padding, as [B, H]."""
+    weights_BT1 = mask_BT[..., None].to(states_BTH.dtype)
+    return (states_BTH * weights_BT1).sum(dim=1) / weights_BT1.sum(dim=1)
 
 
 def _positions(config: Any) -> int | None:

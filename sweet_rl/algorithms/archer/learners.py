@@ -1,7 +1,7 @@
 """The online algorithms.
 
 `ArcherLearner` trains critic and policy, `ChaiLearner` the critic only, `FilteredBCLearner` the policy on the
-best episodes. Importing this module imports torch.
+best episodes; those without a memory are in `on_policy`. Importing this module imports torch.
 
 Published behaviour: docs/published/archer.md#online-chai, #behaviour-cloning, #critic-targets, #one-update,
 #checkpoint.
@@ -18,8 +18,9 @@ from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.learning import CriticLearner, Draw, Learner, PolicyLearner, Say
 from sweet_rl.algorithms.archer.loading import load_actor, load_archer_critic
+from sweet_rl.algorithms.archer.on_policy import OnPolicyLearner
 from sweet_rl.algorithms.archer.policy_updates import actor_step, imitation_step, judge
-from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ArcherSettings
+from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
 from sweet_rl.algorithms.distributed.fsdp import check_sharding
 from sweet_rl.algorithms.distributed.processes import world_size
 from sweet_rl.chat import ChatFormat
@@ -194,6 +195,8 @@ def make_learner(settings: ArcherSettings, *, chat_format: ChatFormat, say: Say 
     policy = load_actor(settings, device)
     if settings.agent_type == "online_filteredbc":
         return FilteredBCLearner(settings, policy, chat_format, say)
+    if settings.agent_type in ON_POLICY:
+        return OnPolicyLearner(settings, policy, chat_format, say)
     critic = load_archer_critic(settings, device)
     if settings.agent_type == "chai":
         return ChaiLearner(settings, policy, critic, chat_format, say)

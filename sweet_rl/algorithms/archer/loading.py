@@ -49,6 +49,7 @@ def load_archer_critic(settings: ArcherSettings, device: torch.device) -> Double
         cache_dir=settings.cache_dir,
         max_length=settings.max_context,
         seed=derive_seed(settings.seed, "critic"),
+        double=settings.double_critic,
     )
     critic.to(device, torch.float64 if dtype == torch.float64 else torch.float32)
     critic.encoder.half = dtype == torch.bfloat16
@@ -150,7 +151,7 @@ def actor_of(model: Any, tokenizer: Any, settings: ArcherSettings) -> TokenPolic
         template=settings.template,
         max_context=settings.max_context,
         max_tokens_per_batch=settings.max_tokens_per_batch,
-        use_baseline=settings.use_baseline,
+        use_baseline=settings.has_value_head,
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from sweet_rl.algorithms.archer.learning import Learner
 from sweet_rl.algorithms.archer.replay import (
+    MC_GAMMA,
     Catalogue,
     Item,
     Place,
@@ -28,6 +29,7 @@ from sweet_rl.algorithms.archer.replay import (
     Ring,
     Transition,
     TurnAt,
+    rewards_of,
     transitions,
 )
 from sweet_rl.algorithms.archer.run_folder import EpisodeFile, RunFolder, row_of
@@ -47,8 +49,9 @@ class LoopSettings:
     """The published settings of the loop.
 
     `filter_quantile` is None for learners that learn from all episodes; filtered behaviour cloning learns
-    from those whose return is at least that quantile of all returns so far (published: 0.9). `compat` says
-    how memory is drawn from: "fixed", every turn in it alike, or "published".
+    from those whose return is at least that quantile of all returns so far (published: 0.9). `on_policy` is
+    for learners that learn from the newest iteration only, from returns with the discount `gamma`. `compat`
+    says how memory is drawn from: "fixed", every turn in it alike, or "published".
     """
 
     iterations: int = 2000
@@ -59,6 +62,8 @@ class LoopSettings:
     warmup_iter: int = 20
     capacity: int = 100_000
     filter_quantile: float | None = None
+    on_policy: bool = False
+    gamma: float = MC_GAMMA
     concurrency: int = 128
     keep_checkpoints: int = 2
     compat: Compat = "fixed"
@@ -166,6 +171,8 @@ class OnlineRun:
             if done % settings.eval_freq == 0:
                 returns = from_main(lambda: self._evaluate(iteration, runner))
                 info |= _summary("eval_rollout", returns)
+                info["eval_rollout.failed"] = settings.eval_size - len(returns)
+        info["rollout.failed"] = settings.rollout_size - len(played)
         self._remember(played)
         info |= _summary("rollout.reward", [step.reward for _, steps in played for step in steps])
         info |= self._learner.update(self._draw(iteration), update_actor=iteration >= settings.warmup_iter)
@@ -176,6 +183,8 @@ class OnlineRun:
             self._save(done)
 
     def _remember(self, played: Sequence[Played]) -> None:
+        if self._settings.on_policy:
+            self._buffer = ReplayBuffer(sum(len(steps) for _, steps in played) or 1)
         for place, steps in played:
             self._env_steps += len(steps)
             if self._settings.filter_quantile is None:
@@ -230,7 +239,8 @@ class OnlineRun:
 
     def _steps(self, place: Place) -> list[Transition]:
         playground, folder = self._here()
-        return transitions(folder.trajectories.read(place), playground.transcript)
+        gamma = self._settings.gamma if self._settings.on_policy else MC_GAMMA
+        return transitions(folder.trajectories.read(place), playground.transcript, gamma)
 
     def _read(self, turns: Sequence[TurnAt]) -> list[Transition]:
         """Turns by their episode's place and their number in it; each episode is read once."""
@@ -275,6 +285,7 @@ class OnlineRun:
         async def keep(trajectory: Trajectory) -> None:
             nonlocal over
             number, _ = todo[trajectory.key]
+            rewards_of(trajectory)  # a world without rewards is told at its first episode
             where = file if trajectory.error is None else folder.failures
             await where.append_soon(row_of(trajectory, iteration, number))
             over += 1

@@ -127,6 +127,23 @@ def baseline_losses(
     return BaselineLosses(policy_B, value_B, residuals_BT)
 
 
+def clipped_losses(
+    logps_BT: Tensor, old_logps_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, clip_range: float
+) -> Tensor:
+    """PPO's loss by row, as [B]: sums over the tokens of the clipped surrogate (Schulman et al. 2017, eq. 7).
+
+    Args:
+        logps_BT: log-probabilities of the utterances' tokens now.
+        old_logps_BT: when they were sampled.
+        advantages_BT: of the tokens.
+        mask_BT: 1 for tokens, 0 for padding.
+        clip_range: how far the ratio of both may be from 1 and still count.
+    """
+    ratio_BT = (logps_BT - old_logps_BT).exp()
+    kept_BT = ratio_BT.clamp(1 - clip_range, 1 + clip_range)
+    return -(torch.minimum(ratio_BT * advantages_BT, kept_BT * advantages_BT) * mask_BT).sum(dim=1)
+
+
 def imitation_losses(logps_B: Tensor) -> Tensor:
     """Behaviour cloning by row, as [B]: minus the log-probability of the action."""
     return -logps_B

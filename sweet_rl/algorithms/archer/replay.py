@@ -20,7 +20,7 @@ from sweet_rl.errors import DataError
 from sweet_rl.types import AgentTurn, Json, Trajectory
 
 MC_GAMMA = 0.95
-"""Discount of `mc_return`, whatever the algorithm's."""
+"""Discount of `mc_return` as published, whatever the algorithm's."""
 
 Place = tuple[int, int]
 """Of an episode in its run: iteration, and number in it."""
@@ -37,8 +37,8 @@ class Transition:
 
     `next_observation` is "" where the world ended without a message. `terminated` means that the world came
     to its own end; an episode that was cut off is `truncated`. `trajectory_reward` is the sum of the
-    episode's rewards, `mc_return` what was still to come, discounted by 0.95. `action_ids` are the tokens
-    that the policy wrote, the ending one included; None where they are not known.
+    episode's rewards, `mc_return` what was still to come, discounted (by 0.95 as published). `action_ids` are
+    the tokens that the policy wrote, the ending one included; None where they are not known.
     """
 
     observation: str
@@ -71,12 +71,15 @@ class Transition:
         return row
 
 
-def transitions(trajectory: Trajectory, chat_format: ChatFormat) -> list[Transition]:
+def transitions(
+    trajectory: Trajectory, chat_format: ChatFormat, mc_gamma: float = MC_GAMMA
+) -> list[Transition]:
     """An episode's transitions in order; none for an episode that failed, whose end is unknown.
 
     Args:
         trajectory: of a world that rewards every turn.
         chat_format: how dialogues become the text that policy and critic read.
+        mc_gamma: discount of `mc_return`.
 
     Raises:
         DataError: a turn has no reward.
@@ -86,10 +89,10 @@ def transitions(trajectory: Trajectory, chat_format: ChatFormat) -> list[Transit
     history = trajectory.dialogue_history
     places = [place for place, entry in enumerate(history) if isinstance(entry, AgentTurn)]
     turns = [entry for entry in history if isinstance(entry, AgentTurn)]
-    rewards = [_reward_of(turn, trajectory, number) for number, turn in enumerate(turns)]
+    rewards = rewards_of(trajectory)
     ends = [*places[1:], len(history)][: len(places)]
     truncated = trajectory.stop_reason is None or trajectory.stop_reason.truncated
-    total, returns = float(sum(rewards)), mc_returns(rewards)
+    total, returns = float(sum(rewards)), mc_returns(rewards, mc_gamma)
     made = []
     for number, (turn, place, end) in enumerate(zip(turns, places, ends, strict=True)):
         last = number == len(turns) - 1
@@ -110,14 +113,25 @@ def transitions(trajectory: Trajectory, chat_format: ChatFormat) -> list[Transit
     return made
 
 
-def _reward_of(turn: AgentTurn, trajectory: Trajectory, number: int) -> float:
-    if turn.reward is None:
-        raise DataError(
-            "is missing",
-            field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
-            repair="Transitions come from worlds that reward every turn.",
-        )
-    return float(turn.reward)
+def rewards_of(trajectory: Trajectory) -> list[float]:
+    """The rewards of an episode's turns; none for an episode that failed.
+
+    Raises:
+        DataError: a turn has no reward.
+    """
+    if trajectory.error is not None:
+        return []
+    turns = [entry for entry in trajectory.dialogue_history if isinstance(entry, AgentTurn)]
+    rewards = [turn.reward for turn in turns if turn.reward is not None]
+    if len(rewards) == len(turns):
+        return rewards
+    number = next(number for number, turn in enumerate(turns) if turn.reward is None)
+    raise DataError(
+        "is missing",
+        field=f"dialogue_history[...].reward of turn {number} of task {trajectory.task.task_id!r}",
+        repair="Learning online needs a reward for every turn: let the world's Env.step return one (0.0 for "
+        "a turn that is worth nothing), or play another world.",
+    )
 
 
 def mc_returns(rewards: Sequence[float], gamma: float = MC_GAMMA) -> list[float]:

@@ -13,8 +13,11 @@ from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
 from sweet_rl.types import Compat
 
-AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc"]
+AgentType = Literal["archer", "archer_llm", "chai", "online_filteredbc", "ppo", "reinforce"]
 """Which learner: `archer` and `archer_llm` are the same one under the two published names."""
+
+ON_POLICY = ("ppo", "reinforce")
+"""Learners without a critic and a memory: they learn from the newest iteration's whole episodes only."""
 
 ShardWith = Literal["fsdp2"]
 """What divides a policy over processes."""
@@ -48,6 +51,13 @@ class ArcherSettings(Settings):
     normalize_advantages: bool = flag(
         False,
         "give the advantages of a policy step mean 0 and deviation 1 over its rows. What the critic has not learnt yet is mostly an error common to all, which then drops out.",
+    )
+    double_critic: bool = flag(
+        True,
+        "learn two critics and count the lower value, as published; False: one (an ablation of the paper).",
+    )
+    clip_range: float = flag(
+        0.2, "how far the probability of a token may move from the one it was sampled with (PPO).", above=0
     )
     use_lora: bool = flag(False, "train an adapter on the policy instead of its weights.")
     max_new_tokens: int = flag(
@@ -118,6 +128,17 @@ class ArcherSettings(Settings):
                 "compat=published computes in one process only, and shard_with=fsdp2 needs several. Leave "
                 "shard_with out, or take compat=fixed."
             )
+        if self.agent_type in ON_POLICY and self.compat == "published":
+            raise UsageError(
+                f"agent_type={self.agent_type} is not part of the published code, which compat=published computes. "
+                "Leave compat out."
+            )
+        if self.agent_type in ON_POLICY and self.shard_with:
+            raise UsageError(f"shard_with divides no policy of agent_type={self.agent_type}: leave it out.")
+        if self.compat == "published" and not self.double_critic:
+            raise UsageError(
+                "compat=published has two critics: leave double_critic out, or take compat=fixed."
+            )
         if self.template is not None and "{obs}" not in self.template:
             raise UsageError("template must contain {obs}, the place of the observation.")
         if self.eos_str is None and self.agent_type == "chai" and self.compat == "published":
@@ -127,6 +148,11 @@ class ArcherSettings(Settings):
             )
         if self.eos_str == "":
             raise UsageError("eos_str must not be empty; null lets only the end token end an utterance.")
+
+    @property
+    def has_value_head(self) -> bool:
+        """Whether the policy learns the values of its tokens: PPO always, REINFORCE never."""
+        return self.agent_type == "ppo" or (self.use_baseline and self.agent_type != "reinforce")
 
     @property
     def rows_per_step(self) -> int:

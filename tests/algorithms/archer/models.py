@@ -116,7 +116,7 @@ def played(*lines, terminated=True, beginning="Questions:\n"):
                 terminated=last and terminated,
                 truncated=last and not terminated,
                 trajectory_reward=-len(lines) + float(terminated),
-                mc_return=0.0,
+                mc_return=float(number + 1 - len(lines)) - float(not terminated),
             )
         )
         observation = following

@@ -30,7 +30,7 @@ def encoders():
     )
     bert = BertConfig(vocab_size=261, max_position_embeddings=64, **SIZES)
     return {
-        "gpt2": (GPT2Model(gpt2), policy_tokenizer(), "mean", 64),
+        "gpt2": (GPT2Model(gpt2), policy_tokenizer(), "last", 64),
         "deberta": (DebertaV2Model(deberta), critic_tokenizer(), "first", 512),
         "bert": (BertModel(bert), critic_tokenizer(), "pooler", 64),
         "bert without pooler": (BertModel(bert, add_pooling_layer=False), critic_tokenizer(), "first", 64),
@@ -41,13 +41,14 @@ def encoders():
 def test_any_encoder_serves_whatever_its_width_and_pooling(name):
     model, tokenizer, pooling, longest = encoders()[name]
     critic = DoubleCritic(model, tokenizer)
+    width = 64 if pooling == "last" else 32
     assert (critic.encoder.pooling, critic.encoder.max_length, critic.critic1[0].in_features) == (
         pooling,
         longest,
-        64,
+        2 * width,
     )
     features = critic.encode([*TEXTS, "a" * 2000, "", TEXTS[0]])
-    assert features.shape == (7, 32)
+    assert features.shape == (7, width)
     assert critic.encoder.encoded == 6
     for text, together in zip([*TEXTS, "a" * 2000, ""], features, strict=False):
         assert torch.allclose(critic.encode([text])[0], together, atol=1e-5)
@@ -136,3 +137,29 @@ def test_an_encoder_comes_from_a_folder_and_its_heads_from_the_seed(tmp_path):
     assert one.encoder.max_length == 160  # RoBERTa's positions begin behind the padding's id
     with pytest.raises(UsageError, match="critic_lm"):
         load_critic(str(tmp_path / "nothing"))
+
+
+def test_a_causal_model_serves_by_its_last_token_and_the_words():
+    """The last token alone has read all; the words say what it was. An end that the tokenizer adds is no word."""
+    model, tokenizer, *_ = encoders()["gpt2"]
+    encoder = TextEncoder(model.eval(), tokenizer)
+    ids = torch.tensor([tokenizer("Is it alive?")["input_ids"]])
+    words = model.get_input_embeddings()(ids)[0].mean(dim=0)
+    words = (words - words.mean()) / (words.var(correction=0) + 1e-5).sqrt()
+    expected = torch.cat([model(ids).last_hidden_state[0, -1], words])
+    assert encoder.width == len(expected)
+    assert torch.allclose(encoder(["Is it alive?"], 100)[0], expected, atol=1e-6)
+    assert torch.allclose(encoder(["Is it?", "Is it alive?"], 100)[1], expected, atol=1e-6)
+
+
+def test_one_critic_stands_for_both_and_trains_the_first_one_alone():
+    torch.manual_seed(0)
+    critic = critic_model()
+    critic.single = True
+    states, actions = torch.rand(2, 3, 16).double()
+    values = critic(states, actions)
+    assert torch.equal(values.q1_B, values.q2_B)
+    assert torch.equal(values.v1_B, values.v2_B)
+    torch.stack(values).sum().backward()
+    trained = {name.split(".")[0] for name, weight in critic.named_parameters() if weight.grad is not None}
+    assert trained == {"critic1", "v_critic1"}

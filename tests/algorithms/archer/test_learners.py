@@ -12,6 +12,7 @@ import torch
 
 from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.learners import ArcherLearner, ChaiLearner, FilteredBCLearner, make_learner
+from sweet_rl.algorithms.archer.on_policy import OnPolicyLearner
 from sweet_rl.algorithms.archer.replay import ReplayBuffer
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.algorithms.archer.steps import NonFiniteLoss
@@ -29,7 +30,14 @@ TINY = ArcherSettings(
     lm_lr=1e-3,
     seed=5,
 )
-KINDS = {"archer": ArcherLearner, "chai": ChaiLearner, "online_filteredbc": FilteredBCLearner}
+KINDS = {
+    "archer": ArcherLearner,
+    "chai": ChaiLearner,
+    "online_filteredbc": FilteredBCLearner,
+    "ppo": OnPolicyLearner,
+    "reinforce": OnPolicyLearner,
+}
+WITHOUT_CRITIC = ("online_filteredbc", "ppo", "reinforce")
 CRITIC_KEYS = {f"{name}.loss" for name in ("q1", "q2", "v1", "v2")} | {
     f"{name}.{key}"
     for name in ("q1", "q2", "v1", "v2", "target_q1", "target_q2")
@@ -54,10 +62,10 @@ def make(kind="archer", **more):
         policy_tokenizer(),
         max_new_tokens=settings.max_new_tokens,
         max_tokens_per_batch=settings.max_tokens_per_batch,
-        use_baseline=settings.use_baseline,
+        use_baseline=replace(settings, agent_type=kind).has_value_head,
     )
-    if kind == "online_filteredbc":
-        return FilteredBCLearner(settings, policy, Joined())
+    if kind in WITHOUT_CRITIC:
+        return KINDS[kind](settings, policy, Joined())
     return KINDS[kind](settings, policy, critic_model(MODEL_SEED), Joined())
 
 
@@ -84,9 +92,10 @@ def test_an_update_gives_the_published_numbers_and_warm_up_leaves_the_policy_alo
     before = [p.detach().clone() for p in learner.policy.model.parameters()]
     info = learner.update(drawing(), update_actor=False)
     assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.model.parameters(), strict=True))
-    assert set(info) == (set() if kind == "online_filteredbc" else CRITIC_KEYS)
+    assert set(info) == (set() if kind in WITHOUT_CRITIC else CRITIC_KEYS)
     info = learner.update(drawing(), update_actor=True)
     wanted = {"archer": CRITIC_KEYS | ACTOR_KEYS, "chai": CRITIC_KEYS, "online_filteredbc": {"bc.loss"}}
+    wanted |= {"ppo": ACTOR_KEYS, "reinforce": ACTOR_KEYS}
     assert set(info) == wanted[kind]
     assert all(np.isfinite(value) for value in info.values())
     moved = any(not torch.equal(a, b) for a, b in zip(before, learner.policy.model.parameters(), strict=True))
@@ -196,7 +205,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step_and_keeps_the_rows(kind,
         with torch.no_grad():
             learner.policy.model.transformer.wte.weight.data[:] = float("nan")
     else:
-        bad = replace(ROWS[0], reward=float("nan"))
+        bad = replace(ROWS[0], reward=float("nan"), mc_return=float("nan"))
     before = weights(learner)
     with pytest.raises(NonFiniteLoss, match=r"nonfinite_batch\.jsonl"):
         learner.update(lambda count: [bad] * count, update_actor=True)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import tracemalloc
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from sweet_rl.algorithms.archer.loop import LoopSettings, OnlineRun, Playground
 from sweet_rl.algorithms.archer.replay import best_numbers, transitions
 from sweet_rl.algorithms.archer.run_folder import RunFolder
-from sweet_rl.records import load_trajectories
-from sweet_rl.types import derive_seed
+from sweet_rl.errors import DataError, EpisodeError, ServiceError
+from sweet_rl.records import load_trajectories, read_rows
+from sweet_rl.types import Failure, StopReason, derive_seed
 from sweet_rl.worlds import load_tasks
 from sweet_rl.worlds.question_games import QuestionTranscript
 from sweet_rl.worlds.twenty_questions.asker import ObjectAsker
@@ -52,12 +54,12 @@ class Watcher:
 
 
 @asynccontextmanager
-async def playground():
+async def playground(world=TwentyQuestionsEnv):
     oracle = ObjectOracle()
-    yield Playground(lambda: TwentyQuestionsEnv(oracle), TASKS, TASKS, TRANSCRIPT)
+    yield Playground(lambda: world(oracle), TASKS, TASKS, TRANSCRIPT)
 
 
-def play(folder, learner, **settings):
+def play(folder, learner, world=TwentyQuestionsEnv, **settings):
     told = {
         "iterations": 4,
         "rollout_size": 5,
@@ -68,7 +70,7 @@ def play(folder, learner, **settings):
     }
     run_folder = RunFolder(folder, {})
     try:
-        OnlineRun(LoopSettings(**{**told, **settings}), learner, playground(), run_folder).run()
+        OnlineRun(LoopSettings(**{**told, **settings}), learner, playground(world), run_folder).run()
     finally:
         run_folder.close()
 
@@ -142,13 +144,59 @@ def test_a_run_that_goes_on_reads_its_games_from_the_file(tmp_path):
 
 
 def test_a_row_that_is_no_episode_of_a_run_is_named(tmp_path):
-    from sweet_rl.errors import DataError
-
     play(tmp_path, Watcher(), iterations=1)
     with (tmp_path / "trajectories.jsonl").open("a") as file:
         file.write('{"task_id": "x"}\n')
     with pytest.raises(DataError, match=r"trajectories.jsonl.*line 6"):
         RunFolder(tmp_path, {})
+
+
+class Breaking(TwentyQuestionsEnv):
+    """Breaks at the third question of games about words with an even number of letters."""
+
+    asked = 0
+
+    async def step(self, action):
+        self.asked += 1
+        if self.asked == 3 and len(self._task.hidden_information) % 2 == 0:
+            raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the world broke"))
+        return await super().step(action)
+
+
+class AlwaysBreaking(TwentyQuestionsEnv):
+    async def reset(self, task, *, seed):
+        raise EpisodeError(StopReason.WORLD_FAILED, Failure("lost", "the world broke"))
+
+
+class Unrewarding(TwentyQuestionsEnv):
+    async def step(self, action):
+        return replace(await super().step(action), reward=None)
+
+
+@pytest.mark.parametrize("settings", [{}, {"filter_quantile": 0.0}, {"on_policy": True}])
+def test_episodes_in_which_the_world_failed_are_counted_and_never_learned_from(tmp_path, settings):
+    learner = Watcher(draws=200)
+    play(tmp_path, learner, Breaking, rollout_size=10, **settings)
+    broken = load_trajectories(tmp_path / "failures.jsonl")
+    assert all(game.error is not None and len(game.dialogue_history) >= 5 for game in broken)
+    numbers = [row for _, row in read_rows(tmp_path / "metrics.jsonl")]
+    kept = load_trajectories(tmp_path / "trajectories.jsonl")
+    assert sum(row["rollout.failed"] for row in numbers) == 40 - len(kept) > 0
+    assert sum(row.get("eval_rollout.failed", 0) for row in numbers) == len(broken) - (40 - len(kept))
+    turns = {turn.observation + turn.action for game in kept for turn in transitions(game, TRANSCRIPT)}
+    assert {turn for seen in learner.seen for turn in seen} <= turns
+    assert numbers[-1]["env_steps"] == sum(len(transitions(game, TRANSCRIPT)) for game in kept)
+
+
+def test_a_world_that_fails_in_every_episode_ends_the_run(tmp_path):
+    with pytest.raises(ServiceError, match=r"Every episode of iteration 1 failed; .*failures.jsonl"):
+        play(tmp_path, Watcher(), AlwaysBreaking)
+
+
+def test_a_world_without_rewards_is_refused_at_its_first_episode_with_what_it_needs(tmp_path):
+    with pytest.raises(DataError, match=r"reward of turn 0 .*Env.step return one"):
+        play(tmp_path, Watcher(), Unrewarding, concurrency=1)
+    assert (tmp_path / "trajectories.jsonl").read_bytes() == b""
 
 
 def test_a_journal_finds_its_rows_again(tmp_path):
