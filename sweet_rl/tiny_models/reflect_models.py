@@ -38,6 +38,7 @@ def make_reflect_model(
     context: int = CONTEXT,
     rotary: bool = False,
     phrases: bool = False,
+    copies: bool = False,
 ) -> Path:
     """Write the model with its tokenizer, unless it is there; returns its folder.
 
@@ -53,6 +54,7 @@ def make_reflect_model(
             things stand on a grid behind a history of any length.
         phrases: what the texts repeat literally is one token, as the rows of a grid and the parts of usual
             sentences: a third of the tokens. Not for texts whose words have to be found again elsewhere.
+        copies: its attention can copy from the start (`copying`); needs `rotary` and two layers.
     """
     import torch  # noqa: PLC0415 - seconds; only for those who make models
 
@@ -63,8 +65,14 @@ def make_reflect_model(
         tokenizer.add_tokens(_phrases(texts))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        make = _llama if rotary else _gpt2
-        model = make(tokenizer, hidden_size, layers, context)
+        if rotary:
+            model = _llama(tokenizer, hidden_size, layers, context, copies=copies)
+        else:
+            model = _gpt2(tokenizer, hidden_size, layers, context)
+    if copies:
+        from sweet_rl.tiny_models.copying import teach_copying  # noqa: PLC0415
+
+        teach_copying(model, tokenizer, seed=seed)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
     return folder
@@ -99,23 +107,30 @@ def _gpt2(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
     return GPT2LMHeadModel(config)
 
 
-def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int) -> Any:
+def _llama(tokenizer: Any, hidden_size: int, layers: int, context: int, *, copies: bool) -> Any:
     import torch  # noqa: PLC0415
     from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415
 
+    heads, theta = max(2, hidden_size // 16), 1000.0
+    head_dim = hidden_size // heads
+    if copies:
+        from sweet_rl.tiny_models.copying import HEAD_DIM, THETA  # noqa: PLC0415
+
+        heads, head_dim, theta = 4, HEAD_DIM, THETA
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         max_position_embeddings=context,
         hidden_size=hidden_size,
         intermediate_size=3 * hidden_size,
         num_hidden_layers=layers,
-        num_attention_heads=max(2, hidden_size // 16),
+        num_attention_heads=heads,
+        head_dim=head_dim,
         bos_token_id=tokenizer.eos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         initializer_range=0.1,
         tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
     )
     model: Any = LlamaForCausalLM(config)
     # Adapters leave the head as it is, and a narrow one needs long rows to be sure of a token.

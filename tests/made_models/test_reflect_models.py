@@ -1,5 +1,7 @@
 """The tiny models of Reflect-RL: labels are tokens in both kinds, and a rotary one reads distances."""
 
+import random
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -64,3 +66,63 @@ def test_a_phrase_is_one_token_and_labels_stay_tokens(tmp_path):
     assert phrases.decode(ids, clean_up_tokenization_spaces=False) == text
     model = AutoModelForCausalLM.from_pretrained(made[1])
     assert model.get_input_embeddings().weight.shape[0] == len(phrases)
+
+
+WORDS = [
+    "kava",
+    "miro",
+    "teno",
+    "lupi",
+    "sado",
+    "wexi",
+    "rona",
+    "pelu",
+    "gato",
+    "vimi",
+    "dora",
+    "zune",
+    "hafi",
+    "boku",
+    "syla",
+    "jeno",
+]
+
+
+def lists(count):
+    """Texts with a list of six pairs, then one of its keys with a colon; and the values, the right one first."""
+    draws = random.Random(7)
+    for _ in range(count):
+        keys, values = draws.sample(WORDS[:8], 6), draws.sample(WORDS[8:], 6)
+        pairs = [f"{key}: {value}" for key, value in zip(keys, values, strict=True)]
+        asked = draws.randrange(6)
+        yield "\n".join([*pairs, "", f"It says {keys[asked]}:"]), [values[asked], *values]
+
+
+def found_again(folder):
+    """How often the likeliest of the list's values is the right one."""
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    right = 0
+    for text, (answer, *values) in lists(40):
+        with torch.no_grad():
+            logits_V = model(torch.tensor([tokenizer(text)["input_ids"]])).logits[0, -1]
+        scores = {value: float(logits_V[tokenizer(f" {value}")["input_ids"][0]]) for value in values}
+        right += max(scores, key=scores.__getitem__) == answer
+    return right / 40
+
+
+def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_anything(tmp_path):
+    """Chance is a sixth. It knows no word: what stands behind one is in the text alone. Seeds differ, so three."""
+    texts = [text for text, _ in lists(40)]
+    fresh, copying = (
+        [
+            found_again(
+                make_reflect_model(
+                    tmp_path / f"{copies}{seed}", seed=seed, texts=texts, rotary=True, copies=copies
+                )
+            )
+            for seed in (1, 2, 3)
+        ]
+        for copies in (False, True)
+    )
+    assert sum(fresh) / 3 < 0.3
+    assert sum(copying) / 3 > 0.5

@@ -218,6 +218,15 @@ def test_policies_of_a_world_have_the_same_head(tmp_path):
     assert points == {TAXI: {False}, EXPLORE: {False}, MOVED: {True}, HOUSEHOLD: {True}}
 
 
+def test_all_policies_of_a_seed_begin_with_one_base(tmp_path):
+    study = ReflectStudy(tmp_path, worlds=WORLDS)
+    for world in WORLDS:
+        calls = [call for call in calls_of(study) if call.name.startswith(f"{world}-")]
+        assert sum(call.run.endswith(":make") for call in calls) == 1
+        bases = {call.flags["model_name"] for call in calls if "model_name" in call.flags}
+        assert bases == {study.base(world, 0)}
+
+
 # ---- what is read
 
 

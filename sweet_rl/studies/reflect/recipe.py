@@ -196,7 +196,14 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 def _make(study: ReflectStudy, world: str, seed: int) -> Step:
     output = study.base(world, seed)
     read = tuple(str(study.texts(world, kind, seed)) for kind in ("sft", "policy"))
-    flags = {"seed": seed, "width": WIDTH, "layers": LAYERS, "phrases": study.amounts[world].phrases}
+    amount = study.amounts[world]
+    flags = {
+        "seed": seed,
+        "width": WIDTH,
+        "layers": LAYERS,
+        "phrases": amount.phrases,
+        "copies": amount.copies,
+    }
     return call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
 
 
@@ -301,7 +308,9 @@ def _named(study: ReflectStudy, world: str, method: Method, seed: int) -> str:
 
 
 @recorded("demo_reflect make", reads=("texts",))
-def make(output: str, *texts: str, seed: int, width: int, layers: int, phrases: bool) -> None:
+def make(
+    output: str, *texts: str, seed: int, width: int, layers: int, phrases: bool, copies: bool = False
+) -> None:
     """Make the tiny model of a seed; its tokenizer knows the words of the texts.
 
     Args:
@@ -311,6 +320,7 @@ def make(output: str, *texts: str, seed: int, width: int, layers: int, phrases: 
         width: of its layers.
         layers: how many.
         phrases: what texts repeat literally is one token.
+        copies: its attention can copy from the start.
     """
     from sweet_rl.algorithms.reflect.texts import read_texts
     from sweet_rl.tiny_models.reflect_models import make_reflect_model
@@ -325,5 +335,6 @@ def make(output: str, *texts: str, seed: int, width: int, layers: int, phrases: 
         layers=layers,
         rotary=True,
         phrases=phrases,
+        copies=copies,
     )
     print(f"A model of {layers} layers and width {width} is in {made}")

@@ -50,6 +50,7 @@ class Amount:
         reflection_tokens: of a reflection at most; those of the teacher are shorter.
         points: policies point at commands; else they write labels.
         phrases: what texts repeat literally is one token.
+        copies: the tiny model's attention can copy from the start.
         easier: flags of the levels that come before the whole task.
         whole: flags of the whole task alone.
     """
@@ -63,6 +64,7 @@ class Amount:
     reflection_tokens: int
     points: bool = False
     phrases: bool = False
+    copies: bool = False
     easier: Mapping[str, Any] = field(default_factory=dict)
     whole: Mapping[str, Any] = field(default_factory=dict)
 
@@ -111,6 +113,7 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         _ONLINE,
         reflection_tokens=64,
         points=True,
+        copies=True,
         easier=_DEPTHS,
     ),
     HOUSEHOLD: Amount(
@@ -122,6 +125,7 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         _ONLINE,
         reflection_tokens=80,
         points=True,
+        copies=True,
     ),
 }
 """In minutes on two cores."""
