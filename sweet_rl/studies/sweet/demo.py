@@ -20,13 +20,13 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
     """The study."""
 
     num_train_tasks: int = flag(
-        320,
+        144,
         "tasks that the agent talks about, four times each, to learn from.",
         at_least=1,
         aliases=("train_tasks",),
     )
     num_test_tasks: int = flag(
-        300, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",)
+        200, "tasks that every method is measured on.", at_least=1, aliases=("test_tasks",)
     )
     trades: int = flag(
         10,
@@ -97,7 +97,7 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
 def demo(flags: DemoFlags, /) -> None:
     """Run SWEET-RL and its rivals from nothing: dialogues, critic, candidates, pairs, policies, report.
 
-    Needs no GPU, no download and no key; takes about five minutes on two cores. The embedded agent talks to
+    Needs no GPU, no download and no key; takes less than four minutes on two cores. The embedded agent talks to
     the scripted human over HTTP, its dialogues are graded in the sandbox, and every method learns from the
     same ones: rejection fine-tuning, DPO on whole dialogues, and SWEET-RL in three forms. Where a browser is
     installed, designers without a model draw a few web pages (Frontend Design). Each command is printed as a

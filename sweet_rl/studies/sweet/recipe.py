@@ -35,12 +35,12 @@ OWN_STEPS = "sweet_rl.studies.sweet.steps"
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
     """All chains; those of a round need what the rounds before it made."""
-    # Pages come last: nothing follows from them, so nothing is made anew when they are.
     return (
         [gates(study), data(study)],
         first_round(study),
-        second_round(study),
-        [*third_round(study), *page_chains(study)],
+        # Web pages are short and wait for nothing: they fill what is left of the second process.
+        [*second_round(study), *page_chains(study)],
+        third_round(study),
     )
 
 
@@ -83,10 +83,10 @@ def first_round(study: Study) -> list[Chain]:
 
 
 def second_round(study: Study) -> list[Chain]:
-    """What needs a critic and the candidates: one chain for each way of SWEET-RL."""
+    """What needs a critic and the candidates: one chain for each way of SWEET-RL, the longest first."""
     return [
         *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
-        *(sweet(study, way) for way in ways(study)),
+        *(sweet(study, way) for way in sorted(ways(study), key=lambda way: way.given != "wrong")),
         *choosing(study),
     ]
 
