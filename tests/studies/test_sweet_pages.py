@@ -18,13 +18,13 @@ from tests.viewer.samples import write_rows
 LINE = {"mean": {"mean": 0.5, "low": 0.4, "high": 0.6}, "floors": {"blank page": 0.01}}
 
 
-def test_pages_come_last_so_that_nothing_is_made_anew_for_them(study):
-    *before, last = rounds(replace(study, page_tasks=3))
-    assert before == list(rounds(study))[:-1]
-    assert {chain[0].name for chain in last[-4:]} == {f"pages.{name}.jsonl" for name in DESIGNERS}
-    assert last[-4][0].name == "pages.improver.jsonl"  # the longest
-    assert not any("pages" in chain[0].name for chain in rounds(study)[-1])
-    assert all("mini-web:test" in chain[0].command for chain in last[-4:])
+def test_pages_come_after_the_trainings_so_that_no_training_is_made_anew_for_them(study):
+    *before, beside, last = rounds(replace(study, page_tasks=3))
+    assert [*before, beside[:-4], last] == list(rounds(study))
+    assert {chain[0].name for chain in beside[-4:]} == {f"pages.{name}.jsonl" for name in DESIGNERS}
+    assert beside[-4][0].name == "pages.improver.jsonl"  # the longest
+    assert {step.run for chain in last for step in chain} == {"sample_best_of_n", "rank_best_of_n"}
+    assert all("mini-web:test" in chain[0].command for chain in beside[-4:])
 
 
 def test_without_a_browser_the_reason_names_the_repair(study, monkeypatch):
