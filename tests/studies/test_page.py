@@ -110,6 +110,8 @@ def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
     assert "Lines across are floors and ceilings" in Reader(page).text
     assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the planner<', page)) == {"ink"}
     assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the rival<', page)) == {"c2"}
+    best = re.findall(r'class="best"><span class="value">([\d.]+)', page)
+    assert best == ["60.0", "60.0"]  # of the rivals: the planner is nobody's
 
 
 def test_corrected_intervals_say_for_how_many_claims(page):

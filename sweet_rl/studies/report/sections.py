@@ -150,14 +150,19 @@ def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -
     """What each method learned from, and how well it did."""
     facts = list(dict.fromkeys(name for method in measured for name in method.facts))
     shown = [measure for measure in part.measures if measure.group == "result"]
-    best = max((method.mean(shown[0].name) or float("-inf") for method in measured), default=0.0)
+    rivals = [method for method in measured if not method.bound]
+    best = max((method.mean(shown[0].name) or float("-inf") for method in rivals), default=0.0)
     rows = []
     for method in measured:
         cells = [
             {"value": words.count(method.facts.get(name)), "beneath": "", "best": False} for name in facts
         ]
         cells += [
-            _cell(measure.of(method), measure, best=place == 0 and method.mean(measure.name) == best)
+            _cell(
+                measure.of(method),
+                measure,
+                best=place == 0 and method in rivals and method.mean(measure.name) == best,
+            )
             for place, measure in enumerate(shown)
         ]
         rows.append(
