@@ -26,6 +26,9 @@ THETA: Final = 1e6
 _TURNING, _STILL = 0.1, 0.007
 """Radians a token: pairs above the first tell places apart, below the second they compare tokens anywhere."""
 
+_LENGTH: Final = 2.2
+"""Of the part of an embedding that says which word it is."""
+
 _CONSTANT: Final = 1.2
 """In the first dimension of every embedding: what heads read that look at places alone."""
 _CONSTANT_READ: Final = 3.8
@@ -94,13 +97,18 @@ class _Head:
 
 
 def _embed(weight_VH: Tensor, vocabulary: Mapping[str, int], places: _Places) -> None:
-    """Embeddings leave room for neighbours; a word with a blank before it is the word, one step aside."""
+    """Embeddings of one length, with room for neighbours; a word with a blank before it is nearly the word.
+
+    One length, so that the first normalisation leaves the constant alike in all: places are compared by it.
+    """
     weight_VH[:, [*places.before, *places.two_before]] = 0
     for token, place in vocabulary.items():
         bare = token.removeprefix(_WORD_START)
         if bare != token and bare in vocabulary:
             weight_VH[place] = weight_VH[vocabulary[bare]]
             weight_VH[place, places.words[0]] += 1.0
+    words_VW = weight_VH[:, list(places.words)]
+    weight_VH[:, list(places.words)] = _LENGTH * words_VW / words_VW.norm(dim=1, keepdim=True)
     weight_VH[:, 0] = _CONSTANT
 
 

@@ -110,19 +110,13 @@ def found_again(folder):
     return right / 40
 
 
-def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_anything(tmp_path):
-    """Chance is a sixth. It knows no word: what stands behind one is in the text alone. Seeds differ, so three."""
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_anything(tmp_path, seed):
+    """Chance is a sixth. It knows no word: what stands behind one is in the text alone."""
     texts = [text for text, _ in lists(40)]
     fresh, copying = (
-        [
-            found_again(
-                make_reflect_model(
-                    tmp_path / f"{copies}{seed}", seed=seed, texts=texts, rotary=True, copies=copies
-                )
-            )
-            for seed in (1, 2, 3)
-        ]
+        make_reflect_model(tmp_path / str(copies), seed=seed, texts=texts, rotary=True, copies=copies)
         for copies in (False, True)
     )
-    assert sum(fresh) / 3 < 0.3
-    assert sum(copying) / 3 > 0.5
+    assert found_again(fresh) < 0.4
+    assert found_again(copying) > 0.85
