@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 HEAD_DIM: Final = 32
 THETA: Final = 1e6
@@ -108,7 +109,7 @@ def _embed(weight_VH: Tensor, vocabulary: Mapping[str, int], places: _Places) ->
             weight_VH[place] = weight_VH[vocabulary[bare]]
             weight_VH[place, places.words[0]] += 1.0
     words_VW = weight_VH[:, list(places.words)]
-    weight_VH[:, list(places.words)] = _LENGTH * words_VW / words_VW.norm(dim=1, keepdim=True)
+    weight_VH[:, list(places.words)] = _LENGTH * normalize(words_VW, dim=1)  # padding is all 0, and stays so
     weight_VH[:, 0] = _CONSTANT
 
 

@@ -105,6 +105,7 @@ def found_again(folder):
     for text, (answer, *values) in lists(40):
         with torch.no_grad():
             logits_V = model(torch.tensor([tokenizer(text)["input_ids"]])).logits[0, -1]
+        assert logits_V.isfinite().all()  # those of padding, too
         scores = {value: float(logits_V[tokenizer(f" {value}")["input_ids"][0]]) for value in values}
         right += max(scores, key=scores.__getitem__) == answer
     return right / 40
