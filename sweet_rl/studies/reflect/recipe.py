@@ -65,6 +65,9 @@ ONLINE: Mapping[str, Any] = {
 }
 """Episodes drawn from replay after an iteration; without a critic costs vary too much for so few episodes."""
 
+_TOKENIZED = 2_000
+"""Texts that the tokenizer of a tiny model is learned from, or nearly so many; their words are those of all."""
+
 _REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 5}
 """How often every held-out question is asked, and every held-out household played."""
 
@@ -326,6 +329,7 @@ def make(
     from sweet_rl.tiny_models.reflect_models import make_reflect_model
 
     read = [text for path in texts for text in read_texts(path)]
+    read = read[:: max(1, len(read) // _TOKENIZED)]
     tracking.writes(output, folder=True)
     made = make_reflect_model(
         Path(output),
