@@ -105,9 +105,9 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         easier=_DEPTHS,
     ),
     MOVED: Amount(
-        Tuning(500),
-        Tuning(500),
-        Tuning(1500),
+        Tuning(800),
+        Tuning(800),
+        Tuning(800),
         _ONLINE,
         _ONLINE,
         _ONLINE,
