@@ -13,7 +13,15 @@ from sweet_rl.studies.outcome import table
 from sweet_rl.studies.reflect.demo import demo_reflect
 from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
-from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, METHODS, MOVED, TAXI, WORLDS
+from sweet_rl.studies.reflect.worlds import (
+    EXPLORE,
+    HOUSEHOLD,
+    MAIN_METHODS,
+    METHODS,
+    MOVED,
+    TAXI,
+    WORLDS,
+)
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.worlds import world_of
 from tests.studies.test_page import Reader
@@ -216,6 +224,16 @@ def test_policies_of_a_world_have_the_same_head(tmp_path):
             else:
                 assert "pointing_head" not in call.flags
     assert points == {TAXI: {False}, EXPLORE: {False}, MOVED: {True}, HOUSEHOLD: {True}}
+
+
+def test_ablations_are_asked_for(tmp_path):
+    main = ReflectStudy(tmp_path, worlds=WORLDS, methods=MAIN_METHODS)
+    left_out = {call.name for call in calls_of(ReflectStudy(tmp_path, worlds=WORLDS))} - {
+        call.name for call in calls_of(main)
+    }
+    assert all("positive" in name or "flat" in name for name in left_out)
+    assert {name.partition("-")[0] for name in left_out} == {TAXI, EXPLORE, MOVED}
+    assert {"reflect_rl", "sft_rl", "reflect_rl_swapped"} <= {method.key for method in MAIN_METHODS[TAXI]}
 
 
 def test_all_policies_of_a_seed_begin_with_one_base(tmp_path):
