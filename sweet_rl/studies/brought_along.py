@@ -23,6 +23,8 @@ from sweet_rl.studies.results import (
 
 ORIGIN: Final = "Of the full study that the package brings along, not of this run."
 
+_THIS: Final = "This run: "
+
 
 def beside(results: Results, path: Path) -> Results:
     """The results of one run after the comparisons of a study's file, which are marked as such.
@@ -38,7 +40,7 @@ def beside(results: Results, path: Path) -> Results:
         return results
     found = _read(path)
     try:
-        parts = tuple(map(_comparison, found["comparisons"]))
+        parts = tuple(_comparison(row) for row in found["comparisons"] if not row["origin"])
         made = {**found["settings"], **found["provenance"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
@@ -46,7 +48,7 @@ def beside(results: Results, path: Path) -> Results:
             path=path,
             repair="Restore it, or put the study.json of a finished study there.",
         ) from None
-    own = (replace(part, title=f"This run: {part.title}") for part in results.comparisons)
+    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
     settings = "; ".join(f"{name}: {value}" for name, value in made.items())
     return replace(
         results,
@@ -69,7 +71,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _comparison(row: Mapping[str, Any]) -> Comparison:
     parts: dict[str, Any] = {
         "name": f"full-{row['name']}",
-        "title": f"Full study: {row['title']}",
+        "title": f"Full study: {row['title'].removeprefix(_THIS)}",
         "measures": tuple(Measure(**each) for each in row["measures"]),
         "curves": tuple(Axes(**each) for each in row["curves"]),
         "methods": tuple(map(_method, row["methods"])),

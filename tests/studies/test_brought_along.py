@@ -41,6 +41,12 @@ def test_its_numbers_are_those_of_its_file_and_stand_before_this_run(file):
     assert "Full study" not in table(results)
 
 
+def test_a_study_that_showed_an_earlier_one_brings_itself_along_alone(file):
+    file.write_text(json.dumps(dataclasses.asdict(beside(FULL, file))))
+    results = beside(sample_results(), file)
+    assert [part.title for part in results.comparisons] == ["Full study: the world", "This run: the world"]
+
+
 def test_without_a_file_there_is_this_run_alone(tmp_path):
     results = sample_results()
     assert beside(results, tmp_path / "none.json") is results
