@@ -236,13 +236,23 @@ def test_ablations_are_asked_for(tmp_path):
     assert {"reflect_rl", "sft_rl", "reflect_rl_swapped"} <= {method.key for method in MAIN_METHODS[TAXI]}
 
 
-def test_all_policies_of_a_seed_begin_with_one_base(tmp_path):
+def test_all_policies_of_a_seed_begin_with_one_base_and_a_reflection_model_may_copy(tmp_path):
     study = ReflectStudy(tmp_path, worlds=WORLDS)
     for world in WORLDS:
         calls = [call for call in calls_of(study) if call.name.startswith(f"{world}-")]
-        assert sum(call.run.endswith(":make") for call in calls) == 1
-        bases = {call.flags["model_name"] for call in calls if "model_name" in call.flags}
-        assert bases == {study.base(world, 0)}
+        made = {Path(call.words[0]): call.flags["copies"] for call in calls if call.run.endswith(":make")}
+        copies = world in {MOVED, HOUSEHOLD}
+        assert made == {study.base(world, 0): False} | (
+            {tmp_path / f"{world}-reader-0": True} if copies else {}
+        )
+        reflecting = tmp_path / f"{world}-reader-0" if copies else study.base(world, 0)
+        for call in calls:
+            if call.run == "reflect supervised_pretrain":
+                reflects = call.flags.get("reflect", False)
+                assert call.flags["model_name"] == (reflecting if reflects else study.base(world, 0))
+            if call.run == "reflect rl_finetune":
+                assert call.flags["model_name"] == study.base(world, 0)
+                assert call.flags.get("reflect_model_name", reflecting) == reflecting
 
 
 # ---- what is read

@@ -118,8 +118,13 @@ class ReflectStudy:
         return data.texts_folder(self.folder, world, seed, kind) / name
 
     def base(self, world: str, seed: int) -> Path:
-        """The tiny model of a seed, before it has learned anything."""
+        """The tiny model that all policies of a seed begin with, before it has learned anything."""
         return self.folder / f"{world}-base-{seed}"
+
+    def reflecting_base(self, world: str, seed: int) -> Path:
+        """The same for the reflection model; where it copies, it has a model of its own."""
+        name = "reader" if self.amounts[world].copies else "base"
+        return self.folder / f"{world}-{name}-{seed}"
 
     def _named(self, world: str, name: str, seed: int) -> Path:
         return self.folder / f"{world}-{name}{self.labels.get(name, '')}-{seed}"
@@ -182,7 +187,11 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
             data.chain(study.folder, *place, records=study.records, count=study.repositories)
             for place in places
         ],
-        [(_make(study, *place),) for place in places],
+        [
+            (_make(study, *place, base),)
+            for place in places
+            for base in dict.fromkeys((study.base(*place), study.reflecting_base(*place)))
+        ],
         [chain for place in places for chain in _fine_tunings(study, *place)],
         [
             _made(study, world, method, seed)
@@ -196,18 +205,16 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 # ---- the chains
 
 
-def _make(study: ReflectStudy, world: str, seed: int) -> Step:
-    output = study.base(world, seed)
+def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
     read = tuple(str(study.texts(world, kind, seed)) for kind in ("sft", "policy"))
-    amount = study.amounts[world]
     flags = {
         "seed": seed,
         "width": WIDTH,
         "layers": LAYERS,
-        "phrases": amount.phrases,
-        "copies": amount.copies,
+        "phrases": study.amounts[world].phrases,
+        "copies": base != study.base(world, seed),
     }
-    return call("sweet_rl.studies.reflect.recipe:make", output, (str(output), *read), flags)
+    return call("sweet_rl.studies.reflect.recipe:make", base, (str(base), *read), flags)
 
 
 def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
@@ -218,9 +225,10 @@ def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
 
 def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
     output, tuning = study.tuned(world, kind, seed), study.tuning(world, kind)
+    reflects = kind.startswith("reflection")
     flags = {
         "task_file": study.texts(world, kind, seed),
-        "model_name": study.base(world, seed),
+        "model_name": study.reflecting_base(world, seed) if reflects else study.base(world, seed),
         "ckpt_path": output,
         "seed": seed,
         "max_steps": tuning.updates,
@@ -229,7 +237,7 @@ def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
         **FINE_TUNING,
         **TRAINING,
     }
-    if kind.startswith("reflection"):
+    if reflects:
         flags["reflect"] = True
     elif study.amounts[world].points:
         flags |= {"pointing_head": True, "env": study.playing(world, seed)["env"]}
@@ -269,7 +277,7 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
         flags |= {
             "reflect": True,
             "reflect_max_new_tokens": study.amounts[world].reflection_tokens,
-            "reflect_model_name": study.base(world, seed),
+            "reflect_model_name": study.reflecting_base(world, seed),
             "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
         }
     return call("reflect rl_finetune", output, flags=flags)

@@ -220,7 +220,9 @@ def _settings(study: ReflectStudy) -> dict[str, Json]:
 def _by_kind(study: ReflectStudy, seconds: Mapping[str, float]) -> dict[str, float]:
     """Seconds of steps of one kind, added up."""
     places = [(world, seed) for world in study.worlds for seed in study.each_seed]
-    kinds: dict[str, set[str]] = {"models": {study.base(*place).name for place in places}}
+    kinds: dict[str, set[str]] = {
+        "models": {base(*place).name for place in places for base in (study.base, study.reflecting_base)}
+    }
     for world, seed in places:
         title = TITLES[world][0]
         for method in study.methods[world]:

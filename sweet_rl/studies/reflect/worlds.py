@@ -50,7 +50,7 @@ class Amount:
         reflection_tokens: of a reflection at most; those of the teacher are shorter.
         points: policies point at commands; else they write labels.
         phrases: what texts repeat literally is one token.
-        copies: the tiny model's attention can copy from the start.
+        copies: the reflection model begins with another tiny model, whose attention can copy from the start.
         easier: flags of the levels that come before the whole task.
         whole: flags of the whole task alone.
     """
