@@ -208,6 +208,7 @@ def test_a_run_begins_with_whatever_folder_holds_a_policy(kind, beginning, tmp_p
         begun.append(
             {name: weights.clone() for name, weights in run._learner.policy.model.state_dict().items()}
         )
+        run._folder.begin_metrics(0)
 
     monkeypatch.setattr(OnlineRun, "run", keep)
     told = [
