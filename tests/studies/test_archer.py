@@ -170,7 +170,9 @@ def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(s
     assert found["turns"] == 2  # the second of each: the first have nothing before them, the third is alone
     assert found["correlation"] < 0.999
     for head in (learner.critic.critic1, learner.critic.critic2):
-        head[0].weight.data[:, : head[0].in_features // 2] = 0  # the half that reads the dialogue
+        width = learner.critic.encoder.width
+        head[0].weight.data[:, :width] = 0  # what reads the dialogue
+        head[0].weight.data[:, 2 * width :] = 0  # and its products with the utterance
     for head in (learner.critic.v_critic1, learner.critic.v_critic2):
         head[-1].weight.data.zero_()
     assert correlation()["correlation"] == pytest.approx(1.0, abs=1e-6)

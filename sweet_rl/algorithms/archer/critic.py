@@ -82,6 +82,7 @@ class TextEncoder:
         tokenizer.truncation_side = "left"
         self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
         self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
+        self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
         self.encoded = 0
         """Texts encoded so far: how a test knows that none was encoded twice."""
         pad_id = tokenizer.pad_token_id
@@ -142,10 +143,22 @@ class TextEncoder:
         if self.pooling == "first":
             return hidden_BTH[:, 0]
         if self.pooling == "last":
-            embedded: Any = self.model.get_input_embeddings
-            said_BH = nn.functional.layer_norm(_mean(embedded()(ids_BT).to(dtype), mask_BT), (self._hidden,))
+            model: Any = self.model
+            words_BTH = model.get_input_embeddings()(ids_BT).to(dtype)
+            said_BH = nn.functional.layer_norm(_mean(words_BTH, mask_BT), (self._hidden,))
             return torch.cat([hidden_BTH[torch.arange(len(rows)), lengths_B - 1], said_BH], dim=1)
         return _mean(hidden_BTH, mask_BT)
+
+    def joined(self, states_BH: Tensor, actions_BH: Tensor) -> Tensor:
+        """Vectors of observations and of utterances beside each other, as [B, joined_width].
+
+        Of a causal model the products, too, of what it expects next and the utterance's words: their sum is
+        about the utterance's logit, and heads learn slowly from sums what is one.
+        """
+        both = [states_BH, actions_BH]
+        if self.pooling == "last":
+            both.append(states_BH[:, : self._hidden] * actions_BH[:, self._hidden :])
+        return torch.cat(both, dim=1)
 
     def _tokenize(self, text: str) -> tuple[int, ...]:
         ids = self.tokenizer(text, truncation=True, max_length=self.max_length)["input_ids"]
@@ -179,8 +192,8 @@ class DoubleCritic(nn.Module):
         self.single = not double
         self.base_lm = base_lm
         self.encoder = TextEncoder(base_lm, tokenizer, max_length=max_length, pooling=pooling)
-        width = self.encoder.width
-        self.critic1, self.critic2 = _head(2 * width, width), _head(2 * width, width)
+        width, joined = self.encoder.width, self.encoder.joined_width
+        self.critic1, self.critic2 = _head(joined, width), _head(joined, width)
         self.v_critic1, self.v_critic2 = _head(width, width), _head(width, width)
         self.eval()
 
@@ -192,9 +205,9 @@ class DoubleCritic(nn.Module):
 
     def q(self, states_BH: Tensor, actions_BH: Tensor) -> tuple[Tensor, Tensor]:
         """Q1 and Q2 of encoded observations and actions, each as [B]."""
-        both = torch.cat([states_BH, actions_BH], dim=1)
-        q1_B = self.critic1(both)[:, 0]
-        return q1_B, self.critic2(both)[:, 0] if not self.single else q1_B
+        both_BH = self.encoder.joined(states_BH, actions_BH)
+        q1_B = self.critic1(both_BH)[:, 0]
+        return q1_B, self.critic2(both_BH)[:, 0] if not self.single else q1_B
 
     def v(self, states_BH: Tensor) -> tuple[Tensor, Tensor]:
         """V1 and V2 of encoded observations, each as [B]."""

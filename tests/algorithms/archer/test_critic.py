@@ -41,11 +41,11 @@ def encoders():
 def test_any_encoder_serves_whatever_its_width_and_pooling(name):
     model, tokenizer, pooling, longest = encoders()[name]
     critic = DoubleCritic(model, tokenizer)
-    width = 64 if pooling == "last" else 32
+    width, joined = (64, 160) if pooling == "last" else (32, 64)
     assert (critic.encoder.pooling, critic.encoder.max_length, critic.critic1[0].in_features) == (
         pooling,
         longest,
-        2 * width,
+        joined,
     )
     features = critic.encode([*TEXTS, "a" * 2000, "", TEXTS[0]])
     assert features.shape == (7, width)
@@ -150,6 +150,19 @@ def test_a_causal_model_serves_by_its_last_token_and_the_words():
     assert encoder.width == len(expected)
     assert torch.allclose(encoder(["Is it alive?"], 100)[0], expected, atol=1e-6)
     assert torch.allclose(encoder(["Is it?", "Is it alive?"], 100)[1], expected, atol=1e-6)
+
+
+def test_a_causal_critic_sees_how_an_utterance_fits_what_was_expected():
+    model, tokenizer, *_ = encoders()["gpt2"]
+    critic = DoubleCritic(model, tokenizer)
+    states, actions = critic.encode(["Is it alive?", "Yes"]), critic.encode(["Is it a cat?", "No"])
+    joined = critic.encoder.joined(states, actions)
+    hidden = model.config.hidden_size
+    assert torch.equal(joined[:, : 4 * hidden], torch.cat([states, actions], dim=1))
+    assert torch.equal(joined[:, 4 * hidden :], states[:, :hidden] * actions[:, hidden:])
+    assert torch.equal(critic.q(states, actions)[0], critic.critic1(joined)[:, 0])
+    bert = encoders()["bert"]
+    assert TextEncoder(*bert[:2]).joined_width == 2 * bert[0].config.hidden_size
 
 
 def test_one_critic_stands_for_both_and_trains_the_first_one_alone():
