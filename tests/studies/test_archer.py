@@ -173,6 +173,7 @@ def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(s
         width = learner.critic.encoder.width
         head[0].weight.data[:, :width] = 0  # what reads the dialogue
         head[0].weight.data[:, 2 * width :] = 0  # and its products with the utterance
+        head[0].weight.data[:, width : 2 * width] *= 10  # what is left is to tell two utterances apart
     for head in (learner.critic.v_critic1, learner.critic.v_critic2):
         head[-1].weight.data.zero_()
     assert correlation()["correlation"] == pytest.approx(1.0, abs=1e-6)
