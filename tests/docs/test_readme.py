@@ -1,9 +1,12 @@
-"""The README's first screen: its lines of Python run as written, its numbers are those of docs/mini.md."""
+"""The README's first screen: its lines of Python run as written, its numbers are those of the study."""
 
 import re
 import subprocess
 import sys
+from statistics import fmean
 
+from sweet_rl.studies.sweet.full_study import COMMITTED, SUCCESS, read_full_study
+from sweet_rl.studies.sweet.results import METHODS
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -24,23 +27,31 @@ def test_the_lines_of_python_run_as_written(tmp_path):
 
 
 def test_the_table_says_what_the_study_said():
-    mini = (ROOT / "docs/mini.md").read_text().partition("## Results")[2]
-    rows = re.findall(
-        r"^\| \**(.+?)\**(?:: before)? \| \**([\d.]+) %\** \| \**(\d+) %\** \|$", README, re.MULTILINE
-    )
-    assert [name for name, *_ in rows] == [
-        "warm start",
-        "rejection fine-tuning",
-        "trajectory DPO",
-        "SWEET-RL, blind critic",
-        "SWEET-RL, wrong solution",
-        "SWEET-RL",
-    ]
-    for name, success, asked in rows:
-        (cells,) = re.findall(rf"^\| \**{name}\** \|(.+)\|$", mini, re.MULTILINE)[:1]
-        of_study = [cell.strip(" *") for cell in cells.split("|")]
-        assert of_study[0].split()[0].strip("*") == success
-        assert round(100 * float(of_study[1])) == int(asked)
+    full = read_full_study(COMMITTED)
+    head, *rows = re.findall(r"^\| (.+ trades? .*|.+ %.*)\|$", README, re.MULTILINE)
+    trades = [int(count) for count in re.findall(r"(\d+) trade", head)]
+    assert trades == list(full.seeds)
+    names = {title: name for name, (title, _) in METHODS.items()}
+    found = {}
+    for row in rows:
+        title, *cells = (cell.strip(" *").removesuffix(": before") for cell in row.split("|"))
+        found[names[title]] = [float(cell.removesuffix(" %")) for cell in cells]
+    assert list(found) == [
+        "warm_start", "rft", "dpo", "sweet_blind", "sweet_wrong", "sweet", "insider",
+    ]  # fmt: skip
+    for name, shown in found.items():
+        of_seeds = ([seed.numbers[name][SUCCESS] for seed in full.seeds[k].values()] for k in trades)
+        assert shown == [round(100 * fmean(values), 1) for values in of_seeds]
+
+
+def test_the_tables_of_the_study_are_those_of_its_file(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    from mini import markdown
+
+    page = (ROOT / "docs/mini.md").read_text()
+    tables = markdown(read_full_study(COMMITTED)).split("\n\n")
+    assert len(tables) > 4
+    assert [table for table in tables if table not in page] == []
 
 
 def test_the_picture_is_there_and_small():
