@@ -14,7 +14,7 @@ import argparse
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -112,12 +112,12 @@ def main() -> None:
         going_on = {method: _kept(method, rows, arguments.keep) for method, rows in going_on.items()}
     print("\n".join(_table(method, found[method], arguments.worlds.split(",")) for method in methods))
     if arguments.output:
-        repeats = next(each.default for each in fields(Study) if each.name == "repeats")
+        dialogues = Study(Path(arguments.folder), arguments.agent, human="").repeats
         saved = {
             "measured on": "mini:WORLD:dev",
             "seed": arguments.seed,
             "agent": arguments.agent,
-            "train tasks x dialogues": f"{arguments.train_tasks} x {repeats}",
+            "train tasks x dialogues": f"{arguments.train_tasks} x {dialogues}",
             "test tasks": arguments.test_tasks,
             "methods": found,
             "machine": machine_line(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,8 +26,33 @@ ORIGIN: Final = "Of the full study that the package brings along, not of this ru
 _THIS: Final = "This run: "
 
 
+def beside_study(results: Results, study: Iterable[Comparison], made: str) -> Results:
+    """The results of one run after the comparisons of a full study, which are marked as such.
+
+    Args:
+        results: of this run.
+        study: what the full study found.
+        made: its settings, and what ran it.
+    """
+    full = (
+        replace(
+            part,
+            name=f"full-{part.name}",
+            title=f"Full study: {part.title.removeprefix(_THIS)}",
+            origin=ORIGIN,
+        )
+        for part in study
+    )
+    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
+    return replace(
+        results,
+        comparisons=(*full, *own),
+        notes=(*results.notes, f"The full study was made with {made}."),
+    )
+
+
 def beside(results: Results, path: Path) -> Results:
-    """The results of one run after the comparisons of a study's file, which are marked as such.
+    """`beside_study`, of a file.
 
     Args:
         results: of this run.
@@ -48,13 +73,7 @@ def beside(results: Results, path: Path) -> Results:
             path=path,
             repair="Restore it, or put the study.json of a finished study there.",
         ) from None
-    own = (replace(part, title=f"{_THIS}{part.title}") for part in results.comparisons)
-    settings = "; ".join(f"{name}: {value}" for name, value in made.items())
-    return replace(
-        results,
-        comparisons=(*parts, *own),
-        notes=(*results.notes, f"The full study was made with {settings}."),
-    )
+    return beside_study(results, parts, "; ".join(f"{name}: {value}" for name, value in made.items()))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -70,8 +89,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _comparison(row: Mapping[str, Any]) -> Comparison:
     parts: dict[str, Any] = {
-        "name": f"full-{row['name']}",
-        "title": f"Full study: {row['title'].removeprefix(_THIS)}",
         "measures": tuple(Measure(**each) for each in row["measures"]),
         "curves": tuple(Axes(**each) for each in row["curves"]),
         "methods": tuple(map(_method, row["methods"])),
@@ -79,7 +96,6 @@ def _comparison(row: Mapping[str, Any]) -> Comparison:
             Claim(**{**each, "each": tuple((seed, value) for seed, value in each["each"])})
             for each in row["claims"]
         ),
-        "origin": ORIGIN,
     }
     return Comparison(**{**row, **parts})
 

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from sweet_rl.errors import DataError
+from sweet_rl.studies.brought_along import beside_study
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.studies.results import Results
-from sweet_rl.studies.sweet.full_study import FullStudy, Seed, beside, read_full_study, write_full_study
+from sweet_rl.studies.sweet.full_study import FullStudy, Seed, read_full_study, write_full_study
 
 RUN = {"warm start": "embedded (a1)", "day": "2026-11-23"}
 MADE = (RUN,)
@@ -64,7 +65,7 @@ def test_all_runs_that_made_a_seed_are_kept():
     later = RUN | {"day": "2026-11-24"}
     grown = FULL.with_seed(40, 5, Seed({}, (later,))).with_seed(40, 5, Seed({}, (later,)))
     assert grown.seeds[40][5].made == (RUN, later)
-    assert grown.provenance() == "warm start embedded (a1); day 2026-11-23, 2026-11-24"
+    assert grown.made() == "test tasks: 8; warm start: embedded (a1); day: 2026-11-23, 2026-11-24"
 
 
 def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():
@@ -84,7 +85,7 @@ def test_differences_are_of_the_same_seeds_and_the_dose_comes_first():
 
 def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out():
     (_, _, own, _) = FULL.comparisons()
-    results = beside(Results("sweet", "A run", comparisons=(own,)), FULL)
+    results = beside_study(Results("sweet", "A run", comparisons=(own,)), FULL.comparisons(), FULL.made())
     assert [part.title for part in results.comparisons] == [
         "Full study: The more there is to know, the more a critic that knows it helps",
         "Full study: 1 trade",
@@ -95,4 +96,4 @@ def test_the_page_marks_what_another_run_made_and_the_table_leaves_it_out():
     assert table(results).splitlines()[0].startswith("This run: 40 trades ")
     page = results_page(results)
     assert page.count("not of this run.") >= 4
-    assert "made with test tasks: 8. warm start embedded (a1); day 2026-11-23." in page
+    assert "made with test tasks: 8; warm start: embedded (a1); day: 2026-11-23." in page

@@ -144,7 +144,8 @@ def demo(flags: DemoFlags, /) -> None:
 
 def _beside_committed(results: Results) -> Results:
     """The results after the full study that the package has."""
-    from sweet_rl.studies.sweet.full_study import COMMITTED, beside, read_full_study
+    from sweet_rl.studies.brought_along import beside_study
+    from sweet_rl.studies.sweet.full_study import COMMITTED, read_full_study
 
     full = read_full_study(COMMITTED)
-    return beside(results, full) if full else results
+    return beside_study(results, full.comparisons(), full.made()) if full else results

@@ -27,7 +27,6 @@ Numbers: TypeAlias = Mapping[str, Mapping[str, float]]
 
 WARM_START: Final = "warm start"
 """What a seed began with, in what made it."""
-ORIGIN: Final = "Of the full study that the package brings along, not of this run."
 
 SUCCESS: Final = MEASURES[0].name
 
@@ -106,20 +105,14 @@ class FullStudy:
             raise DataError(str(error), field=f"seed {number}", value=seed.made[0][WARM_START]) from None
         return replace(self, seeds={**self.seeds, trades: {**of_trades, number: grown}})
 
-    def provenance(self) -> str:
-        """What made the numbers, in a line."""
-        made = [run for seeds in self.seeds.values() for seed in seeds.values() for run in seed.made]
-        each = {name: sorted({one[name] for one in made if name in one}) for name in made[0]} if made else {}
-        return "; ".join(f"{name} {', '.join(values)}" for name, values in each.items())
-
-
-def beside(results: Results, full: FullStudy) -> Results:
-    """The results of one run after those of the full study, which are marked as such."""
-    others = (replace(part, title=f"Full study: {part.title}", origin=ORIGIN) for part in full.comparisons())
-    own = (replace(part, title=f"This run: {part.title}") for part in results.comparisons)
-    settings = "; ".join(f"{name}: {value}" for name, value in full.settings.items())
-    note = f"The full study was made with {settings}. {full.provenance()}."
-    return replace(results, comparisons=(*others, *own), notes=(*results.notes, note))
+    def made(self) -> str:
+        """The settings, and the runs that made the numbers, in a line."""
+        each: dict[str, set[str]] = {}
+        for run in (run for seeds in self.seeds.values() for seed in seeds.values() for run in seed.made):
+            for name, value in run.items():
+                each.setdefault(name, set()).add(value)
+        runs = {name: ", ".join(sorted(values)) for name, values in each.items()}
+        return "; ".join(f"{name}: {value}" for name, value in {**self.settings, **runs}.items())
 
 
 def numbers_of(results: Results, study: Study) -> dict[str, dict[str, float]]:
