@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sweet_rl.command_line.running import write_report
@@ -14,25 +12,11 @@ from sweet_rl.errors import UsageError
 from sweet_rl.grading.report import failed_words
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
+from sweet_rl.statistics import Estimate, mean_over_tasks
 from sweet_rl.types import AgentTurn, StopReason, Trajectory
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluate_games import GameFlags
-
-_Z = 1.959964
-"""97.5th percentile of the normal distribution."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean over tasks with its normal 95 % interval; None for a single task."""
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    def __str__(self) -> str:
-        return f"{self.mean:8.2f}" + ("" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]")
 
 
 def run(flags: GameFlags) -> None:
@@ -63,7 +47,7 @@ def run(flags: GameFlags) -> None:
     print(f"{saved_path}: {size}{failed_words(failed)}\n")
     for name, interval in numbers.items():
         if k > 1 or name != "return, best of k":
-            print(f"{name:<22}{interval}")
+            print(f"{name:<22}{_shown(interval)}")
     if failed:
         print(f"{failed:>6}  episodes failed and are left out")
     report = {"trajectories": len(rewards), "tasks": len(file.groups), "k": k, "failed": failed}
@@ -98,26 +82,21 @@ def _turns(trajectory: Trajectory) -> float | None:
     return None if trajectory.reward is None else float(turns)
 
 
-def _interval(file: GradedFile, number: Callable[[Trajectory], float | None]) -> Interval:
-    means = []
-    for group in file.groups:
-        known = [value for row in group if (value := number(file.trajectories[row])) is not None]
-        if known:
-            means.append(fmean(known))
-    return _around(means)
+def _interval(file: GradedFile, number: Callable[[Trajectory], float | None]) -> Estimate:
+    tasks = [
+        [value for row in group if (value := number(file.trajectories[row])) is not None]
+        for group in file.groups
+    ]
+    return mean_over_tasks([task for task in tasks if task])
 
 
-def _best(file: GradedFile) -> Interval:
+def _best(file: GradedFile) -> Estimate:
     rewards = [
         [reward for row in group if (reward := file.trajectories[row].reward) is not None]
         for group in file.groups
     ]
-    return _around([max(task) for task in rewards if task])
+    return mean_over_tasks([[max(task)] for task in rewards if task])
 
 
-def _around(values: Sequence[float]) -> Interval:
-    if len(values) < 2:
-        return Interval(values[0], None, None)
-    half = _Z * stdev(values) / math.sqrt(len(values))
-    mean = fmean(values)
-    return Interval(mean, mean - half, mean + half)
+def _shown(found: Estimate) -> str:
+    return f"{found.mean:8.2f}" + ("" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]")

@@ -1,32 +1,17 @@
 """Means of grades with 95 % intervals, best of k, and the floor beside them.
 
-Pure arithmetic and layout; what a grade is and how it came about is decided in `sweet_rl.grading.code`.
+Layout; what a grade is and how it came about is decided in `sweet_rl.grading.code`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
 from sweet_rl.types import Json
 
-_Z = 1.959964
-"""97.5th percentile of the normal distribution."""
-
 _SHOWN_REASONS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean and its 95 % confidence interval, all in [0, 1]."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.mean:5.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +88,12 @@ def summarise(
     known = [0.0 if value is None and none_is_zero else value for value in values]
     graded = [[value for row in group if (value := known[row]) is not None] for group in groups]
     by_task = [task for task in graded if task]
-    best = [max(task) for task in by_task]
+    best = [[max(task)] for task in by_task]
     return Column(
-        tests_passed=mean_interval([_mean(task) for task in by_task]),
-        success=proportion_interval([_mean([float(value == 1) for value in task]) for task in by_task]),
-        best_of_k_tests_passed=mean_interval(best),
-        best_of_k_success=proportion_interval([float(value == 1) for value in best]),
+        tests_passed=mean_over_tasks(by_task, low=0, high=1),
+        success=share_over_tasks(_right(by_task)),
+        best_of_k_tests_passed=mean_over_tasks(best, low=0, high=1),
+        best_of_k_success=share_over_tasks(_right(best)),
         not_graded=sum(values[row] is None for group in groups for row in group),
         rows=sum(map(len, by_task)),
     )
@@ -119,30 +104,5 @@ def failed_words(failed: int) -> str:
     return f"; {failed} failed and are in no number" if failed else ""
 
 
-def mean_interval(values: Sequence[float]) -> Estimate:
-    """Normal interval around the mean of independent values in [0, 1]."""
-    mean = _mean(values)
-    if len(values) < 2:
-        return Estimate(mean, 0.0, 1.0)
-    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    half = _Z * math.sqrt(variance / len(values))
-    return Estimate(mean, max(0.0, mean - half), min(1.0, mean + half))
-
-
-def proportion_interval(values: Sequence[float]) -> Estimate:
-    """Wilson interval around the mean of independent values in [0, 1]; honest also at 0 and 1.
-
-    Values between 0 and 1 (a task's share of successes over its repeats) vary less than coin throws, so that
-    the interval is then a little too wide, never too narrow.
-    """
-    count, mean = len(values), _mean(values)
-    if not count:
-        return Estimate(mean, 0.0, 1.0)
-    scale = 1 + _Z**2 / count
-    centre = (mean + _Z**2 / (2 * count)) / scale
-    half = _Z * math.sqrt(mean * (1 - mean) / count + _Z**2 / (4 * count**2)) / scale
-    return Estimate(mean, max(0.0, centre - half), min(1.0, centre + half))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _right(tasks: Sequence[Sequence[float]]) -> list[list[float]]:
+    return [[float(value == 1) for value in task] for task in tasks]

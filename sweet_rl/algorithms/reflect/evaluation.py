@@ -14,7 +14,7 @@ from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector
 from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.scripted import Plays
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.grading.report import proportion_interval
+from sweet_rl.statistics import share_over_tasks
 from sweet_rl.types import Json, Task, derive_seed
 
 
@@ -90,7 +90,7 @@ def measure(
 def summary(level: str, played: Sequence[Played]) -> LevelResult:
     """The numbers of one level: means over episodes that the world did not break."""
     whole = [episode for episode in played if episode.failure is None]
-    success = proportion_interval([float(episode.succeeded) for episode in whole])
+    success = share_over_tasks([[float(episode.succeeded)] for episode in whole])
     return LevelResult(
         level=level,
         episodes=len(whole),

@@ -16,8 +16,8 @@ from enum import StrEnum
 from PIL import Image
 
 from sweet_rl.grading.pages.pictures import decode
-from sweet_rl.grading.report import Estimate, proportion_interval
 from sweet_rl.openai_client import OpenAIClient, RequestFailed
+from sweet_rl.statistics import Estimate, share_over_tasks
 from sweet_rl.types import Failure, Json
 
 _VERDICT = re.compile(r"VERDICT\W{1,4}(FIRST|SECOND|TIE)\b", re.IGNORECASE)
@@ -170,9 +170,8 @@ def win_rate(outcomes: Sequence[tuple[str, Outcome]]) -> WinRate:
     for task_id, outcome in outcomes:
         by_task.setdefault(task_id, []).append(points[outcome])
     verdicts = [outcome for _, outcome in outcomes]
-    means = [sum(task) / len(task) for task in by_task.values()]
     counts = (verdicts.count(Outcome.A), verdicts.count(Outcome.TIE), verdicts.count(Outcome.B))
-    return WinRate(*counts, proportion_interval(means))
+    return WinRate(*counts, share_over_tasks(list(by_task.values())))
 
 
 def _text(text: str) -> dict[str, Json]:

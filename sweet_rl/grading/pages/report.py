@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 
 from sweet_rl.grading.pages.grader import FLOORS
 from sweet_rl.grading.pages.metrics import METRICS
-from sweet_rl.grading.report import Estimate, failed_words, mean_interval
+from sweet_rl.grading.report import failed_words
+from sweet_rl.statistics import Estimate, mean_over_tasks
 from sweet_rl.types import Json
 
 
@@ -90,8 +91,8 @@ def _line(
     by_task = [[value for row in group if (value := values[row]) is not None] for group in groups]
     known = [task for task in by_task if task]
     return MetricLine(
-        mean_interval([sum(task) / len(task) for task in known]),
-        mean_interval([max(task) for task in known]),
+        mean_over_tasks(known, low=0, high=1),
+        mean_over_tasks([[max(task)] for task in known], low=0, high=1),
         floors,
         sum(map(len, known)),
     )

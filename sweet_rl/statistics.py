@@ -1,0 +1,249 @@
+"""Estimates over tasks: means, shares, pass@k, and paired differences.
+
+Repeats of a task are not independent of each other, tasks are: every standard error is clustered by task.
+Formulas and their sources: docs/evaluating.md. The functions are few and short, and the light installation
+has neither numpy nor scipy, so they are written out; tests hold each of them to scipy and statsmodels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from random import Random
+from statistics import fmean, stdev
+from typing import Final
+
+Z: Final = 1.959964
+"""97.5th percentile of the normal distribution."""
+
+DRAWS: Final = 10_000
+_MOST_DRAWN: Final = 5_000_000
+"""Resamples of a bootstrap, and values drawn for all of them at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over tasks, 95 % interval and standard error, clustered by task; one task has neither."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    error: float | None = None
+
+    def __str__(self) -> str:
+        """In percent."""
+        text = f"{100 * self.mean:5.1f}"
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Estimate):
+    """A share of tasks: its interval always has two ends."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+
+Tasks = Sequence[Sequence[float]]
+"""The values of each task's repeats; of every task at least one."""
+
+
+def mean_of(values: Sequence[float], *, among: int = 1) -> Estimate:
+    """The mean of independent values with Student's interval; 0 where there are none.
+
+    Args:
+        values: one for each task, or for each seed.
+        among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
+    """
+    if len(values) < 2:
+        return Estimate(values[0] if values else 0.0)
+    mean, error = fmean(values), stdev(values) / math.sqrt(len(values))
+    half = student(len(values) - 1, 0.05 / among) * error
+    return Estimate(mean, mean - half, mean + half, error)
+
+
+def mean_over_tasks(tasks: Tasks, *, low: float | None = None, high: float | None = None) -> Estimate:
+    """The mean of the tasks' means. The interval ends at `low` and `high`; of one task it is all between.
+
+    Every task counts as one, however many of its repeats failed.
+    """
+    found = mean_of([fmean(task) for task in tasks])
+    if found.low is None or found.high is None:
+        return replace(found, low=low, high=high)
+    ends = (
+        found.low if low is None else max(low, found.low),
+        found.high if high is None else min(high, found.high),
+    )
+    return replace(found, low=ends[0], high=ends[1])
+
+
+def share_over_tasks(tasks: Tasks) -> Share:
+    """The mean of the tasks' shares, of values 0 and 1, with Wilson's interval; honest also at 0 and at 1.
+
+    Wilson's interval is that of as many independent episodes as have the clustered standard error,
+    p (1 - p) / error^2: not fewer than tasks, and not more than episodes.
+    """
+    found = mean_of([fmean(task) for task in tasks])
+    if not tasks:
+        return Share(found.mean)
+    mean, episodes, spread = found.mean, float(sum(map(len, tasks))), found.mean * (1 - found.mean)
+    alike = spread / found.error**2 if found.error else episodes if spread and found.error == 0 else 0.0
+    count = min(episodes, max(float(len(tasks)), alike))
+    scale = 1 + Z**2 / count
+    centre = (mean + Z**2 / (2 * count)) / scale
+    half = Z * math.sqrt(spread / count + Z**2 / (4 * count**2)) / scale
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return Share(mean, low if mean else 0.0, high if mean < 1 else 1.0, found.error)
+
+
+def pass_at(k: int, successes: int, repeats: int) -> float:
+    """pass@k of one task: the chance that of k repeats, drawn without replacement, one or more succeed.
+
+    Raises:
+        ValueError: k is not from 1 to `repeats`.
+    """
+    return 1 - _all_among(k, repeats - successes, repeats)
+
+
+def pass_all(k: int, successes: int, repeats: int) -> float:
+    """pass^k of one task: the chance that of k repeats, drawn without replacement, all succeed.
+
+    Raises:
+        ValueError: k is not from 1 to `repeats`.
+    """
+    return _all_among(k, successes, repeats)
+
+
+def _all_among(k: int, some: int, repeats: int) -> float:
+    if not 1 <= k <= repeats:
+        raise ValueError(f"k must be from 1 to {repeats}, got {k}")
+    return math.comb(some, k) / math.comb(repeats, k)
+
+
+# ---- differences
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference of two agents over the tasks that both were given: the first minus the second.
+
+    Attributes:
+        tasks: pairs.
+        mean: of the differences of the tasks' means.
+        low: of the 95 % interval; None with one task.
+        high: likewise.
+        error: standard error of the mean.
+        p: of no difference, two-sided, by `test`; None where there is none.
+        test: "McNemar" (exact) where every task has one repeat with 0 or 1, else "t".
+        wins: tasks in which the first is better.
+        losses: tasks in which the second is.
+        ties: the others.
+    """
+
+    tasks: int
+    mean: float
+    low: float | None
+    high: float | None
+    error: float | None
+    p: float | None
+    test: str
+    wins: int
+    losses: int
+    ties: int
+
+
+def difference(ours: Tasks, theirs: Tasks, *, among: int = 1, bootstrap: bool = False) -> Difference:
+    """Compare two agents task by task.
+
+    Args:
+        ours: of the first agent, at least one task.
+        theirs: of the second one, the same tasks in the same order.
+        among: of so many comparisons, whose intervals shall all be right together with 95 % (Bonferroni).
+        bootstrap: the interval is a paired bootstrap's over tasks instead of Student's.
+    """
+    each = [fmean(one) - fmean(other) for one, other in zip(ours, theirs, strict=True)]
+    found = mean_of(each, among=among)
+    low, high, p = found.low, found.high, None
+    if found.error is not None:
+        if bootstrap:
+            low, high = bootstrapped(each, among=among)
+        surely = 0.0 if found.mean else 1.0  # all tasks differ by the same
+        t = abs(found.mean) / found.error if found.error else None
+        p = surely if t is None else max(0.0, 1 - _within(t, len(each) - 1))
+    wins, losses = sum(value > 0 for value in each), sum(value < 0 for value in each)
+    single = all(len(task) == 1 and task[0] in {0, 1} for task in (*ours, *theirs))
+    if single:
+        p = mcnemar(wins, losses)
+    test = "McNemar" if single else "t"
+    return Difference(
+        len(each), found.mean, low, high, found.error, p, test, wins, losses, len(each) - wins - losses
+    )
+
+
+def mcnemar(only_ours: int, only_theirs: int) -> float:
+    """The exact two-sided p-value of McNemar's test: pairs that differ fall to either side by a fair coin."""
+    number, fewer = only_ours + only_theirs, min(only_ours, only_theirs)
+    tail = sum(math.comb(number, place) for place in range(fewer + 1))
+    return min(1.0, float(2 * tail / 2**number)) if number < 1000 else _mcnemar_of_many(number, fewer)
+
+
+def _mcnemar_of_many(number: int, fewer: int) -> float:
+    """The same by logarithms: whole numbers of many digits take long."""
+    log_of = [
+        math.lgamma(number + 1) - math.lgamma(place + 1) - math.lgamma(number - place + 1)
+        for place in range(fewer + 1)
+    ]
+    return min(1.0, 2 * math.fsum(math.exp(log - number * math.log(2)) for log in log_of))
+
+
+def bootstrapped(
+    values: Sequence[float], *, among: int = 1, draws: int = DRAWS, seed: int = 0
+) -> tuple[float, float]:
+    """The percentile interval of a mean, by resampling; of very many values by fewer resamples.
+
+    Args:
+        values: one for each task, such as differences of pairs.
+        among: as in `difference`.
+        draws: resamples.
+        seed: of the draws.
+    """
+    random, number = Random(seed), len(values)
+    draws = max(1000, min(draws, _MOST_DRAWN // number))
+    means = sorted(fmean(random.choices(values, k=number)) for _ in range(draws))
+    outside = 0.025 / among
+    return means[int(outside * draws)], means[min(draws - 1, math.ceil((1 - outside) * draws) - 1)]
+
+
+# ---- Student's t
+
+
+@lru_cache(maxsize=1000)
+def student(freedom: int, outside: float = 0.05) -> float:
+    """What Student's t with these degrees of freedom exceeds, to either side, with probability `outside`.
+
+    To three places, as printed tables have it.
+    """
+    low, high = 0.0, 1.0
+    while 1 - _within(high, freedom) > outside:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 - _within(middle, freedom) > outside else (low, middle)
+    return round(high, 3)
+
+
+def _within(t: float, freedom: int) -> float:
+    """The probability that Student's t lies between -t and t: a finite sum for whole degrees of freedom."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for step in range(1 + odd, freedom, 2):
+        total += term
+        term *= step / (step + 1) * math.cos(angle) ** 2
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
