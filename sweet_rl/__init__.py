@@ -1,7 +1,8 @@
 """Train and measure language-model agents that work with someone over several turns.
 
 From Python: `simulate` and `play` let an agent and a human talk over the tasks of a world, `grade` says how
-good an answer is, `pairs` makes preference pairs, `view` a page to look at; `worlds` has the worlds by name.
+good an answer is, `credit` which turn made the difference, `pairs` makes preference pairs, `view` a page to
+look at; `worlds` has the worlds by name.
 `asimulate`, `aplay` and `agrade` are the same to await.
 
 Importing this package is cheap on purpose: it loads nothing but the vocabulary of `sweet_rl.types`; the rest
@@ -30,13 +31,13 @@ from sweet_rl.version import __version__
 if TYPE_CHECKING:
     from sweet_rl import worlds
     from sweet_rl.contracts import Env, Policy, User
-    from sweet_rl.interface import View, agrade, aplay, asimulate, grade, pairs, play, simulate, view
+    from sweet_rl.interface import View, agrade, aplay, asimulate, credit, grade, pairs, play, simulate, view
     from sweet_rl.worlds import Options, World, load_tasks
 
 _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),
     **dict.fromkeys(
-        ("View", "agrade", "aplay", "asimulate", "grade", "pairs", "play", "simulate", "view"),
+        ("View", "agrade", "aplay", "asimulate", "credit", "grade", "pairs", "play", "simulate", "view"),
         "sweet_rl.interface",
     ),
     **dict.fromkeys(("Options", "World", "load_tasks"), "sweet_rl.worlds"),
@@ -66,6 +67,7 @@ __all__ = [
     "agrade",
     "aplay",
     "asimulate",
+    "credit",
     "grade",
     "load_tasks",
     "pairs",

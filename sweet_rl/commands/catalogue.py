@@ -29,6 +29,7 @@ COMMANDS = {
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
     "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
     "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
+    "credit": "Score every turn of finished dialogues by a critic, with and without the hidden solution.",
     "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
     "run_archer": "Train a policy online: it plays, and learns from what it played.",
     "merge_adapters": "Merge a LoRA adapter into the weights of its model.",

@@ -22,7 +22,7 @@ from sweet_rl.cluster import Cluster, Workers, open_workers
 from sweet_rl.commands.agent_flags import Player
 from sweet_rl.commands.parts import make_policy
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
-from sweet_rl.commands.scorers import LoadedScorer, scorers_of
+from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.contracts import Sampler
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import FanOut
@@ -30,6 +30,7 @@ from sweet_rl.grading.code import ROUNDS, CodeGrader, Grades, ReferenceValue, gr
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
 from sweet_rl.pages.service import RenderService
+from sweet_rl.preferences.ranking import LoadedScorer
 from sweet_rl.tracking import Usage
 from sweet_rl.types import AgentTurn, Completion, Failure, Score, Task, Trajectory
 

@@ -63,8 +63,9 @@ def _with_critic(acting: Policy, player: Player, model: str, tasks: Sequence[Tas
         raise UsageError(
             f"--agent_model {player.model!r} has one reply only; a --critic has nothing to choose from. Name a model."
         )
-    from sweet_rl.commands.tokenizers import encoding_of, tokenizer_facts
+    from sweet_rl.commands.tokenizers import tokenizer_facts
     from sweet_rl.preferences.best_of_n import BestOfN, SamplingPolicy
+    from sweet_rl.preferences.tokenizers import encoding_of
 
     try:
         from sweet_rl.training.scoring import CandidateScorer

@@ -7,29 +7,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
 from sweet_rl.cluster import Workers
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
-from sweet_rl.commands.scorers import LoadedScorer, scorers_of
-from sweet_rl.commands.tokenizers import encoding_of
+from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.concurrency import for_each
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
-from sweet_rl.preferences.ranking import (
-    Encoding,
-    advantage,
-    candidate_tokens,
-    context_of,
-    logprobs_of,
-    published_tokens,
-    reduce,
-    stored_reference,
-)
+from sweet_rl.preferences.ranking import Encoding, Model, advantage, reduced, stored_reference
 from sweet_rl.preferences.swaps import SWAPPED, moved_scores, said_of_scores, with_others_solutions
+from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.preferences.turn_keys import TurnKey, key_fields
 from sweet_rl.records import Journal, read_rows
 from sweet_rl.runs import open_journal
@@ -37,13 +28,6 @@ from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.commands.rank_best_of_n import RankingFlags, ScorerFlags
-
-
-class Model(NamedTuple):
-    """A model that scores, and its tokenizer."""
-
-    scorer: LoadedScorer
-    encoding: Encoding
 
 
 def run(flags: RankingFlags, scorer_flags: ScorerFlags) -> None:
@@ -182,12 +166,13 @@ async def score_rows(
 async def _reduced(
     rows: Sequence[Candidates], model: Model, flags: RankingFlags, *, with_ground_truth: bool
 ) -> list[list[float | None]]:
-    tokens_of = published_tokens if flags.published else candidate_tokens
-    continuations = [
-        tokens_of(row, context_of(row, with_ground_truth=with_ground_truth), model.encoding) for row in rows
-    ]
-    logprobs = await logprobs_of(model.scorer, continuations, model.scorer.context_length)
-    result = [[reduce(values, use_sum=flags.use_sum) for values in row] for row in logprobs]
+    result = await reduced(
+        rows,
+        model,
+        with_ground_truth=with_ground_truth,
+        use_sum=flags.use_sum,
+        published=flags.published,
+    )
     for row, values in zip(rows, result, strict=True):
         for place, value in enumerate(values):
             if value is not None and not math.isfinite(value):

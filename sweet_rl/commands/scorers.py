@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sweet_rl import tracking
 from sweet_rl.command_line.servers import client_of, retry_of, vllm_server
 from sweet_rl.errors import missing_package
+from sweet_rl.preferences.ranking import LoadedScorer
 
 if TYPE_CHECKING:
     from sweet_rl.commands.rank_best_of_n import ScorerFlags
-    from sweet_rl.training.scoring import CandidateScorer
-
-
-class LoadedScorer(Protocol):
-    """A scorer with what it knows of its model."""
-
-    has_value_head: bool
-    context_length: int | None
-
-    async def score(
-        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
-    ) -> list[list[list[float]]]:
-        """Token log-probabilities of candidates after contexts, as `ranking.Scorer.score`."""
-        ...
-
-
-class _InProcess:
-    """The scorer of this process, in a thread, so that Ctrl-C is heard."""
-
-    def __init__(self, scorer: CandidateScorer, model: str) -> None:
-        self._scorer = scorer
-        self._usage = tracking.meter(model, "critic")
-        self.has_value_head = scorer.has_value_head
-        self.context_length = scorer.context_length
-
-    async def score(
-        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
-    ) -> list[list[list[float]]]:
-        self._usage.requests += len(contexts)
-        for context, texts in zip(contexts, candidates, strict=True):
-            self._usage.add(len(context) + sum(map(len, texts)), 0)
-        try:
-            return await asyncio.to_thread(self._scorer.score, contexts, candidates)
-        except asyncio.CancelledError:
-            self._scorer.stop()
-            raise
 
 
 @asynccontextmanager
@@ -61,15 +25,13 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
     """
     if flags.engine == "transformers":
         try:
-            from sweet_rl.training.scoring import CandidateScorer
+            from sweet_rl.training.scoring import CandidateScorer, ScorerInThread
         except ImportError as error:
             raise missing_package("torch", "transformers", needed_for="a model in process") from error
-        yield _InProcess(
-            CandidateScorer(
-                model, device=flags.device, dtype=flags.dtype, max_batch_tokens=flags.max_batch_tokens
-            ),
-            model,
+        scorer = CandidateScorer(
+            model, device=flags.device, dtype=flags.dtype, max_batch_tokens=flags.max_batch_tokens
         )
+        yield ScorerInThread(scorer, model)
         return
     from sweet_rl.openai_client import OpenAIClient, base_url_from
     from sweet_rl.preferences.server_scoring import ServerScorer
@@ -77,20 +39,20 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)
         named_by = "--base_url names the critic's server, --model_id its model."
-        scorer = ServerScorer(client_of(urls, flags, key_var=flags.api_key_var, named_by=named_by), model)
+        served = ServerScorer(client_of(urls, flags, key_var=flags.api_key_var, named_by=named_by), model)
         try:
-            await scorer.start()
-            yield scorer
+            await served.start()
+            yield served
         finally:
-            await scorer.close()
+            await served.close()
         return
     async with vllm_server(model, flags) as server:
-        scorer = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags)), model)
+        served = ServerScorer(OpenAIClient([server.base_url], retry=retry_of(flags)), model)
         try:
-            await scorer.start()
-            yield scorer
+            await served.start()
+            yield served
         finally:
-            await scorer.close()
+            await served.close()
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """A file with one row for each agent turn, on disk: which rows are done, how to resume, the final order.
 
-Used by the stages that append such rows (sampled, ranked); pure file work, no models.
+Used by the stages that append such rows (sampled, ranked, credited); pure file work, no models.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ def done_keys(
     field: str,
     path: str | Path,
     force: bool,
+    content: str = "input",
 ) -> set[TurnKey]:
     """Which of the wanted rows the file holds; a turn that could not be sampled for is wanted again.
 
     Args:
         rows: what the file holds, with line numbers.
-        wanted: the prompt of every row that this run would write.
+        wanted: the prompt of every row that this run would write, or what else `content` holds.
         settings: what this run would write into `field` of its rows.
         field: where the settings stand in a row.
         path: the file, for errors.
         force: accept rows of other turns and settings; they are kept.
+        content: the field by which a row shows that it is of the same turn.
 
     Raises:
         UsageError: the file was made from other data or with other settings, and `force` is not set.
@@ -43,7 +45,7 @@ def done_keys(
         key = key_of(row)
         where = f"{str(path)!r}, line {line}"
         if not force:
-            if wanted.get(key) != row.get("input"):
+            if wanted.get(key) != row.get(content):
                 raise UsageError(f"{where}: this row is of a turn that is not among yours. {HOW_TO_MIX}")
             check_settings(row.get(field) or {}, settings, where)
         if field == "sampling" and has_failed(row):

@@ -32,6 +32,13 @@ class Scorer(Protocol):
         ...
 
 
+class LoadedScorer(Scorer, Protocol):
+    """A scorer with what it knows of its model: whether it gives values, and how many tokens it reads."""
+
+    has_value_head: bool
+    context_length: int | None
+
+
 class Continuation(NamedTuple):
     """A candidate's tokens, and the tokens before it."""
 
@@ -50,6 +57,7 @@ class Encoding:
         header_length: its tokens.
         end_id: what closes one.
         digest: `sweet_rl.chat.tokenizer_digest`.
+        decode: ids to text, special tokens included.
     """
 
     encode: Callable[[str], list[int]]
@@ -58,6 +66,14 @@ class Encoding:
     header_length: int
     end_id: int
     digest: str
+    decode: Callable[[Sequence[int]], str]
+
+
+class Model(NamedTuple):
+    """A model that scores, and its tokenizer."""
+
+    scorer: LoadedScorer
+    encoding: Encoding
 
 
 def candidate_tokens(row: Candidates, context: str, encoding: Encoding) -> list[Continuation]:
@@ -138,6 +154,23 @@ def reduce(logprobs: Sequence[float] | None, *, use_sum: bool) -> float | None:
         return None
     total = math.fsum(logprobs)
     return total if use_sum else total / len(logprobs)
+
+
+async def reduced(
+    rows: Sequence[Candidates],
+    model: Model,
+    *,
+    with_ground_truth: bool,
+    use_sum: bool = False,
+    published: bool = False,
+) -> list[list[float | None]]:
+    """Mean or sum of the log-probabilities of each row's candidates; None where there is nothing to score."""
+    tokens_of = published_tokens if published else candidate_tokens
+    continuations = [
+        tokens_of(row, context_of(row, with_ground_truth=with_ground_truth), model.encoding) for row in rows
+    ]
+    logprobs = await logprobs_of(model.scorer, continuations, model.scorer.context_length)
+    return [[reduce(values, use_sum=use_sum) for values in row] for row in logprobs]
 
 
 def stored_reference(candidate: Candidate, *, use_sum: bool) -> float | None:

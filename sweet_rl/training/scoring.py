@@ -11,6 +11,7 @@ Axes: R rows, T places in a row, K log-probabilities or values, H hidden.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sweet_rl import tracking
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.policies.weights import causal_kind, context_length, loaded_on
 from sweet_rl.training.attention import attention_span, inputs_of
@@ -155,6 +157,29 @@ class CandidateScorer:
     ) -> tuple[Question, list[np.ndarray]]:
         question, places = self._reader.ask([_array(pair) for pair in batch], asked)
         return to_device(question, self._model.device), places
+
+
+class ScorerInThread:
+    """A scorer to be awaited: it works in a thread, so that Ctrl-C is heard, and counts its tokens."""
+
+    def __init__(self, scorer: CandidateScorer, model: str) -> None:
+        self._scorer = scorer
+        self._usage = tracking.meter(model, "critic")
+        self.has_value_head = scorer.has_value_head
+        self.context_length = scorer.context_length
+
+    async def score(
+        self, contexts: Sequence[Sequence[int]], candidates: Sequence[Sequence[Sequence[int]]]
+    ) -> list[list[list[float]]]:
+        """As `CandidateScorer.score`."""
+        self._usage.requests += len(contexts)
+        for context, texts in zip(contexts, candidates, strict=True):
+            self._usage.add(len(context) + sum(map(len, texts)), 0)
+        try:
+            return await asyncio.to_thread(self._scorer.score, contexts, candidates)
+        except asyncio.CancelledError:
+            self._scorer.stop()
+            raise
 
 
 def _array(pair: Sequence[Ids]) -> np.ndarray:

@@ -22,7 +22,9 @@ def encoding(digest="ours"):
     def ids(text):
         return [ord(letter) for letter in text]
 
-    return Encoding(ids, lambda text: [BEGIN, *ids(text)], "#", 1, END, digest)
+    return Encoding(
+        ids, lambda text: [BEGIN, *ids(text)], "#", 1, END, digest, lambda ids: "".join(map(chr, ids))
+    )
 
 
 def row(texts, **fields):

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from sweet_rl.chat import tokenizer_digest
-from sweet_rl.commands.tokenizers import encoding_of
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import candidates_from_rows
 from sweet_rl.preferences.offline_turns import offline_turns, sampled_row
@@ -22,6 +21,7 @@ from sweet_rl.preferences.ranking import (
 )
 from sweet_rl.preferences.sampling import sample_turns
 from sweet_rl.preferences.step_pairs import allowed_pairs, draw_pairs, pair_row, published_draws
+from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.records import read_rows
 from sweet_rl.types import Completion, FinishReason
 

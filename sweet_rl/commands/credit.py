@@ -1,0 +1,87 @@
+"""The critic's score of every turn of a trajectory file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import Facets, stage
+from sweet_rl.commands.rank_best_of_n import ScorerFlags
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, flag
+from sweet_rl.flags.common import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
+from sweet_rl.flags.models import SERVED, Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditFlags(SavedPath, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet):
+    """Scores."""
+
+    critic: str = flag(
+        REQUIRED, "the critic: a checkpoint folder, a hub name, or the name under which a server offers it."
+    )
+    output_path: str | None = flag(
+        None,
+        "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
+    )
+    hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
+    without_hidden: bool = flag(
+        False, "only what it says without the solution; default: both. Both flags together: both."
+    )
+    reference_model: str | None = flag(
+        None,
+        "compute the reference's log-probabilities with this model; needed where the file has none.",
+    )
+    advantage: Literal["released", "paper"] = flag(
+        "released",
+        "released (the reference is without the solution) or paper (equation 3: where the critic knows it, the reference does, too; needs --reference_model).",
+    )
+
+    def check_together(self) -> None:
+        """What needs another flag.
+
+        Raises:
+            UsageError: names the flags.
+        """
+        super().check_together()
+        if self.advantage == "paper" and self.reference_model is None:
+            raise UsageError(
+                "--advantage paper needs --reference_model: its log-probabilities are computed with the hidden "
+                "solution before the prompt."
+            )
+
+
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    asked = {"nobody"} if flags["engine"] == "transformers" else {"server"}
+    return {"engine": {flags["engine"]}, "asked": asked}
+
+
+@recorded("credit", reads=("saved_path", "critic", "reference_model", "tokenizer"), prices=True)
+@stage(
+    "saved_path",
+    defaults={"save_steps": 256, "request_timeout_s": 600.0},
+    helps={
+        "saved_path": "any trajectory file; it is not changed.",
+        "save_steps": "turns that are scored and saved together; a killed run loses at most these.",
+        "overwrite": "throw away what the output holds.",
+        "tokenizer": "folder or name of the critic's tokenizer; default the critic's own.",
+    },
+    narrow={"save_steps": {"at_least": 1}},
+    only={"base_url": SERVED, "api_key_var": SERVED},
+    facets=_facets,
+)
+def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
+    """Score every turn of finished dialogues by a critic, with and without the hidden solution.
+
+    A score is the critic's mean log-probability of the turn's own tokens minus the reference's, which is the
+    sampler's own where the file has it; a critic with a regression head gives its value. The scores go into a
+    file of their own, which says which critic made them; `sweet-rl view` shows them along the dialogue. Nothing
+    is played again.
+
+    The smallest run: credit trajectories.jsonl --critic path/to/critic
+    """
+    from sweet_rl.commands import crediting
+
+    crediting.run(flags, scorers)

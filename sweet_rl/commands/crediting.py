@@ -1,0 +1,151 @@
+"""The work of `credit` after its flags are checked: models, turns, file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweet_rl import tracking
+from sweet_rl.command_line.running import progress, run_until_stopped
+from sweet_rl.command_line.servers import key_in
+from sweet_rl.commands.scorers import scorers_of
+from sweet_rl.commands.turn_rows import done_keys, finish
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.credit import WHY, Crediting, OwnTurn, check_reference, credited, own_turns, summary
+from sweet_rl.preferences.ranking import Model
+from sweet_rl.preferences.tokenizers import encoding_of
+from sweet_rl.preferences.turn_keys import twice
+from sweet_rl.records import Journal, read_rows, trajectories_from_rows
+from sweet_rl.runs import open_journal
+from sweet_rl.runs.digests import digest_of
+from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.commands.credit import CreditFlags
+    from sweet_rl.commands.rank_best_of_n import ScorerFlags
+
+_WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
+
+
+def run(flags: CreditFlags, scorer_flags: ScorerFlags) -> None:
+    """Score the turns that the output lacks, then sort it like the input.
+
+    Raises:
+        SweetRLError: the run cannot continue; what had finished is in the file.
+        KeyboardInterrupt: likewise, after printing how to continue.
+    """
+    key_in(scorer_flags.api_key_var)
+    turns = _turns(flags.saved_path)
+    settings = _settings(flags)
+    output = Path(flags.output_path) if flags.output_path is not None else _beside(flags)
+    with open_journal(output, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
+        done = done_keys(
+            journal.rows,
+            {turn.key: turn.turn_digest for turn in turns},
+            settings=settings,
+            field="credit",
+            path=output,
+            force=flags.force_continue,
+            content="turn_digest",
+        )
+        journal.rows.clear()
+        tracking.sets(settings)
+        tracking.writes(output, continues=flags.to_continue)
+        todo = [turn for turn in turns if turn.key not in done]
+        if todo:
+            work = _credit(flags, scorer_flags, todo, journal, settings, len(done))
+            run_until_stopped(work, str(output), len(turns), noun="turns", verb="does")
+        finish(output, [turn.key for turn in turns])
+    _say(output, len(turns))
+
+
+async def _credit(
+    flags: CreditFlags,
+    scorer_flags: ScorerFlags,
+    todo: Sequence[OwnTurn],
+    journal: Journal,
+    settings: dict[str, Json],
+    done: int,
+) -> None:
+    what = _crediting(flags)
+    more = {"critic": flags.critic, "credit": settings}
+    async with AsyncExitStack() as stack:
+        scorers = await stack.enter_async_context(
+            scorers_of(flags.critic, flags.reference_model, scorer_flags)
+        )
+        critic = Model(scorers[0], encoding_of(flags.tokenizer or flags.critic, needs_header=False))
+        reference = None
+        if flags.reference_model is not None and len(scorers) > 1:
+            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
+        check_reference(todo, critic, reference)
+        bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
+        for start in range(0, len(todo), flags.save_steps):
+            window = todo[start : start + flags.save_steps]
+            journal.append([one.as_row() | more for one in await credited(window, critic, reference, what)])
+            bar.update(len(window))
+
+
+def _turns(path: str) -> list[OwnTurn]:
+    """Every agent turn of the file.
+
+    Raises:
+        UsageError: there is none.
+        DataError: a trajectory is there twice.
+    """
+    numbered = list(read_rows(path))
+    lines: dict[tuple[str, int], int] = {}
+    turns: list[OwnTurn] = []
+    for (line, _), trajectory in zip(numbered, trajectories_from_rows(numbered, path=path), strict=True):
+        if trajectory.key in lines:
+            raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
+        lines[trajectory.key] = line
+        turns += own_turns(trajectory)
+    if not turns:
+        raise UsageError(f"{path!r} holds no agent turns. Make trajectories with simulate_interactions.py.")
+    return turns
+
+
+def _crediting(flags: CreditFlags) -> Crediting:
+    return Crediting(
+        hidden=flags.hidden or not flags.without_hidden,
+        without_hidden=flags.without_hidden or not flags.hidden,
+        advantage=flags.advantage,
+    )
+
+
+def _settings(flags: CreditFlags) -> dict[str, Json]:
+    """What decides about a score: a file may be continued only with the same. Models go by their content."""
+    what = _crediting(flags)
+    return {
+        "critic": _identity(flags.critic),
+        "reference": None if flags.reference_model is None else _identity(flags.reference_model),
+        "hidden": what.hidden,
+        "without_hidden": what.without_hidden,
+        "advantage": what.advantage,
+    }
+
+
+def _identity(model: str) -> str:
+    """The digest of a folder; the name of what is none."""
+    folder = Path(model).expanduser()
+    return f"sha256:{digest_of(folder)['sha256']}" if folder.is_dir() else model
+
+
+def _beside(flags: CreditFlags) -> Path:
+    saved = Path(flags.saved_path)
+    name = (
+        Path(flags.critic).resolve().name if Path(flags.critic).is_dir() else flags.critic.replace("/", "_")
+    )
+    return saved.with_name(f"{saved.stem}.credit.{name}.jsonl")
+
+
+def _say(output: Path, count: int) -> None:
+    """Print what the file holds."""
+    print(f"{count} turns with the critic's scores are in {output}.")
+    for name, found in summary([row for _, row in read_rows(output)]).items():
+        mean = "" if found["mean"] is None else f", mean {found['mean']:+.3f}"
+        print(f"{_WAYS[name]}: {found['scores']} scores{mean}.")
+        for reason, missing in found["missing"].items():
+            print(f"  {missing} have none: {WHY[reason]}.")

@@ -1,0 +1,253 @@
+"""The critic's score of every turn of finished trajectories: which turn made the difference.
+
+A score is what `sweet_rl.preferences.ranking` gives a candidate, here of the turn that was taken: the
+critic's mean log-probability of the turn's own tokens minus the reference's, with the hidden solution before
+the prompt (`hidden`) and without it (`without_hidden`). A critic with a regression head gives its value
+instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.candidates import Candidate, Candidates
+from sweet_rl.preferences.ranking import Encoding, Model, advantage, reduce, reduced, stored_reference
+from sweet_rl.preferences.turn_keys import TurnKey, key_fields
+from sweet_rl.types import AgentTurn, FinishReason, Json, Trajectory, digest
+
+Advantage = Literal["released", "paper"]
+
+WHY = {
+    "no_prompt": "the file has no prompt of this turn",
+    "no_tokens": "the turn has no text",
+    "too_long": "prompt and turn are longer than the critic's context",
+    "no_reference": "the file has no log-probabilities of this turn to compare with",
+    "not_finite": "the model gives no number",
+}
+"""Why a turn has no score, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A turn's score as the critic sees it one way; means over the turn's tokens, natural logarithms.
+
+    `advantage` is the score. `reference` is None for a critic with a regression head, whose value is
+    `critic`. `why` names, as in `WHY`, what a missing number is missing for.
+    """
+
+    critic: float | None = None
+    reference: float | None = None
+    advantage: float | None = None
+    why: str = ""
+
+    def as_json(self) -> dict[str, Json]:
+        """What of it is known."""
+        known = {"critic": self.critic, "reference": self.reference, "why": self.why}
+        return {"advantage": self.advantage} | {
+            name: value for name, value in known.items() if value not in {None, ""}
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCredit:
+    """One agent turn's scores; None where they were not asked for.
+
+    `turn_digest` is of the turn's prompt and text: a score belongs to these and to no others.
+    """
+
+    key: TurnKey
+    turn_digest: str
+    hidden: View | None = None
+    without_hidden: View | None = None
+
+    def as_row(self) -> dict[str, Json]:
+        """As a row of a credit file."""
+        views = {"hidden": self.hidden, "without_hidden": self.without_hidden}
+        return (
+            key_fields(self.key)
+            | {"turn_digest": self.turn_digest}
+            | {name: view.as_json() for name, view in views.items() if view is not None}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Crediting:
+    """What is computed.
+
+    Args:
+        hidden: scores with the hidden solution.
+        without_hidden: scores without it.
+        advantage: released (the reference never knows the solution), or paper (equation 3: where the critic
+            knows it, so does the reference, which is then computed).
+    """
+
+    hidden: bool = True
+    without_hidden: bool = True
+    advantage: Advantage = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTurn:
+    """A turn that was taken, as the only candidate of its row; without a prompt there is none to score."""
+
+    taken: Candidates
+    turn_digest: str
+
+    @property
+    def key(self) -> TurnKey:
+        """Whose turn it is."""
+        return self.taken.key
+
+    def encoded_by(self, encoding: Encoding) -> Candidates:
+        """With the sampler's token ids only where they spell the turn's text in this tokenizer."""
+        (own,) = self.taken.candidates
+        if own.token_ids is None or _spells(own, encoding):
+            return replace(self.taken, tokenizer=encoding.digest)
+        return self.taken
+
+
+def own_turns(trajectory: Trajectory) -> list[OwnTurn]:
+    """Every agent turn of a trajectory, in order."""
+    turns = [message for message in trajectory.dialogue_history if message.role == "assistant"]
+    return [_own_turn(trajectory, number, turn) for number, turn in enumerate(turns)]
+
+
+def turn_digest(prompt: str, output: str) -> str:
+    """What a turn's scores belong to."""
+    return digest([prompt, output])
+
+
+async def credited(
+    turns: Sequence[OwnTurn], critic: Model, reference: Model | None, what: Crediting
+) -> list[TurnCredit]:
+    """The scores of turns, in their order.
+
+    Args:
+        turns: of any number of trajectories.
+        critic: the model that scores.
+        reference: the model that the critic is compared with; None: what the sampler recorded.
+        what: is computed.
+    """
+    ways = [(name, name == "hidden") for name in ("hidden", "without_hidden") if getattr(what, name)]
+    found: dict[str, list[View]] = {}
+    for name, sees in ways:
+        known = what.advantage == "paper" and sees
+        found[name] = await _views(turns, critic, reference, sees=sees, reference_sees=known)
+    return [
+        TurnCredit(turn.key, turn.turn_digest, **{name: views[place] for name, views in found.items()})
+        for place, turn in enumerate(turns)
+    ]
+
+
+def check_reference(turns: Sequence[OwnTurn], critic: Model, reference: Model | None) -> None:
+    """Whether there is anything to compare the critic with.
+
+    Raises:
+        UsageError: no turn has log-probabilities, and there is no reference model.
+    """
+    if critic.scorer.has_value_head or reference is not None or not turns:
+        return
+    if all(stored_reference(turn.taken.candidates[0], use_sum=False) is None for turn in turns):
+        raise UsageError(
+            "No turn has log-probabilities to compare the critic's with: the agent is a server or needs no "
+            "model. Pass --reference_model with the model that the critic was trained from: it computes them."
+        )
+
+
+def summary(rows: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, Json]]:
+    """Of rows of a credit file, for each way: how many scores, their mean, how many are missing and why."""
+    found: dict[str, dict[str, Json]] = {}
+    for name in ("hidden", "without_hidden"):
+        views = [row[name] for row in rows if name in row]
+        scores = [view["advantage"] for view in views if view["advantage"] is not None]
+        reasons = [view["why"] for view in views if "why" in view]
+        if views:
+            found[name] = {
+                "scores": len(scores),
+                "mean": math.fsum(scores) / len(scores) if scores else None,
+                "missing": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
+            }
+    return found
+
+
+async def _views(
+    turns: Sequence[OwnTurn],
+    critic: Model,
+    reference: Model | None,
+    *,
+    sees: bool,
+    reference_sees: bool,
+) -> list[View]:
+    rows = [turn.encoded_by(critic.encoding) for turn in turns]
+    ours = await _scored(rows, critic, with_ground_truth=sees)
+    if critic.scorer.has_value_head:
+        theirs: list[float | None] = [None] * len(rows)
+    elif reference is not None:
+        rows_there = [turn.encoded_by(reference.encoding) for turn in turns]
+        theirs = await _scored(rows_there, reference, with_ground_truth=reference_sees)
+    else:
+        theirs = [stored_reference(turn.taken.candidates[0], use_sum=False) for turn in turns]
+    return [
+        _view(row, one, other, value_head=critic.scorer.has_value_head)
+        for row, one, other in zip(rows, ours, theirs, strict=True)
+    ]
+
+
+async def _scored(rows: Sequence[Candidates], model: Model, *, with_ground_truth: bool) -> list[float | None]:
+    """One score for each row; rows without a prompt are not asked about."""
+    places = [place for place, row in enumerate(rows) if row.prompt]
+    values = await reduced([rows[place] for place in places], model, with_ground_truth=with_ground_truth)
+    found: list[float | None] = [None] * len(rows)
+    for place, (value,) in zip(places, values, strict=True):
+        found[place] = value
+    return found
+
+
+def _view(row: Candidates, critic: float | None, reference: float | None, *, value_head: bool) -> View:
+    if not row.prompt:
+        return View(why="no_prompt")
+    if critic is None:
+        empty = not row.candidates[0].text and not row.candidates[0].token_ids
+        return View(why="no_tokens" if empty else "too_long")
+    if not math.isfinite(critic) or not math.isfinite(reference or 0.0):
+        return View(why="not_finite")
+    if value_head:
+        return View(critic, None, critic)
+    return View(critic, reference, advantage(critic, reference), "no_reference" if reference is None else "")
+
+
+def _own_turn(trajectory: Trajectory, number: int, turn: object) -> OwnTurn:
+    prompt = turn.input if isinstance(turn, AgentTurn) else ""
+    output = turn.output if isinstance(turn, AgentTurn) else ""
+    ids = turn.token_ids if isinstance(turn, AgentTurn) else None
+    logprobs = turn.logprobs if isinstance(turn, AgentTurn) else None
+    cut = isinstance(turn, AgentTurn) and turn.finish_reason is FinishReason.LENGTH
+    mean, total = reduce(logprobs, use_sum=False), reduce(logprobs, use_sum=True)
+    return OwnTurn(
+        Candidates(
+            key=(*trajectory.key, number),
+            line=0,
+            prompt=prompt,
+            ground_truth=trajectory.task.ground_truth,
+            candidates=(Candidate(output, ids, mean, total, cut),),
+            tokenizer=None,
+            end_token=None,
+            scores=None,
+            row={},
+        ),
+        turn_digest(prompt, output),
+    )
+
+
+def _spells(candidate: Candidate, encoding: Encoding) -> bool:
+    """Whether a candidate's ids are its text in a tokenizer, with the end token behind it if not cut."""
+    ids = candidate.token_ids or ()
+    own = ids if candidate.cut or ids[-1:] != (encoding.end_id,) else ids[:-1]
+    try:
+        return encoding.decode(own) == candidate.text
+    except (IndexError, OverflowError, TypeError):  # ids that this tokenizer does not have
+        return False
