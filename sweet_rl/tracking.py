@@ -57,6 +57,9 @@ class Listener(Protocol):
     id: str
     """Of the run."""
 
+    command: str
+    """That would do the same."""
+
     def uses(self, usage: Usage) -> None:
         """A model has been opened, and counts there."""
         ...
@@ -126,6 +129,12 @@ def run_id() -> str | None:
     """Id of the run in progress; None without a listener."""
     listener = _listener.get()
     return None if listener is None else listener.id
+
+
+def command() -> str | None:
+    """The command line that would do the same as the run in progress; None without a listener."""
+    listener = _listener.get()
+    return None if listener is None else listener.command
 
 
 def meter(model: str = "", usually: str = "model") -> Usage:

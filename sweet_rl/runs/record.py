@@ -98,7 +98,7 @@ class Record:
         step: str | None = None,
     ) -> None:
         self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-        self.stage, self.settings = stage, dict(settings)
+        self.stage, self.settings, self.command = stage, dict(settings), command
         self._prices, self._parent = prices, parent
         self._step, self._flags = step, dict(settings)
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}

@@ -6,6 +6,7 @@ Every study ends in one `Results`, which its table and its page are made of. Sha
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import math
 import os
 import platform
@@ -261,7 +262,7 @@ class Results:
         dialogues: before and after.
         strips: dialogues about pages, in pictures.
         settings: what it was made with.
-        provenance: machine, versions, and the id of the run, whose record has all the rest.
+        provenance: machine, versions, day, command, and the id of the run, whose record has all the rest.
         seconds: wall-clock time by stage.
         notes: sentences that a reader should know.
         failures: what failed on the way, and is in no number.
@@ -288,7 +289,9 @@ def provenance() -> dict[str, str]:
         "machine": f"{os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "sweet_rl": __version__,
+        "day": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "run": tracking.run_id() or "",
+        "command": tracking.command() or "",
     }
     return {name: value for name, value in known.items() if value}
 

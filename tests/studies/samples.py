@@ -70,6 +70,7 @@ def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.2, 0.3), rival=(0.5, 0.5, 
         -0.41,
         (Candidate("Is it red?", 0.7, 3, "useful question"), Candidate("Is it alive?", None)),
     )
+    unscored = Turn("Is it old?", None, "useless question", None, (Candidate("Is it red?", 0.7),))
     return Results(
         "sweet",
         "A study",
@@ -78,10 +79,11 @@ def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.2, 0.3), rival=(0.5, 0.5, 
         (
             Dialogue("own", "the own", 1.0, "Guess.", "run(x, scale3)", (asked,)),
             Dialogue("start", "the start", -3.0, solution="banana", turns=(Turn("Is it a dog?", None),)),
+            Dialogue("own", "the own", solution="pear", turns=(unscored,)),
         ),
         (Strip("A page.", (Frame("turn 1", PICTURE, 0.2), Frame("target", PICTURE))),),
         {"seeds": [0, 1, 2], "model": "tiny"},
-        {"machine": "2 cores"},
+        {"machine": "2 cores", "day": "2026-11-23", "sweet_rl": "1.0", "command": "sweet-rl demo"},
         {"training": 250.0},
         ("A note.",),
         ("own: 2 test episodes failed.",),

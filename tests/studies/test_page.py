@@ -67,6 +67,9 @@ def page() -> str:
         "the own 1.20",  # useful questions in an episode
         "0.75 of 9 360 turns",
         "Hidden from the agent run(x, scale3)",
+        "no score: not among the candidates",
+        "n = 30",
+        "Made on 2026-11-23 by sweet_rl 1.0 with: sweet-rl demo",
         "critic \u22120.41",
         "4 candidates, 2 different",
         "return \u22123.00",
@@ -90,6 +93,40 @@ def test_a_method_has_one_colour_everywhere(page):
     assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the own<', page)) == {"c1"}
     assert set(re.findall(r'swatch (\w+)" aria-hidden="true"></span>the start<', page)) == {"c0"}
     assert 'class="dialogue edge c1"' in page
+
+
+def test_it_keeps_its_colour_where_another_comparison_has_other_methods():
+    results = sample_results()
+    part = results.comparisons[0]
+    further = replace(method("further", (0.4, 0.5)), bound=False)
+    other = replace(part, name="other", title="Other", methods=(further, *reversed(part.methods)))
+    page = results_page(replace(results, comparisons=(part, other)))
+    given = {
+        name: set(re.findall(rf'swatch (\w+)" aria-hidden="true"></span>the {name}<', page))
+        for name in ("start", "own", "rival", "further")
+    }
+    assert given == {"start": {"c0"}, "own": {"c1"}, "rival": {"c2"}, "further": {"c3"}}
+
+
+def test_what_another_run_made_shows_its_claims_and_folds_the_rest():
+    results = sample_results()
+    part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
+    page = results_page(replace(results, comparisons=(part, *results.comparisons)))
+    assert re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page) == [
+        "methods",
+        "behaviour",
+        "turns",
+        "training",
+    ]
+    assert 'id="full-claims"' in page
+    assert 'id="full-compared"' not in page
+    assert page.index('id="full-success"') < page.index('id="idea"') < page.index('id="full-claims"')
+
+
+def test_differences_at_an_axis_have_no_more_decimals_than_they_need():
+    points, plain = words.signed_tick("share"), words.signed_tick("number")
+    assert [points(x) for x in (-0.25, 0.0, 0.1, 0.125)] == ["\u221225", "0", "+10", "+12.5"]
+    assert [plain(x) for x in (-1.5, 1e-12, 2.0)] == ["\u22121.5", "0", "+2"]
 
 
 def test_floors_and_ceilings_are_lines_across_the_curves_and_take_no_colour():
@@ -240,21 +277,22 @@ def test_charts_are_the_same_bytes_with_colours_of_the_page_and_no_date():
 
 
 def test_marks_lie_where_their_numbers_are():
-    """On an axis from 0 to 1 the middle of a dot at 0.25 is a quarter of the way between its ends."""
+    """The middle of a dot at 0.25 is a quarter of the way between those at 0 and 1."""
     rows = [charts.Row("row", "c1", value, None, None, [], "") for value in (0.0, 0.25, 1.0)]
-    drawn = str(charts.intervals("all", rows, None, "share", str, whole=True)).split("narrow-only")[0]
+    drawn = str(charts.intervals("all", rows, None, "share", str)).split("narrow-only")[0]
     left, quarter, right = (
         float(x) for x in re.findall(r'<use xlink:href="#\w+" x="([\d.]+)"[^>]*var\(--surface\)', drawn)
     )
     assert (quarter - left) / (right - left) == pytest.approx(0.25, abs=1e-4)
 
 
-def test_curves_of_different_steps_meet_on_a_common_grid():
-    """Common are steps 10 to 100: there one curve goes from 1 to 10, the other from 3 to 12."""
-    steps, mean, error = charts.band([((0.0, 0.0), (100.0, 10.0)), ((10.0, 3.0), (110.0, 13.0))])
-    assert (steps[0], steps[-1]) == (10.0, 100.0)
-    assert (mean[0], mean[-1]) == (pytest.approx(2.0), pytest.approx(11.0))
-    assert error == pytest.approx(np.ones(41))  # two values 2 apart: deviation sqrt(2), standard error 1
+def test_a_mean_curve_has_points_only_where_all_curves_were_measured():
+    """Both were measured at 10 and 100: 1 and 3, 10 and 12; what lies between measurements is nobody's."""
+    one = ((0.0, 0.0), (10.0, 1.0), (50.0, 7.0), (100.0, 10.0))
+    steps, mean, error = charts.band([one, ((10.0, 3.0), (60.0, 9.0), (100.0, 12.0), (110.0, 13.0))])
+    assert steps.tolist() == [10.0, 100.0]
+    assert mean.tolist() == [2.0, 11.0]
+    assert error == pytest.approx([1.0, 1.0])  # two values 2 apart: deviation sqrt(2), standard error 1
     assert not charts.band([((0.0, 1.0), (10.0, 3.0))])[2].any()
     assert charts.band([((0.0, 1.0),), ((5.0, 2.0),)])[1].tolist() == [1.0]  # they never meet
 
@@ -318,13 +356,18 @@ def test_page_fits_and_needs_nothing_else(browser, page, tmp_path, width):
         browser.get(out.as_uri())
         wide = "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1).length"
         assert browser.execute_script(wide) == 0
+        browser.execute_script("document.querySelectorAll('.fold').forEach(e => e.open = true)")
+        assert browser.execute_script(wide) == 0
         seen = (
             "return [...document.querySelectorAll('.wide-only, .narrow-only')].map(e => e.checkVisibility())"
         )
         assert set(browser.execute_script(seen)[:2]) == {True, False}
         assert browser.execute_script(seen)[0] == (width > 720)
         opened = "document.getElementById('open-all').click(); return document.querySelectorAll('details:not([open])').length"
-        assert browser.execute_script(f"document.querySelector('details').open = false; {opened}") == 0
+        assert (
+            browser.execute_script(f"document.querySelector('details:not(.fold)').open = false; {opened}")
+            == 0
+        )
         assert browser.get_log("browser") == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
@@ -25,9 +26,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from sweet_rl.studies.report.words import Write
 from sweet_rl.studies.results import Ending, Points
 from sweet_rl.viewer.page import static_text
-
-GRID = 41
-"""Points of a mean curve."""
 
 _NAMES = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "text", "muted", "line", "line-strong", "surface")
 _LIGHT = static_text("palette.css").partition("@media")[0]
@@ -59,6 +57,9 @@ _STYLE: Any = {
 }
 _DASHES = ("--", ":", "-.", (0, (1, 4)), (0, (8, 3)))
 """Of lines across a chart, in their order."""
+_MARKS = "os^Dv<>"
+"""Of the points of curves, in their order, where there are so few that each can be told."""
+_FEW_POINTS = 12
 _WIDE, _NARROW = 1000, 360
 """Pixels: a chart is drawn for both kinds of windows, so that its letters keep their size."""
 
@@ -107,9 +108,10 @@ def learning(
 
     Levels are lines across it. Steps stand at equal distances where they double, if `log`.
     """
+    lines = len(series) + len(levels)
 
     def draw(axes: Any, width: int) -> None:
-        for each in reversed(series):  # the first on top
+        for mark, each in reversed(list(zip(cycle(_MARKS), series, strict=False))):  # the first on top
             steps, mean, error = band(each.curves)
             colour = _HEX[each.colour]
             if len(each.curves) > 1:
@@ -117,7 +119,8 @@ def learning(
                 for curve in each.curves:
                     axes.plot(*zip(*curve, strict=True), color=colour, alpha=0.35, linewidth=0.8)
             label = f"{each.title} {format_value(mean[-1])}"
-            axes.plot(steps, mean, color=colour, linewidth=2, label=label)
+            marker = mark if len(steps) <= _FEW_POINTS else None
+            axes.plot(steps, mean, color=colour, linewidth=2, marker=marker, markersize=6, label=label)
         for number, level in enumerate(levels):
             label = f"{level.title} {format_value(level.value)}"
             dashes = _DASHES[number % len(_DASHES)]
@@ -127,36 +130,31 @@ def learning(
             axes.set_xscale("log", base=2)
             axes.set_xticks(steps := band(series[0].curves)[0], [f"{step:g}" for step in steps])
         axes.set_title(title)
+        if axes.dataLim.ymin >= 0:
+            axes.set_ylim(0, axes.dataLim.ymax * 1.05 or 1)
         _ticks(axes.yaxis, write)
-        columns = 4 if width > _NARROW else 2
+        columns = 4 if width > _NARROW else 1
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1.06), "ncols": columns}
         axes.legend(**place, frameon=False, borderaxespad=0, handlelength=1.4)
 
-    return _both(draw, f"{label}: {title}", lambda width: 400 if width == _WIDE else 320)
+    return _both(draw, f"{label}: {title}", lambda width: 400 if width == _WIDE else 260 + 16 * lines)
 
 
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
-    """Steps, mean and standard error of curves over the range that all of them cover; one has no error.
+    """Steps, mean and standard error of curves at the steps that all of them were measured at; one has no error.
 
-    Curves of the same steps are taken at these. Where curves do not meet, only the first is taken.
+    Where they share none, only the first is taken.
     """
-    first, last = max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
-    if last < first:
+    common = sorted(set.intersection(*({step for step, _ in curve} for curve in curves)))
+    if not common:
         return band(curves[:1])
-    own = {tuple(step for step, _ in curve) for curve in curves}
-    steps = np.array(own.pop()) if len(own) == 1 else np.linspace(first, last, GRID if last > first else 1)
-    columns = np.array([np.interp(steps, *np.array(curve).T) for curve in curves])
-    error = [stdev(column) / math.sqrt(len(curves)) if len(curves) > 1 else 0.0 for column in columns.T]
-    return steps, columns.mean(axis=0), np.array(error)
+    columns = [[dict(curve)[step] for curve in curves] for step in common]
+    error = [stdev(column) / math.sqrt(len(column)) if len(column) > 1 else 0.0 for column in columns]
+    return np.array(common), np.array([fmean(column) for column in columns]), np.array(error)
 
 
-def intervals(
-    label: str, rows: Sequence[Row], level: float | None, along: str, write: Write, *, whole: bool = False
-) -> Markup:
-    """Rows on a common axis: a large dot for the mean, a line for its interval, small dots for seeds.
-
-    The axis goes from 0 to 1 if `whole`.
-    """
+def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, write: Write) -> Markup:
+    """Rows on a common axis: a large dot for the mean, a line for its interval, small dots for seeds."""
 
     def draw(axes: Any, width: int) -> None:
         for place, row in enumerate(rows):
@@ -179,8 +177,6 @@ def intervals(
                 axes.text(0, place - 0.36, row.title, transform=axes.get_yaxis_transform())
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
-        if whole:
-            axes.set_xlim(0, 1)
         axes.set_xlabel(along)
         _ticks(axes.xaxis, write, 8 if width > _NARROW else 3)
 
@@ -245,7 +241,10 @@ def endings(label: str, counts: Sequence[Ending], most: int, highest: float, col
         axes.set_ylim(0, 1.15 * highest)
         axes.grid(axis="x", visible=False)
         _ticks(axes.yaxis, lambda value: f"{value:.0%}", 4)
-        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+        if most <= 10:
+            axes.set_xticks(turns, [f"{each.turns}\nn = {each.episodes}" for each in counts])
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
 
     return _svg(draw, f"{label}: share of episodes by turns of the agent", 320, 180)
 

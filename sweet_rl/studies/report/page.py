@@ -6,6 +6,7 @@ style and script only. Style attributes are allowed, which charts have: they can
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
@@ -24,9 +25,13 @@ IDEAS = ("sweet", "archer", "reflect")
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What came out in one world: the study's own method, others beside it, and what the intervals say."""
+    """What came out in one world: the study's own method, others beside it, and what the intervals say.
+
+    It is small where another run made it.
+    """
 
     world: str
+    small: bool
     own: str
     value: str
     measure: str
@@ -57,19 +62,39 @@ def results_page(results: Results) -> str:
         "require-trusted-types-for 'script'",
     ]
     several = len([each for each in results.comparisons if each.own]) > 1
-    sections = [each for part in results.comparisons for each in sections_of(part, several=several)]
+    colours = colours_of(results.comparisons)
+    found = [each for part in results.comparisons for each in sections_of(part, colours, several=several)]
+    first = (
+        found[:1] if results.comparisons and any(axes.main for axes in results.comparisons[0].curves) else []
+    )
     return environment.get_template("page.html").render(
         results=results,
-        headlines=[line for each in results.comparisons if (line := _headline(each, several=several))],
+        headlines=[
+            line
+            for each in sorted(results.comparisons, key=lambda part: bool(part.origin))
+            if (line := _headline(each, several=several))
+        ],
         idea=f"idea_{results.study}.html" if results.study in IDEAS else "",
-        sections=[*sections, *_examples(results), _run(results)],
-        colours={name: colour for each in results.comparisons for name, colour in colours_of(each).items()},
+        first=first,
+        made=_made(results.provenance),
+        sections=[*found[len(first) :], *_examples(results), _run(results)],
+        colours=colours,
         tone=lambda verdict: {True: "good", False: "bad"}.get(words.GOOD.get(verdict), ""),  # type: ignore[arg-type]
         policy="; ".join(rules),
         style=Markup(style),  # noqa: S704 - a file of this package
         script=Markup(script),  # noqa: S704 - likewise
-        **{name: getattr(words, name) for name in ("share", "number", "signed", "duration", "setting")},
+        **{
+            name: getattr(words, name)
+            for name in ("share", "number", "signed", "duration", "setting", "is_code")
+        },
     )
+
+
+def _made(provenance: Mapping[str, str]) -> str:
+    """When, by which version, and how, in a sentence; as far as it is known."""
+    day, version, command = (provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
+    known = (day and f" on {day}", version and f" by sweet_rl {version}", command and f" with: {command}")
+    return f"Made{''.join(known)}" if any(known) else ""
 
 
 def _static(name: str) -> str:
@@ -103,6 +128,7 @@ def _headline(part: Comparison, *, several: bool) -> Headline | None:
     ]
     return Headline(
         part.title if several else "",
+        bool(part.origin),
         own.title,
         write(reached),
         measure.title,
@@ -168,4 +194,4 @@ def _run(results: Results) -> Section:
         "seconds": results.seconds,
         "settings": {**results.settings, **results.provenance},
     }
-    return Section("run", "Settings and times", "Settings and times", f"{caption}.", "run", data)
+    return Section("run", "Settings and times", "Settings and times", f"{caption}.", "run", data, folded=True)

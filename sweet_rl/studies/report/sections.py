@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sweet_rl.studies.report import charts, words
@@ -14,7 +14,7 @@ COLOURS = 5
 
 _BANDS = (
     "A strong line is the mean over seeds, the band one standard error to each side; faint lines are single "
-    "seeds."
+    "seeds. The numbers beside the names are the last means."
 )
 _BOUNDS = " Lines across are floors and ceilings, which learn nothing on the way."
 _METHODS = (
@@ -27,6 +27,7 @@ _CLAIMS = (
     "Student\u2019s 95 % interval, small dots are single seeds. A claim holds here if the whole interval is "
     "above 0; one that crosses 0 leaves it open."
 )
+_SHORT = "Differences of the same seeds, small dots, and Student\u2019s 95 % interval of their mean."
 _CORRECTED = (
     " Intervals are wide enough for all {} claims of this page to be right together with 95 % (Bonferroni)."
 )
@@ -39,7 +40,7 @@ _ENDINGS = (
 )
 _CRITIC = (
     "Take a good turn and a bad one, by the oracle: how often does the critic score the good one higher "
-    "(area under the ROC curve)? Right of 0.5 is better than tossing a coin."
+    "(area under the ROC curve)? Above 0.5 is better than tossing a coin."
 )
 _TRAINING = (
     "Faint: every update. Strong: the mean over a fifteenth of the run. Of several seeds the first is shown."
@@ -48,7 +49,17 @@ _TRAINING = (
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of the page; `part` is the macro of `parts.html` that draws its data."""
+    """One part of the page.
+
+    Attributes:
+        anchor: its id.
+        name: in the page's contents; empty where they leave it out.
+        heading: of the section.
+        caption: how to read it.
+        part: the macro of `parts.html` that draws its data.
+        data: what it shows.
+        folded: it is opened by a click, and on paper.
+    """
 
     anchor: str
     name: str
@@ -56,64 +67,78 @@ class Section:
     caption: str
     part: str
     data: Any
+    folded: bool = False
 
 
-def colours_of(part: Comparison) -> dict[str, str]:
-    """A colour for each method: grey for the start, blue for the study's own, none for bounds, others in their order."""
-    bounds = {method.name: "ink" for method in part.methods if method.bound}
-    taken = {part.own, part.start, *bounds}
-    others = [method.name for method in part.methods if method.name not in taken]
-    given = {name: f"c{2 + place % COLOURS}" for place, name in enumerate(others)}
-    return given | bounds | {part.start: "c0", part.own: "c1"}
+def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
+    """A colour for each method: grey for a start, blue for the study's own, none for bounds, others in their order."""
+    given: dict[str, str] = {}
+    for part in parts:
+        own = {part.own: "c1", part.start: "c0"} | {each.name: "ink" for each in part.methods if each.bound}
+        given = own | given
+    others = dict.fromkeys(each.name for part in parts for each in part.methods if each.name not in given)
+    return given | {name: f"c{2 + place % COLOURS}" for place, name in enumerate(others)}
 
 
-def sections_of(part: Comparison, *, several: bool) -> Iterator[Section]:
-    """All sections that have something to show."""
-    given = colours_of(part)
+def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) -> Iterator[Section]:
+    """All sections that have something to show. What another run made shows its curves and its claims only.
+
+    Args:
+        part: what was compared.
+        given: the colours of its methods.
+        several: the page has other comparisons: headings name this one.
+    """
+    found = list(_sections(part, given))
+    for place, each in enumerate(found):
+        if not several:
+            yield each
+            continue
+        heading = f"{part.title}: {each.heading[0].lower()}{each.heading[1:]}"
+        yield replace(each, name="" if place else part.title, heading=heading)
+
+
+def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
+    another = bool(part.origin)
     dashed = " The dashed line is what all began with." if part.start and part.measures else ""
     across = f"{dashed}{_BOUNDS if any(method.bound for method in part.methods) else ''}"
-    before = f"{part.title}: " if several or not part.own else ""
 
-    def section(anchor: str, name: str, heading: str, caption: str, kind: str, data: Any) -> Section:
-        heading = f"{before}{heading[0].lower()}{heading[1:]}" if before else heading
-        shown = f"{before}{name.lower()}" if before else name
+    def section(
+        anchor: str, name: str, heading: str, caption: str, kind: str, data: Any, *, folded: bool = False
+    ) -> Section:
         about = f"{part.origin} {caption}" if part.origin else caption
-        return Section(f"{part.name}-{anchor}", shown, heading, about, kind, data)
+        return Section(f"{part.name}-{anchor}", name, heading, about, kind, data, folded)
 
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
             yield section(axes.name, "Learning", heading, _BANDS + across, "chart", drawn)
-    measured = [method for method in part.methods if any(run.measures for run in method.runs)]
-    if measured:
+    if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
         yield section(
-            "methods",
-            "Methods",
-            "The methods",
-            f"{part.text} {_METHODS}",
-            "table",
-            _table(part, measured, given),
+            "compared", "Compared", "Who is better", f"{part.text} {_INTERVALS}{dashed}", "chart", drawn
         )
-    if part.measures and (drawn := _intervals(part, part.measures[0], given)):
-        yield section("compared", "Compared", "Who is better", _INTERVALS + dashed, "chart", drawn)
     if any(claim.mean is not None for claim in part.claims):
         among = max(claim.among for claim in part.claims)
-        caption = _CLAIMS + (_CORRECTED.format(among) if among > 1 else "")
+        caption = (f"{part.text} {_SHORT}" if another else _CLAIMS) + (
+            _CORRECTED.format(among) if among > 1 else ""
+        )
         yield section(
             "claims", "Differences", "What is more than chance?", caption, "chart", _claims(part, given)
         )
+    measured = [method for method in part.methods if any(run.measures for run in method.runs)]
+    if critics := _critics(part, measured, given):
+        heading = "Does the critic know good turns from bad ones?"
+        yield section("critics", "Critics", heading, _CRITIC, "table", critics)
+    if measured:
+        table = _table(part, measured, given)
+        yield section("methods", "Methods", "The methods in numbers", _METHODS, "table", table, folded=True)
     if found := _behaviour(part, measured, given):
-        yield section(
-            "behaviour", "Behaviour", "What the agent does in an episode", _BEHAVIOUR, "behaviour", found
-        )
+        heading = "What the agent does in an episode"
+        yield section("behaviour", "Behaviour", heading, _BEHAVIOUR, "behaviour", found, folded=True)
     if found := _endings(part, measured, given):
-        yield section("turns", "Turns", "When it answers, and with what success", _ENDINGS, "panels", found)
-    for measure in part.measures:
-        if measure.group == "critic" and (drawn := _intervals(part, measure, given, level=0.5)):
-            heading = f"Does the critic know good turns from bad ones: {measure.title}"
-            yield section(measure.name, measure.title, heading, _CRITIC, "chart", drawn)
+        heading = "When it answers, and with what success"
+        yield section("turns", "Turns", heading, _ENDINGS, "panels", found, folded=True)
     if found := _training(part, given):
-        yield section("training", "Training", "How training went", _TRAINING, "panels", found)
+        yield section("training", "Training", "How training went", _TRAINING, "panels", found, folded=True)
 
 
 def _learning(part: Comparison, axes: Axes, given: Mapping[str, str]) -> Any:
@@ -171,6 +196,29 @@ def _table(part: Comparison, measured: list[Method], given: Mapping[str, str]) -
     return {"heads": [*facts, *(measure.title for measure in shown)], "rows": rows}
 
 
+def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> dict[str, Any] | None:
+    """How often each critic is right, and on how many turns."""
+    shown = [measure for measure in part.measures if measure.group == "critic"]
+    rows = [
+        {
+            "colour": given[method.name],
+            "title": method.title,
+            "text": "",
+            "cells": [
+                {
+                    "value": words.number(found.mean if found else None),
+                    "beneath": f"of {words.count(found.n)} turns" if found and found.n else "",
+                    "best": False,
+                }
+                for found in (measure.of(method) for measure in shown)
+            ],
+        }
+        for method in measured
+        if any(measure.of(method) for measure in shown)
+    ]
+    return {"heads": [measure.title for measure in shown], "rows": rows} if rows else None
+
+
 def _cell(found: Estimate | None, measure: Measure, *, best: bool) -> dict[str, Any]:
     write = words.writer(measure.unit)
     return {
@@ -180,9 +228,7 @@ def _cell(found: Estimate | None, measure: Measure, *, best: bool) -> dict[str, 
     }
 
 
-def _intervals(
-    part: Comparison, measure: Measure, given: Mapping[str, str], level: float | None = None
-) -> Any:
+def _intervals(part: Comparison, measure: Measure, given: Mapping[str, str]) -> Any:
     """A measure of every method on one axis."""
     rows = []
     for method in part.methods:
@@ -190,19 +236,15 @@ def _intervals(
             continue
         each = [run.measures[measure.name].mean for run in method.runs if measure.name in run.measures]
         label = words.writer(measure.unit)(found.mean)
-        if measure.group == "critic" and found.n:
-            label += f" of {words.count(found.n)} turns"
-        elif span := words.span(found, measure.unit):
+        if span := words.span(found, measure.unit):
             label += f" ({span})"
         seeds = each if len(each) > 1 else []
         rows.append(
             charts.Row(method.title, given[method.name], found.mean, found.low, found.high, seeds, label)
         )
-    if level is None:
-        level = next((row.mean for row in rows if row.colour == "c0"), None)
-    whole = measure.group == "critic"
+    start = next((row.mean for row in rows if row.colour == "c0"), None)
     write = words.tick(measure.unit)
-    return charts.intervals(part.title, rows, level, measure.title, write, whole=whole) if rows else None
+    return charts.intervals(part.title, rows, start, measure.title, write) if rows else None
 
 
 def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
@@ -221,7 +263,7 @@ def _claims(part: Comparison, given: Mapping[str, str]) -> Any:
         if claim.mean is not None
     ]
     along = f"difference of {part.measures[0].title}{', in points' if unit == 'share' else ''}"
-    return charts.intervals(part.title, rows, 0.0, along, lambda value: words.signed(value, unit))
+    return charts.intervals(part.title, rows, 0.0, along, words.signed_tick(unit))
 
 
 def _behaviour(part: Comparison, measured: list[Method], given: Mapping[str, str]) -> list[Any]:

@@ -53,6 +53,11 @@ def printable(value: Any) -> Any:
     return tuple(map(printable, value)) if isinstance(value, tuple | list) else value
 
 
+def is_code(text: str) -> bool:
+    """Whether a turn is to be read as Python: it has lines, and a function begins in one of them."""
+    return re.search(r"^\s*def \w+\(.*\n", text, re.MULTILINE) is not None
+
+
 def share(value: float | None) -> str:
     """A share with one decimal, as `56.9 %`."""
     return NOTHING if value is None else f"{100 * value:.1f}\u202f%".replace("-", "\u2212")
@@ -86,8 +91,8 @@ def span(found: Estimate, unit: str) -> str:
     """The interval of an estimate, as `54.3 to 59.4`; empty where it is not known."""
     if found.low is None or found.high is None:
         return ""
-    ends = [f"{100 * end:.1f}" if unit == "share" else number(end) for end in (found.low, found.high)]
-    return " to ".join(ends).replace("-", "\u2212")
+    ends = [f"{100 * end:.1f}" if unit == "share" else f"{end:.2f}" for end in (found.low, found.high)]
+    return " to ".join(ends).replace("-0.00", "0.00").replace("-", "\u2212")
 
 
 def tick(unit: str) -> Write:
@@ -95,6 +100,12 @@ def tick(unit: str) -> Write:
     if unit == "share":
         return lambda value: f"{100 * value:.0f} %"
     return lambda value: f"{value:.4g}".replace("-", "\u2212")
+
+
+def signed_tick(unit: str) -> Write:
+    """How a difference is written at an axis: with no more decimals than it has, and 0 without a sign."""
+    scale = 100 if unit == "share" else 1
+    return lambda value: f"{value * scale:+.4g}".replace("-", "\u2212") if round(value, 9) else "0"
 
 
 def duration(seconds: float) -> str:

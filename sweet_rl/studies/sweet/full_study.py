@@ -213,7 +213,7 @@ def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
         _trades(trades),
         own="sweet",
         start="warm_start",
-        text=f"mini:trades={trades}, {len(seeds)} seeds.",
+        text=f"mini:trades={trades}, {len(seeds)} seed{'s' if len(seeds) > 1 else ''}.",
         measures=tuple(
             replace(measure, group="result")
             for name in COLUMNS

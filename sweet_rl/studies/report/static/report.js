@@ -1,8 +1,9 @@
 "use strict";
-// The page is complete without this: one button opens all lists of candidates, and paper shows them all.
+// The page is complete without this: one button opens all lists of candidates, and paper shows all that is folded.
 
 (() => {
-  const lists = [...document.querySelectorAll("details")];
+  const all = [...document.querySelectorAll("details")];
+  const lists = all.filter((each) => !each.classList.contains("fold"));
   const openAll = document.getElementById("open-all");
   if (openAll) {
     openAll.hidden = false;
@@ -12,5 +13,5 @@
       openAll.textContent = open ? "Close all candidates" : "Open all candidates";
     });
   }
-  addEventListener("beforeprint", () => { for (const list of lists) list.open = true; });
+  addEventListener("beforeprint", () => { for (const each of all) each.open = true; });
 })();
