@@ -10,6 +10,7 @@ from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pair
 from sweet_rl.commands.fan_out import RayGrader
 from sweet_rl.grading.code import WAYS, CodeGrader, constant_floor, reward_of, row_fields
 from sweet_rl.grading.hidden_tests import why_not_gradable
+from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.report import Report, summarise
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import pair_rows, trajectory_pairs
@@ -32,6 +33,7 @@ def run(flags: GradingFlags, grader: CodeGrader | RayGrader) -> None:
     saved_path = flags.saved_path
     with graded_file(saved_path, flags.k) as file:
         _grade(file, grader, flags)
+    file.say_regraded(regrade=flags.regrade)
     report = _report(file, grader)
     print(report.to_text(saved_path))
     write_report(saved_path, flags.report_path, {"grading": flags.compat} | report.to_json())
@@ -56,16 +58,17 @@ def _grade(file: GradedFile, grader: CodeGrader | RayGrader, flags: GradingFlags
         known = row.get("grades") or {}
         if not file.counts(index):
             continue
-        if flags.reevaluate or (row.get("reward") is None and grading not in known):
+        if flags.regrade or (row.get("reward") is None and grading not in known):
             missing.append(index)
         elif grading in known and row.get("reward") != reward_of(
             known, grading
         ):  # graded before, another way
             file.update(index, {"reward": reward_of(known, grading)})
     graded = grader.grade_all(file.trajectories[index] for index in missing)
+    made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
     with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
         for index, grades in zip(missing, graded, strict=True):
-            file.update(index, row_fields(grades, grading))
+            file.update(index, row_fields(grades, grading) | {"graded_with": made_by})
             bar.update()
 
 

@@ -24,18 +24,6 @@ class GraderFlags(Evaluation, Margin, Regrade, Quiet):
         "auto", "auto (the world's), the name that an installed package gives one, or module:ATTRIBUTE."
     )
 
-    def check_together(self) -> None:
-        """Whether there is a grader that grades again.
-
-        Raises:
-            UsageError: there is none.
-        """
-        super().check_together()
-        if self.grader == "auto" and self.regrade:
-            raise UsageError(
-                "--regrade belongs to a grader of your own (--grader); the world's stage has its own."
-            )
-
 
 @recorded("evaluate", reads=("saved_path",))
 @stage(
@@ -43,7 +31,7 @@ class GraderFlags(Evaluation, Margin, Regrade, Quiet):
     helps={
         "saved_path": "trajectory file of simulate_interactions.py.",
         "margin": "by how much the rewards of a pair differ at least; 0: what the world's stage takes, and 0.1 for a grader of your own.",
-        "regrade": "grade all rows again, also those that the grader has scored.",
+        "regrade": "grade all rows again, also those that the grader has scored, without playing.",
         "overwrite": "replace files of pairs, and a report of another file, when they exist.",
     },
 )
@@ -53,22 +41,28 @@ def evaluate(flags: GraderFlags, /) -> None:
     Without a grader this is the stage that the world names, with the settings that all have (evaluate_code,
     evaluate_html, evaluate_games; each has more). A grader of your own gives every trajectory a score, which
     becomes its reward; a former reward is kept among the row's grades. Any two episodes of a task whose rewards
-    differ by the margin become a pair. Rows that the grader has scored are not graded again.
+    differ by the margin become a pair. Rows that the grader has scored are not graded again, unless by --regrade:
+    that needs the rows alone and plays nothing; `graded_with` says which grader made a reward.
     """
     from sweet_rl.commands.evaluate_games import evaluate_games
 
     names = [one.name for one in flags_of(Evaluation) if one.name != "saved_path"]
     given: dict[str, Any] = {name: getattr(flags, name) for name in names}
     if flags.grader == "auto":
-        margin = {"margin": flags.margin} if flags.margin else {}
-        _by_the_world(flags.saved_path, given | margin, quiet=flags.quiet)
+        given |= {"margin": flags.margin} if flags.margin else {}
+        given |= {"regrade": True} if flags.regrade else {}
+        by_the_world(flags.saved_path, given, quiet=flags.quiet)
         return
     _grade(flags.saved_path, flags.grader, flags.k, regrade=flags.regrade, quiet=flags.quiet)
     _plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
 
 
-def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
-    """Run the stage that the file's world names."""
+def by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
+    """Run the stage that the file's world names.
+
+    Raises:
+        UsageError: the file names no world, or a flag is none of that stage's.
+    """
     import inspect
 
     from sweet_rl.commands.catalogue import load
@@ -83,6 +77,11 @@ def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> 
         )
     stage = load(world.evaluation)
     known = inspect.signature(stage).parameters
+    if "regrade" in flags and "regrade" not in known:
+        raise UsageError(
+            f"--regrade has nothing to grade again: {world.name} rewards turns as they are played. Play again, "
+            "or name a --grader."
+        )
     if idle := [flag for flag in flags if flag not in known]:
         raise UsageError(
             f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out."
@@ -95,6 +94,7 @@ def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) 
     from sweet_rl.command_line.running import progress
     from sweet_rl.commands.evaluation import graded_file
     from sweet_rl.grading import GRADERS, fields_by
+    from sweet_rl.grading.identity import graded_with_own
     from sweet_rl.worlds import world_in
 
     GRADERS.find(grader)
@@ -103,11 +103,13 @@ def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) 
         missing = [
             index for index in range(len(file.rows)) if _is_missing(file, index, grader, regrade=regrade)
         ]
+        made_by = graded_with_own(grader, judge)
         scores = judge.grade(file.trajectories[index] for index in missing)
         with progress(len(missing), 0, unit="episode", quiet=quiet or not missing) as bar:
             for index, score in zip(missing, scores, strict=True):
-                file.update(index, fields_by(grader, score, file.rows[index]))
+                file.update(index, fields_by(grader, score, file.rows[index]) | {"graded_with": made_by})
                 bar.update()
+    file.say_regraded(regrade=regrade)
 
 
 def _is_missing(file: GradedFile, index: int, grader: str, *, regrade: bool) -> bool:

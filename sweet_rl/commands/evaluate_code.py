@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Compatible, Evaluation, FanOut, Quiet
+from sweet_rl.flags.common import Compatible, Evaluation, FanOut, Quiet, Regrade
 from sweet_rl.flags.models import NoSandbox
 
 
@@ -28,10 +28,8 @@ class SandboxFlags(NoSandbox):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradingFlags(Evaluation, SandboxFlags, Compatible, FanOut, Quiet):
+class GradingFlags(Evaluation, SandboxFlags, Compatible, Regrade, FanOut, Quiet):
     """Grading."""
-
-    reevaluate: bool = flag(False, "grade all rows again, also those that have a reward.")
 
 
 @recorded("evaluate_code", reads=("saved_path",))
@@ -41,8 +39,12 @@ class GradingFlags(Evaluation, SandboxFlags, Compatible, FanOut, Quiet):
         "compat": "which grade becomes the reward: fixed (an answer sees its own helpers, imports and recursion) or published (compares with the paper's numbers).",
         "fan_out": "local (this machine), or ray: a sandbox on each machine of a Ray cluster.",
         "overwrite": "replace files of pairs, and a report of another file, when they exist.",
+        "regrade": "grade all rows again, also those that have a reward.",
     },
-    narrow={"compat": {"aliases": ("grading",), "formerly": (), "shown": "help"}},
+    narrow={
+        "compat": {"aliases": ("grading",), "formerly": (), "shown": "help"},
+        "regrade": {"formerly": ("reevaluate",)},
+    },
     facets=lambda flags: {"fan_out": {flags["fan_out"]}},
 )
 def evaluate_code(flags: GradingFlags, /) -> None:
@@ -50,7 +52,7 @@ def evaluate_code(flags: GradingFlags, /) -> None:
 
     Every answer runs in a sandbox: a process of its own without network, files or environment. Rows that have
     a reward are not graded again. Each graded row gets `reward` (the share of tests passed; null where the task
-    cannot be graded), `grades` (all ways of grading) and `test_results`; the file is replaced at once or not at all.
+    cannot be graded), `grades` (all ways of grading), `test_results` and `graded_with`; the file is replaced at once or not at all.
 
     The table shows tests passed and success (all tests) with 95 % confidence intervals, in each way of
     grading, beside what the best constant answer would score. Lenient is fixed for whatever a person would

@@ -42,6 +42,7 @@ class GradedFile:
             raise UsageError(f"{path!r} holds no trajectories.")
         groups = group_by_task(self.trajectories, k, path=path)
         self._changed = False
+        self._known = self._others = 0
         self._saved = time.monotonic()
         self._wait_s = _SAVE_AFTER_S
         self.groups = [kept for group in groups if (kept := [i for i in group if self.counts(i)])]
@@ -62,10 +63,20 @@ class GradedFile:
 
     def update(self, index: int, fields: Mapping[str, Json]) -> None:
         """Give a row fields, and save all rows now and then."""
-        self.rows[index] |= fields
+        row, before = self.rows[index], self.rows[index].get("reward")
+        row |= fields
         self._changed = True
+        self._known += before is not None
+        self._others += before is not None and row.get("reward") != before
         if time.monotonic() - self._saved > self._wait_s:
             self.save()
+
+    def say_regraded(self, *, regrade: bool) -> None:
+        """Say what became of the rewards of rows that were graded again."""
+        if regrade:
+            print(
+                f"Graded again: {self._known} rows had a reward, and {self._others} of them got another one."
+            )
 
     def save(self) -> None:
         """Write all rows, at once or not at all, where any has changed."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sweet_rl.command_line.running import progress, write_report
 from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pairs, write_pairs
+from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, row_fields
 from sweet_rl.grading.pages.report import page_report
@@ -67,15 +68,15 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
     with graded_file(job.saved_path, job.k) as file:
         missing = _missing(file, job)
         folder = Path(job.saved_path).parent
+        made_by = graded_with("pages", job.rendered_with() | _model(job))
         grader = PageGrader(
             renderer, folder=folder, embedder=embedder, batch_size=job.batch_size, at_once=_at_once(job)
         )
         with progress(len(missing), 0, unit="page", quiet=job.quiet or not missing) as bar:
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):
-                file.update(
-                    missing[place], row_fields(grades, job.rewarded, job.rendered_with() | _model(job))
-                )
+                file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()
+    file.say_regraded(regrade=job.regrade)
     report = page_report(file.rows, file.groups, k=job.k, metric=job.rewarded, failed=file.failed)
     print(report.to_text(job.saved_path))
     write_report(job.saved_path, job.report_path, report.to_json())

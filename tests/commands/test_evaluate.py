@@ -48,12 +48,38 @@ def test_the_world_names_its_stage(functions, capsys):
     assert "success" in capsys.readouterr().out
     with pytest.raises(UsageError, match="--margin is no flag of evaluate_code, which grades code"):
         evaluate(str(functions), margin=0.1)
-    with pytest.raises(UsageError, match="--regrade belongs to a grader of your own"):
-        evaluate(str(functions), regrade=True)
+
+
+def test_stored_runs_are_graded_again_without_playing(functions, capsys):
+    evaluate(str(functions), quiet=True)
+    graded = rows(functions)
+    assert graded[0]["graded_with"]["grader"] == "tests"
+    assert len(graded[0]["graded_with"]["digest"]) == 16
+    other = {
+        "reward": 0.25,
+        "grades": dict.fromkeys(graded[0]["grades"], 0.25),
+        "graded_with": {"digest": "another"},
+    }
+    wrong = [row | other for row in graded]
+    functions.write_text("".join(json.dumps(row) + "\n" for row in wrong))
+    evaluate(str(functions), quiet=True)
+    assert rows(functions) == wrong  # what is graded stays
+    capsys.readouterr()
+    evaluate(str(functions), regrade=True, quiet=True)
+    assert rows(functions) == graded
+    assert "2 rows had a reward, and 2 of them got another one" in capsys.readouterr().out
+
+
+def test_what_was_rewarded_as_it_was_played_has_nothing_to_grade(tmp_path):
+    path = str(tmp_path / "games.jsonl")
+    simulate_interactions("twenty-questions:test", path, world="twenty_questions", num_tasks=2, quiet=True)
+    with pytest.raises(UsageError, match="twenty_questions rewards turns as they are played"):
+        evaluate(path, regrade=True)
 
 
 def test_a_grader_of_ones_own(functions):
     evaluate(str(functions), grader=OWN, quiet=True)
+    assert rows(functions)[0]["graded_with"]["grader"] == OWN
     assert [row["grades"] for row in rows(functions)] == [{OWN: 0.5}] * 2
     assert rows(functions)[0]["grading_details"] == {"world": "code"}
     before = functions.read_bytes()

@@ -116,7 +116,8 @@ def test_rows_keep_their_fields_and_get_grades_floors_and_how(three, capsys):
         assert old.items() <= new.items()
     assert best["reward"] == 1
     assert best["grades"] == dict.fromkeys(WEIGHT_FREE, 1.0)
-    assert best["graded_with"] == WAY
+    assert WAY.items() <= best["graded_with"].items()
+    assert best["graded_with"]["grader"] == "pages"
     assert (
         near["reward"]
         == near["grades"]["combined"]
@@ -182,7 +183,7 @@ def test_a_grade_by_a_model_that_is_not_there_yet_is_added(three):
     evaluate(three, slow(), model, k=3, metric="clip")
     rows = read(three)
     assert rows[4]["reward"] == pytest.approx(0.25)
-    assert rows[4]["graded_with"] == WAY | CLIP
+    assert (WAY | CLIP).items() <= rows[4]["graded_with"].items()
     evaluate(three, FakeRenderer(raises={"Shop": AssertionError("nothing is to be rendered")}), k=3)
     assert read(three)[0]["reward"] == 1
 
