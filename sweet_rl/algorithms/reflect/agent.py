@@ -38,7 +38,7 @@ from sweet_rl.training.packing import padded_batches, shared_batches
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
 _CACHED_TEXTS = 65_536
-CPU_TOKENS = 1024
+_CPU_TOKENS = 1024
 """Tokens of an update's batch on a CPU at most: more are no faster there, only longer padded."""
 
 _WORTH_SHARING = 0.5
@@ -139,8 +139,13 @@ class Agent:
         if alike is not None:
             yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
             return
-        limit = CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
-        yield from padded_batches(lengths, most or min(limit, self.max_tokens_per_batch))
+        yield from padded_batches(lengths, most or self.tokens_of_update)
+
+    @property
+    def tokens_of_update(self) -> int:
+        """Tokens of an update's batch at most, where it is padded."""
+        limit = _CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
+        return min(limit, self.max_tokens_per_batch)
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order with common prefixes side by side, and how much each shares with the one before.
@@ -266,23 +271,28 @@ class Agent:
 
     def logps(self, prompts: Sequence[str], tokens: Sequence[Sequence[int]]) -> Tensor:
         """Log-probability [S] of the choice after each prompt, summed over its tokens; one batch."""
-        return self.score([self.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])
+        return self.score([self.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])[0]
 
-    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor]]:
-        """Batch by batch, the numbers of its examples and the log-probabilities of their targets."""
+    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Batch by batch, the numbers of its examples, and what `score` says of them."""
         for batch in self.batches([example.sequence for example in examples]):
-            yield batch, self.score([examples[number] for number in batch])
+            yield batch, *self.score([examples[number] for number in batch])
 
-    def score(self, examples: Sequence[Example]) -> Tensor:
-        """Log-probability [S] of each example's target, summed over its tokens; one batch."""
+    def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Log-probability [S] of each example's target, summed over its tokens; one batch.
+
+        Beside it the hidden state behind each prompt [S, H], as of `hidden`, without gradients.
+        """
         sequences, tokens = [one.sequence for one in examples], [one.target_ids for one in examples]
         places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
-        logits_KV, _ = self.read(sequences, places)
+        logits_KV, hidden_KH = self.read(sequences, places)
         logits_KV = logits_KV / self.sampling.temperature
         rows = [number for number, ids in enumerate(tokens) for _ in ids]
         targets_K = torch.tensor([token for ids in tokens for token in ids], device=self.device)
         logps_K = logits_KV.gather(1, targets_K[:, None])[:, 0] - logits_KV.logsumexp(dim=1)
-        return logps_K.new_zeros(len(tokens)).index_add(0, torch.tensor(rows, device=self.device), logps_K)
+        rows_K = torch.tensor(rows, device=self.device)
+        first_S = torch.searchsorted(rows_K, torch.arange(len(tokens), device=self.device))
+        return logps_K.new_zeros(len(tokens)).index_add(0, rows_K, logps_K), _known(hidden_KH[first_S])
 
     def hidden(self, prompts: Sequence[str]) -> Tensor:
         """The hidden state behind each prompt [S, H] in float32, without gradients; what a critic reads."""
@@ -292,13 +302,18 @@ class Agent:
             for batch in self.batches(sequences, 4 * self.max_tokens_per_batch):
                 part = [sequences[number] for number in batch]
                 _, hidden_KH = self.read(part, [[len(ids) - 1] for ids in part])
-                for number, row_H in zip(batch, hidden_KH.float(), strict=True):
+                for number, row_H in zip(batch, _known(hidden_KH), strict=True):
                     found[number] = row_H
         return torch.stack(found)
 
     def _asked(self, prompt: str) -> Sequence[int]:
         """The tokens behind which a choice is made."""
         return self.encode(prompt)
+
+
+def _known(hidden_KH: Tensor) -> Tensor:
+    """Hidden states as a critic reads them."""
+    return hidden_KH.detach().float()
 
 
 class _Plain:

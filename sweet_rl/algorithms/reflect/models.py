@@ -49,6 +49,8 @@ def load_policy(
     model, tokenizer = load_trained(
         settings, settings.model_name, settings.load_dir, say, fresh=trains, trains=trains
     )
+    if not trains and not settings.published:
+        model = merged(model)
     sampling, more = Sampling.of(settings), _playing(settings, trains=trains)
     if settings.pointing_head:
         head, action_head = _pointing_head(model, settings), settings.world.action_head or ""

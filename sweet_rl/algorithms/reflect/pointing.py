@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from sweet_rl.algorithms.reflect.agent import CPU_TOKENS, Agent, dropout
+from sweet_rl.algorithms.reflect.agent import Agent, dropout
 from sweet_rl.algorithms.reflect.experiments import HEAD_FILE
 from sweet_rl.algorithms.reflect.losses import entropy_of
 from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of
@@ -137,14 +137,17 @@ class PointingAgent(Agent):
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def scores(self, examples: Sequence[Example]) -> Tensor:
-        """The commands' scores [S, C] in float32, -inf behind the last one of a state; one batch."""
+    def scores(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """The commands' scores [S, C] in float32, -inf behind the last one of a state; one batch.
+
+        Beside them the hidden states behind the marker [S, H].
+        """
         sequences = [ids for example in examples for ids in example.sequences]
         _, hidden_KH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
         states = torch.split(hidden_KH, [len(example.branches) for example in examples])
         scores = [self.head(state_KH[0], state_KH[1:]) for state_KH in states]
         scores_SC: Tensor = pad_sequence(scores, batch_first=True, padding_value=-torch.inf)
-        return scores_SC
+        return scores_SC, torch.stack([state_KH[0] for state_KH in states])
 
     def _label_logits(self, _: Any, hidden_KH: Tensor) -> Tensor:
         """The vocabulary is of no interest."""
@@ -163,7 +166,8 @@ class PointingAgent(Agent):
         self.usage.requests += len(prompts)
         with torch.inference_mode(), dropout(self.model, active=self._dropout):
             for batch in self._groups(examples, 4 * self.max_tokens_per_batch):
-                logps_SC = self._distribution(self.scores([examples[number] for number in batch]))
+                scores_SC, _ = self.scores([examples[number] for number in batch])
+                logps_SC = self._distribution(scores_SC)
                 draws = [draws_of(seeds[number], self.sampling)[0] for number in batch]
                 draws_S = torch.tensor(draws, dtype=torch.float64, device=self.device)
                 places_S = choose(logps_SC, torch.ones_like(draws_S), draws_S)
@@ -177,18 +181,17 @@ class PointingAgent(Agent):
 
     # -- learning -----------------------------------------------------------------------------------------
 
-    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor]]:
+    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """As of `Agent`; the commands of a state are never in two batches."""
-        on_cpu = self.device.type == "cpu"
-        most = min(CPU_TOKENS, self.max_tokens_per_batch) if on_cpu else self.max_tokens_per_batch
-        for batch in self._groups(examples, most):
-            yield batch, self.score([examples[number] for number in batch])
+        for batch in self._groups(examples, self.tokens_of_update):
+            yield batch, *self.score([examples[number] for number in batch])
 
-    def score(self, examples: Sequence[Example]) -> Tensor:
-        """Log-probability [S] of each example's command among those on offer; one batch."""
-        logps_SC = (self.scores(examples) / self.sampling.temperature).log_softmax(dim=1)
+    def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
+        """Log-probability [S] of each example's command among those on offer, and states; as of `Agent`."""
+        scores_SC, states_SH = self.scores(examples)
+        logps_SC = (scores_SC / self.sampling.temperature).log_softmax(dim=1)
         targets_S1 = torch.tensor([example.target_ids for example in examples], device=self.device)
-        return logps_SC.gather(1, targets_S1)[:, 0]
+        return logps_SC.gather(1, targets_S1)[:, 0], states_SH.detach().float()
 
 
 def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) -> list[Example]:

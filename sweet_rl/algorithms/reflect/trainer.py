@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,9 @@ from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.algorithms.reflect.values import Critic
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.types import derive_seed
+
+_Loss: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Of a batch: its log-probabilities [S], the states behind its prompts [S, H], its steps' numbers [S]."""
 
 
 class Update(NamedTuple):
@@ -108,20 +111,34 @@ class Trainer:
     def _update_policy(self, rows: Sequence[Row]) -> float:
         """One optimizer step (PPO: several); the mean loss over steps, and over PPO's passes."""
         mine = [rows[number] for number in own_rows(len(rows))]
-        advantages_S = self._advantages(mine)
         if self._settings.trainer == "pg":
-            return self._pass(
-                mine, len(rows), lambda logps, at: policy_gradient_loss(logps, advantages_S[at])
-            )
+            return self._pass(mine, len(rows), self._gradient(mine))
         if self._settings.trainer != "ppo":
             raise no_such("--trainer", self._settings.trainer, ("pg", "ppo"))
+        advantages_S = self._advantages(mine)
         old_S = torch.tensor([row.step.logprob for row in mine], device=self.agent.device)
         clip = self._settings.ppo_clip_coef
         losses = [
-            self._pass(mine, len(rows), lambda logps, at: ppo_loss(logps, old_S[at], advantages_S[at], clip))
+            self._pass(
+                mine, len(rows), lambda logps, _, at: ppo_loss(logps, old_S[at], advantages_S[at], clip)
+            )
             for _ in range(self._settings.ppo_update_iter)
         ]
         return sum(losses) / len(losses)
+
+    def _gradient(self, rows: Sequence[Row]) -> _Loss:
+        """The policy gradient's loss of a batch.
+
+        Without dropout a critic that reads what the policy reads is told its states by the update itself.
+        """
+        critic, plain = self.critic, self._settings.disable_dropout and not self._settings.published
+        if critic is None or not critic.shared or not plain:
+            advantages_S = self._advantages(rows)
+            return lambda logps, _, at: policy_gradient_loss(logps, advantages_S[at])
+        q_S = torch.tensor([row.q for row in rows], device=self.agent.device)
+        return lambda logps, states, at: policy_gradient_loss(
+            logps, advantages(q_S[at], critic.head(states).detach())
+        )
 
     def _advantages(self, rows: Sequence[Row]) -> Tensor:
         """Of these steps, from values before the update."""
@@ -135,7 +152,7 @@ class Trainer:
             return advantages(q_S, torch.cat(parts))
         return advantages(q_S, self.critic.values([row.step.prompt for row in rows]))
 
-    def _pass(self, rows: Sequence[Row], total: int, loss_of: Callable[[Tensor, Tensor], Tensor]) -> float:
+    def _pass(self, rows: Sequence[Row], total: int, loss_of: _Loss) -> float:
         """One optimizer step over these rows of `total`; the mean loss over all."""
         self._calls += 1
         self.optimizer.zero_grad(set_to_none=True)
@@ -145,8 +162,8 @@ class Trainer:
         with torch.random.fork_rng(enabled=active), dropout(self.agent.model, active=active):
             torch.manual_seed(derive_seed(self._settings.seed, "dropout", self._calls, rank()))
             examples = [self.agent.example(row.step.prompt, row.step.token_ids) for row in rows]
-            for batch, logps_S in self.agent.scored(examples):
-                loss = loss_of(logps_S, torch.tensor(batch, device=device)) / total
+            for batch, logps_S, states_SH in self.agent.scored(examples):
+                loss = loss_of(logps_S, states_SH, torch.tensor(batch, device=device)) / total
                 if not torch.isfinite(loss):
                     continue  # as published: such a batch teaches nothing
                 loss.backward()  # type: ignore[no-untyped-call]

@@ -65,15 +65,13 @@ class Critic:
         self, agent: Agent, head: ValueHead, *, shared: bool = True, compat: Compat = "fixed"
     ) -> None:
         self.agent, self.head = agent, head.to(agent.device)
-        self._shared, self._compat = shared, compat
+        self.shared, self._compat = shared, compat
 
     def features(self, prompts: Sequence[str]) -> Tensor:
         """What the head reads [S, H]; without gradients."""
         model: Any = self.agent.model
         apart = (
-            nullcontext()
-            if self._shared or not hasattr(model, "disable_adapter")
-            else model.disable_adapter()
+            nullcontext() if self.shared or not hasattr(model, "disable_adapter") else model.disable_adapter()
         )
         with apart:
             return self._published(prompts) if self._compat == "published" else self.agent.hidden(prompts)

@@ -9,7 +9,7 @@ from typing import Final
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
-from sweet_rl.flags import flag
+from sweet_rl.flags import flag, listed
 from sweet_rl.studies.flags import HELPS, OnlineFlags, TestGames
 from sweet_rl.studies.reflect.worlds import MAIN_METHODS, METHODS, USUAL, WORLDS
 
@@ -71,7 +71,7 @@ def demo_reflect(flags: ReflectDemoFlags, /) -> None:
     from sweet_rl.studies.reflect.results import results
 
     given = {name: number for name in _NUMBERS if (number := getattr(flags, name)) is not None}
-    chosen = tuple(dict.fromkeys(flags.worlds.replace(",", " ").split()))
+    chosen = tuple(dict.fromkeys(listed(flags.worlds)))
     if not chosen or not set(chosen) <= set(WORLDS):
         raise UsageError(f"--worlds must be of {', '.join(WORLDS)}, got {flags.worlds!r}.")
     methods = METHODS if flags.ablations else MAIN_METHODS

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sweet_rl.algorithms.reflect.checkpoints import Checkpoints
+from sweet_rl.algorithms.reflect.losses import policy_gradient_loss
 from sweet_rl.algorithms.reflect.trainer import Trainer
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.types import Failure, StopReason
@@ -160,3 +161,32 @@ def test_labels_that_are_no_tokens_are_refused(model):
     assert len(set(label_tokens(tokenizer, CHOICES))) == 252
     with pytest.raises(UsageError, match="no_shrink_head"):
         label_tokens(tokenizer, ["0", "1234"])
+
+
+@pytest.mark.parametrize("extra", [{}, {"pointing_head": True}])
+def test_without_dropout_the_update_itself_tells_the_critic_its_states(model, extra, monkeypatch):
+    """One reading less of each step, and the update is the same."""
+    flags = taxi.settings(
+        model,
+        use_critic=True,
+        shared_critic=True,
+        critic_update_freq=1,
+        disable_dropout=True,
+        max_steps=2,
+        **extra,
+    )
+    once, entries = run(flags)
+    monkeypatch.setattr(Trainer, "_gradient", read_before)
+    twice, expected = run(flags)
+    losses = [entry["loss"] + entry["critic_loss"] for entry in entries]
+    assert losses == [
+        pytest.approx(entry["loss"] + entry["critic_loss"], rel=1e-4, abs=1e-6) for entry in expected
+    ]
+    pairs = zip(once["trainer"]["parameters"], twice["trainer"]["parameters"], strict=True)
+    assert all(torch.allclose(one, other, atol=1e-3) for one, other in pairs)
+    assert entries[0]["loss"][0] != pytest.approx(0)
+
+
+def read_before(trainer, rows):
+    values_S = trainer._advantages(rows)
+    return lambda logps, _, at: policy_gradient_loss(logps, values_S[at])

@@ -37,7 +37,7 @@ def load(model, **changed):
 
 def scores(agent, *prompts):
     with torch.no_grad():
-        return agent.scores([agent.example(one, ()) for one in prompts])
+        return agent.scores([agent.example(one, ()) for one in prompts])[0]
 
 
 # ---- what is computed
@@ -114,7 +114,7 @@ def test_the_probability_of_a_choice_is_that_of_playing(agent):
     again = agent.logps(prompts, [one.token_ids for one in chosen])
     assert again.tolist() == pytest.approx([one.logprob for one in chosen], abs=1e-5)
     batches = list(agent.scored([agent.example(*one) for one in zip(prompts, [(1,), (0,)], strict=True)]))
-    assert sorted(number for numbers, _ in batches for number in numbers) == [0, 1]
+    assert sorted(number for numbers, *_ in batches for number in numbers) == [0, 1]
 
 
 def test_a_long_state_loses_its_beginning_and_no_command(agent):
