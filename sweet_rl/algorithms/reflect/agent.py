@@ -37,7 +37,8 @@ from sweet_rl.training.head import Outputs, asked_at
 from sweet_rl.training.packing import padded_batches, shared_batches
 from sweet_rl.training.trees import common_prefix, in_order, lay_out
 
-_CACHED_TEXTS = 65_536
+CACHED_TEXTS = 65_536
+"""Whose tokens are remembered."""
 _CPU_TOKENS = 1024
 """Tokens of an update's batch on a CPU at most: more are no faster there, only longer padded."""
 
@@ -97,7 +98,7 @@ class Agent:
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
         self._decoder = Decoder(_Plain(model), self._end_ids)
         self.usage = tracking.meter(str(getattr(model.config, "name_or_path", "")), "agent")
-        self.encode = lru_cache(maxsize=_CACHED_TEXTS)(self._encode)
+        self.encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode)
 
     @property
     def device(self) -> torch.device:
@@ -139,13 +140,8 @@ class Agent:
         if alike is not None:
             yield from shared_batches(alike[0], lengths, alike[1], most or self.max_tokens_per_batch)
             return
-        yield from padded_batches(lengths, most or self.tokens_of_update)
-
-    @property
-    def tokens_of_update(self) -> int:
-        """Tokens of an update's batch at most, where it is padded."""
         limit = _CPU_TOKENS if self.device.type == "cpu" else self.max_tokens_per_batch
-        return min(limit, self.max_tokens_per_batch)
+        yield from padded_batches(lengths, most or min(limit, self.max_tokens_per_batch))
 
     def _alike(self, sequences: Sequence[Sequence[int]]) -> tuple[list[int], list[int]] | None:
         """An order with common prefixes side by side, and how much each shares with the one before.

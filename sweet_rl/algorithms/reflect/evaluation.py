@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from sweet_rl.algorithms.reflect.loop import in_batches, play_shared, rules_of
+from sweet_rl.algorithms.reflect.loop import play_shared, rules_of
 from sweet_rl.algorithms.reflect.play import Actor, Played, Reflector
 from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.scripted import Plays
@@ -63,12 +63,13 @@ def measure(
         ground: what is played.
         actor: the policy, or how a scripted agent plays.
         reflector: the reflection model, if there is one.
-        tell: called with the number of episodes of a batch that is over.
+        tell: called with numbers of episodes that are over.
     """
 
     def play(tasks: Sequence[Task], seeds: Sequence[int]) -> list[Played]:
         if not callable(actor):
-            return play_shared(ground, tasks, seeds, actor, reflector, rules_of(settings), tell)
+            rules, at_once = rules_of(settings), settings.per_device_eval_batch_size
+            return play_shared(ground, tasks, seeds, actor, reflector, rules, at_once=at_once, tell=tell)
         played = actor(tasks, seeds)
         tell(len(played))
         return played
@@ -76,14 +77,8 @@ def measure(
     results = []
     for name, tasks in zip(ground.names, ground.levels, strict=True):
         turns = [(place, again) for again in range(settings.eval_reps) for place in range(len(tasks))]
-        played: list[Played] = []
-        for batch in in_batches(len(turns), settings.per_device_eval_batch_size):
-            chosen = [turns[number] for number in batch]
-            played += play(
-                [tasks[place] for place, _ in chosen],
-                [derive_seed(settings.seed, "evaluate", name, place, again) for place, again in chosen],
-            )
-        results.append(summary(name, played))
+        seeds = [derive_seed(settings.seed, "evaluate", name, place, again) for place, again in turns]
+        results.append(summary(name, play([tasks[place] for place, _ in turns], seeds)))
     return results
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -172,6 +172,8 @@ def play_shared(
     actor: Actor,
     reflector: Reflector | None,
     rules: Rules,
+    *,
+    at_once: int | None = None,
     tell: Callable[[int], object] = lambda _: None,
 ) -> list[Played]:
     """Play one episode of each task; every process plays its share and knows all of them.
@@ -183,26 +185,28 @@ def play_shared(
         actor: the policy.
         reflector: the reflection model.
         rules: how it is played.
-        tell: called with the number of episodes once they are over.
+        at_once: episodes side by side at most, of all processes together; None: all.
+        tell: called in the first process with numbers of episodes that are over.
     """
     mine = own_rows(len(tasks))
+    tell = tell if is_main() else lambda _: None
     played = play(
-        ground.make_game, [tasks[n] for n in mine], [seeds[n] for n in mine], actor, reflector, rules
+        ground.make_game,
+        [tasks[n] for n in mine],
+        [seeds[n] for n in mine],
+        actor,
+        reflector,
+        rules,
+        at_once=None if at_once is None else -(-at_once // world_size()),
+        tell=tell,
     )
     found = dict(zip(mine, played, strict=True))
     if world_size() > 1:
         shares: list[Any] = [None] * world_size()
         dist.all_gather_object(shares, found)
         found = {number: episode for share in shares for number, episode in share.items()}
-    if is_main():
-        tell(len(tasks))
+    tell(len(tasks) - len(mine))
     return [found[number] for number in range(len(tasks))]
-
-
-def in_batches(count: int, size: int) -> Iterator[range]:
-    """Numbers in batches of at most `size`."""
-    for start in range(0, count, size):
-        yield range(start, min(start + size, count))
 
 
 def _logged(number: int, rows: Sequence[Row]) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Many episodes of text games in lockstep: two models and the games.
+"""Many episodes of text games side by side: two models and the games.
 
 What an episode draws depends on its own seed only, not on the episodes that it is played with. So processes
 may share a batch, and a run that is continued is the run that was not stopped.
@@ -8,6 +8,7 @@ Published behaviour: docs/published/reflect_rl.md#episodes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -159,8 +160,11 @@ def play(
     actor: Actor,
     reflector: Reflector | None = None,
     rules: Rules | None = None,
+    *,
+    at_once: int | None = None,
+    tell: Callable[[int], object] = lambda _: None,
 ) -> list[Played]:
-    """Play one episode of each task, all at once; each ends for itself.
+    """Play one episode of each task, side by side; where one ends, the next begins at once.
 
     Args:
         make_game: a fresh game for each episode.
@@ -169,26 +173,44 @@ def play(
         actor: chooses actions.
         reflector: reflects before each action; None: no reflection.
         rules: how it is played.
+        at_once: episodes side by side at most; None: all.
+        tell: called with the number of episodes that ended together.
 
     Returns:
         Episodes in the order of the tasks. One that the world broke has a failure, and the steps before it.
     """
-    rules = rules or Rules()
-    episodes = [_Playing(make_game(), task, seed) for task, seed in zip(tasks, seeds, strict=True)]
+    waiting = deque(zip(tasks, seeds, strict=True))
+    episodes: list[_Playing] = []
+    going: list[_Playing] = []
     try:
-        while going := [one for one in episodes if not one.over]:
-            reflections = _reflections(going, reflector, rules)
-            prompts = [
-                policy_prompt(one.text, one.game.head, reflection, instruction=_instruction(one, reflection))
-                for one, reflection in zip(going, reflections, strict=True)
-            ]
-            chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
-            for one, prompt, action in zip(going, prompts, chosen, strict=True):
-                one.take(prompt, action, rules)
+        while waiting or going:
+            while waiting and (at_once is None or len(going) < at_once):
+                going.append(_Playing(make_game(), *waiting.popleft()))
+                episodes.append(going[-1])
+            _step([one for one in going if not one.over], actor, reflector, rules or Rules())
+            ended = [one for one in going if one.over]
+            going = [one for one in going if not one.over]
+            for one in ended:
+                one.game.close()
+            tell(len(ended))
     finally:
-        for one in episodes:
+        for one in going:
             one.game.close()
     return [one.played() for one in episodes]
+
+
+def _step(going: Sequence[_Playing], actor: Actor, reflector: Reflector | None, rules: Rules) -> None:
+    """One action of each."""
+    if not going:
+        return
+    reflections = _reflections(going, reflector, rules)
+    prompts = [
+        policy_prompt(one.text, one.game.head, reflection, instruction=_instruction(one, reflection))
+        for one, reflection in zip(going, reflections, strict=True)
+    ]
+    chosen = actor.choose(prompts, [one.seed_of("act") for one in going])
+    for one, prompt, action in zip(going, prompts, chosen, strict=True):
+        one.take(prompt, action, rules)
 
 
 def _reflections(

@@ -13,6 +13,7 @@ Axes: S states, C commands on offer, H hidden.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from sweet_rl.algorithms.reflect.agent import Agent, dropout
+from sweet_rl.algorithms.reflect.agent import CACHED_TEXTS, Agent, dropout
 from sweet_rl.algorithms.reflect.experiments import HEAD_FILE
 from sweet_rl.algorithms.reflect.losses import entropy_of
 from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of
@@ -86,6 +87,7 @@ class PointingAgent(Agent):
             raise UsageError("--pointing_head makes one choice; leave --max_new_tokens at 1.")
         super().__init__(model, tokenizer, sampling, **more)
         self.head, self._action_head = head.to(self.device), action_head
+        self._tokens = lru_cache(maxsize=CACHED_TEXTS)(self._tokenized)
 
     # -- texts and tokens ---------------------------------------------------------------------------------
 
@@ -116,19 +118,22 @@ class PointingAgent(Agent):
             UsageError: it offers no commands.
         """
         commands = self.offered(prompt).values()
-        branches = [self._ids(text) for text in (ACTION_MARKER, *(f"\n{one}" for one in commands))]
+        branches = [self._tokens(text) for text in (ACTION_MARKER, *(f"\n{one}" for one in commands))]
         positions = getattr(self.config, "max_position_embeddings", None)
         rooms = [most for most in (room, positions) if most is not None]
-        before = f"{split_prompt(prompt, self._action_head).before}{self._action_head}"
-        ids: list[int] = self.tokenizer(before)["input_ids"]
-        while len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # a tokenizer that ends every text
-            ids.pop()
+        ids = self._tokens(
+            f"{split_prompt(prompt, self._action_head).before}{self._action_head}", begins=True
+        )
         if rooms:
             ids = ids[-max(1, min(rooms) - max(map(len, branches))) :]
-        return Example(tuple(ids), tuple(token_ids), tuple(branches))
+        return Example(ids, tuple(token_ids), tuple(branches))
 
-    def _ids(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+    def _tokenized(self, text: str, *, begins: bool = False) -> tuple[int, ...]:
+        """Tokens of a text; those that a tokenizer puts around it only where it begins a sequence."""
+        ids: list[int] = self.tokenizer(text, add_special_tokens=begins)["input_ids"]
+        while begins and len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:  # it ends every text
+            ids.pop()
+        return tuple(ids)
 
     def _groups(self, examples: Sequence[Example], most: int) -> Iterator[list[int]]:
         """Numbers of examples to read together; a prompt that branches is read once."""
@@ -183,7 +188,7 @@ class PointingAgent(Agent):
 
     def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """As of `Agent`; the commands of a state are never in two batches."""
-        for batch in self._groups(examples, self.tokens_of_update):
+        for batch in self._groups(examples, self.max_tokens_per_batch):
             yield batch, *self.score([examples[number] for number in batch])
 
     def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:

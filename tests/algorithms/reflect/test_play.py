@@ -133,3 +133,23 @@ def test_a_broken_world_spoils_one_episode():
 def test_only_the_first_step_is_played_where_asked():
     (episode,) = play(Game, [task("a")], [1], Actor(lambda _: "0"), rules=Rules(first_step=True))
     assert len(episode.steps) == 1
+
+
+def test_where_an_episode_ends_the_next_begins_at_once():
+    """And each is what it is where all begin together."""
+    names = ["a", "b", "broken", "c", "d", "e"]
+    games, told = [], []
+    actor = Actor(lambda prompt: "1" if "state a" in prompt or "state d 1" in prompt else "0")
+
+    def made():
+        games.append(Game())
+        assert sum(not game.closed for game in games) <= 2
+        return games[-1]
+
+    tasks = [task(name) for name in names]
+    found = play(made, tasks, range(6), actor, at_once=2, tell=told.append)
+    assert [len(prompts) for prompts in actor.prompts] == [2, 1, 2, 2, 2, 1, 1, 1]
+    assert found == play(Game, tasks, range(6), Actor(actor.chosen))
+    assert [episode.task_id for episode in found] == names
+    assert sum(told) == 6
+    assert all(game.closed for game in games)
