@@ -29,7 +29,7 @@ def help_text(
     """
     text = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")[0]
     flags = [one for one in flags_here(function, arguments) if one.shown != "never"]
-    shown = [one for one in flags if whole or one.shown == "help"]
+    shown = [one for one in flags if whole or one.shown == "help" or one.default is REQUIRED]
     words = "".join(f" [{one.name} ...]" for one in flags if one.many)
     lines = [f"usage: {name} [--flag value ...]{words}", "", text, ""]
     listing = getattr(function, "listing", None)

@@ -17,6 +17,7 @@ from sweet_rl.flags.models import (
     VLLM,
     Agent,
     AgentModel,
+    Critic,
     Device,
     DType,
     MaxTokens,
@@ -122,16 +123,11 @@ class ReflectionFlags(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestTimeCriticFlags(Settings):
+class TestTimeCriticFlags(Critic):
     """A critic that chooses among turns."""
 
     agent_best_of_n: int = flag(
         1, "turns that the agent samples for each that it takes; the critic chooses.", at_least=1, shown="all"
-    )
-    critic: str | None = flag(
-        None,
-        "folder or hub name of the critic: of train_dpo, train_reward_model, or the untrained model; in process.",
-        shown="all",
     )
     critic_sees: Literal["dialogue", "solution"] = flag(
         "dialogue",

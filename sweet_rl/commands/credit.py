@@ -4,53 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
-from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
-from sweet_rl.flags.models import SERVED, Tokenizer
+from sweet_rl.flags.common import ContinuingOtherwise, OutputPath, Quiet, SavedPath, SaveSteps
+from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreditFlags(SavedPath, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet):
+class CreditFlags(SavedPath, OutputPath, Critic, Advantage, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet):
     """Scores."""
 
-    critic: str = flag(
-        REQUIRED, "the critic: a checkpoint folder, a hub name, or the name under which a server offers it."
-    )
-    output_path: str | None = flag(
-        None,
-        "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
-    )
     hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
     without_hidden: bool = flag(
         False, "only what it says without the solution; default: both. Both flags together: both."
     )
-    reference_model: str | None = flag(
-        None,
-        "compute the reference's log-probabilities with this model; needed where the file has none.",
-    )
-    advantage: Literal["released", "paper"] = flag(
-        "released",
-        "released (the reference is without the solution) or paper (equation 3: where the critic knows it, the reference does, too; needs --reference_model).",
-    )
-
-    def check_together(self) -> None:
-        """What needs another flag.
-
-        Raises:
-            UsageError: names the flags.
-        """
-        super().check_together()
-        if self.advantage == "paper" and self.reference_model is None:
-            raise UsageError(
-                "--advantage paper needs --reference_model: its log-probabilities are computed with the hidden "
-                "solution before the prompt."
-            )
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -61,8 +32,10 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 @recorded("credit", reads=("saved_path", "critic", "reference_model", "tokenizer"), prices=True)
 @stage(
     "saved_path",
-    defaults={"save_steps": 256, "request_timeout_s": 600.0},
+    defaults={"critic": REQUIRED, "output_path": None, "save_steps": 256, "request_timeout_s": 600.0},
     helps={
+        "critic": "the critic: a checkpoint folder, a hub name, or the name under which a server offers it.",
+        "output_path": "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
         "saved_path": "any trajectory file; it is not changed.",
         "save_steps": "turns that are scored and saved together; a killed run loses at most these.",
         "overwrite": "throw away what the output holds.",

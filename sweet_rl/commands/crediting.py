@@ -39,7 +39,7 @@ def run(flags: CreditFlags, scorer_flags: ScorerFlags) -> None:
     key_in(scorer_flags.api_key_var)
     turns = _turns(flags.saved_path)
     settings = _settings(flags)
-    output = Path(flags.output_path) if flags.output_path is not None else _beside(flags)
+    output = Path(flags.output_path or _beside(flags))
     with open_journal(output, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
         done = done_keys(
             journal.rows,
@@ -73,9 +73,9 @@ async def _credit(
     more = {"critic": flags.critic, "credit": settings}
     async with AsyncExitStack() as stack:
         scorers = await stack.enter_async_context(
-            scorers_of(flags.critic, flags.reference_model, scorer_flags)
+            scorers_of(str(flags.critic), flags.reference_model, scorer_flags)
         )
-        critic = Model(scorers[0], encoding_of(flags.tokenizer or flags.critic, needs_header=False))
+        critic = Model(scorers[0], encoding_of(flags.tokenizer or str(flags.critic), needs_header=False))
         reference = None
         if flags.reference_model is not None and len(scorers) > 1:
             reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
@@ -119,7 +119,7 @@ def _settings(flags: CreditFlags) -> dict[str, Json]:
     """What decides about a score: a file may be continued only with the same. Models go by their content."""
     what = _crediting(flags)
     return {
-        "critic": _identity(flags.critic),
+        "critic": _identity(str(flags.critic)),
         "reference": None if flags.reference_model is None else _identity(flags.reference_model),
         "hidden": what.hidden,
         "without_hidden": what.without_hidden,
@@ -134,10 +134,8 @@ def _identity(model: str) -> str:
 
 
 def _beside(flags: CreditFlags) -> Path:
-    saved = Path(flags.saved_path)
-    name = (
-        Path(flags.critic).resolve().name if Path(flags.critic).is_dir() else flags.critic.replace("/", "_")
-    )
+    saved, critic = Path(flags.saved_path), Path(str(flags.critic))
+    name = critic.resolve().name if critic.is_dir() else str(flags.critic).replace("/", "_")
     return saved.with_name(f"{saved.stem}.credit.{name}.jsonl")
 
 

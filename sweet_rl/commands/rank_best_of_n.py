@@ -26,6 +26,7 @@ from sweet_rl.flags.models import (
     IN_PROCESS,
     SERVED,
     VLLM,
+    Advantage,
     BaseUrl,
     Device,
     DType,
@@ -38,7 +39,15 @@ from sweet_rl.types import Json
 
 @dataclass(frozen=True, kw_only=True)
 class RankingFlags(
-    InputPath, OutputPath, Tokenizer, SaveSteps, ContinuingOtherwise, Compatible, Quiet, ModelFanOut
+    InputPath,
+    OutputPath,
+    Advantage,
+    Tokenizer,
+    SaveSteps,
+    ContinuingOtherwise,
+    Compatible,
+    Quiet,
+    ModelFanOut,
 ):
     """Scores."""
 
@@ -47,15 +56,6 @@ class RankingFlags(
     )
     no_use_ground_truth: bool = flag(False, "score without the hidden solution.")
     use_sum: bool = flag(False, "sums of log-probabilities instead of means.")
-    advantage: Literal["released", "paper"] = flag(
-        "released",
-        "released (the reference is the sampler, without the solution) or paper (equation 3: the reference knows the solution, too; needs --reference_model).",
-    )
-    reference_model: str | None = flag(
-        None,
-        "compute the reference's log-probabilities with this model, the one that sampled; needed where the file has none.",
-    )
-
     swap_test: bool = flag(
         False,
         "score every turn a second time, with another task's hidden solution, and say how far the scores move: does the critic read it? Twice the work.",
@@ -68,11 +68,6 @@ class RankingFlags(
             UsageError: names the flags.
         """
         super().check_together()
-        if self.advantage == "paper" and self.reference_model is None:
-            raise UsageError(
-                "--advantage paper needs --reference_model: the model that sampled, whose log-probabilities "
-                "are computed again with the hidden solution before the prompt."
-            )
         if self.advantage == "paper" and self.no_use_ground_truth:
             raise UsageError("--advantage paper and --no_use_ground_truth exclude each other.")
         if self.swap_test and self.no_use_ground_truth:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from sweet_rl.errors import UsageError
 from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
 
 IN_PROCESS: Final = Only("engine", ("transformers",), "a model run by transformers")
@@ -176,6 +177,44 @@ class Tokenizer(Settings):
     tokenizer: str | None = flag(
         None, "folder or name of the tokenizer; default the model's own.", shown="all"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Critic(Settings):
+    """Scores."""
+
+    critic: str | None = flag(
+        None,
+        "folder or hub name of the critic: of train_dpo, train_reward_model, or the untrained model; in process.",
+        shown="all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advantage(Settings):
+    """Scores."""
+
+    advantage: Literal["released", "paper"] = flag(
+        "released",
+        "released (the reference is the sampler, without the solution) or paper (equation 3: the reference knows the solution, too; needs --reference_model).",
+    )
+    reference_model: str | None = flag(
+        None,
+        "compute the reference's log-probabilities with this model, the one that sampled; needed where the file has none.",
+    )
+
+    def check_together(self) -> None:
+        """Whether the paper's advantage has its reference.
+
+        Raises:
+            UsageError: it has none.
+        """
+        super().check_together()
+        if self.advantage == "paper" and self.reference_model is None:
+            raise UsageError(
+                "--advantage paper needs --reference_model: the model that sampled, whose log-probabilities "
+                "are computed again with the hidden solution before the prompt."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
