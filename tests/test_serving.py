@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import json
 import socket
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer
-from sweet_rl.viewer.code import CodeContents
+from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
 from sweet_rl.worlds.webshop.shop import EmbeddedShop
 from sweet_rl.worlds.webshop.shop.server import application
@@ -18,10 +20,18 @@ from sweet_rl.worlds.webshop.shop.server import application
 QUICK = Limits(headers_s=0.3, body_s=0.3, idle_s=0.3, body_bytes=1000)
 BODY = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello"}]})
 POST = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
+
+
+def viewer(limits):
+    saved = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    saved.touch()
+    return make_app(Library([saved]), token="t", limits=limits)
+
+
 APPS = {
     "simulator": (lambda limits: SimulatorServer({}, limits=limits).application(), "/v1/models"),
     "shop": (lambda limits: application(EmbeddedShop(0, 20), limits=limits), "/fixed_0"),
-    "viewer": (lambda limits: make_app(CodeContents([], "x"), limits=limits), "/api/index"),
+    "viewer": (viewer, "/api/files?token=t"),
 }
 
 

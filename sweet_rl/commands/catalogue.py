@@ -33,6 +33,7 @@ COMMANDS = {
     "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
     "run_archer": "Train a policy online: it plays, and learns from what it played.",
     "merge_adapters": "Merge a LoRA adapter into the weights of its model.",
+    "view": "Look at what runs have left, in a browser: dialogues, candidates, pairs, metrics, reports.",
     "visualize_dialogue_histories": "Browse a trajectory file in a web browser, or export it as one page.",
     "visualize_design_dialogue_histories": "Browse a trajectory file of pages: draw and grade every draft, too.",
     "serve_simulator": "Serve the scripted human behind OpenAI endpoints; latency and faults on demand.",

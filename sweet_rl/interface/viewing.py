@@ -10,11 +10,15 @@ from pathlib import Path
 
 from sweet_rl.errors import UsageError
 from sweet_rl.interface.waiting import in_thread
-from sweet_rl.records import load_trajectories
+from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.runs import new_file
 from sweet_rl.types import Trajectory
-from sweet_rl.viewer.choosing import PICTURE_BYTES, contents_of
-from sweet_rl.viewer.export import export_html
+from sweet_rl.viewer.design import DesignContents
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
+
+PICTURE_BYTES = 100_000_000
+"""Room for pictures in a page."""
 
 
 class View:
@@ -48,7 +52,7 @@ def view(
     overwrite: bool = False,
     height: int = 700,
 ) -> View:
-    """Make a page of episodes; what `visualize_dialogue_histories --export` does.
+    """Make a page of episodes; what `sweet-rl view --export` does.
 
     Args:
         what: trajectories, or a file of them; the pictures that they name become part of the page.
@@ -61,19 +65,21 @@ def view(
 
     Raises:
         UsageError: there are no episodes; the file exists.
-        DataError: a row is wrong.
     """
-    is_file = isinstance(what, (str, Path))
-    trajectories = load_trajectories(what) if isinstance(what, (str, Path)) else list(what)
-    if not trajectories:
+    trajectories = None if isinstance(what, (str, Path)) else list(what)
+    if trajectories == []:
         raise UsageError("There are no episodes to look at.")
     if path is None:
         out = Path(tempfile.mkdtemp(prefix="sweet_rl_view_")) / "episodes.html"
     else:
         out = Path(path)
         new_file(out, "path", overwrite=overwrite)
-    title = Path(str(what)).name if is_file else f"{len(trajectories)} episodes"
-    folder = Path(str(what)).parent if is_file else Path.cwd()
-    contents = contents_of(trajectories, title, folder=folder)
-    in_thread(lambda: export_html(contents, out, picture_bytes=PICTURE_BYTES))
+    with tempfile.TemporaryDirectory(prefix="sweet_rl_view_") as folder:
+        if trajectories is None:
+            source, beside = Path(str(what)), Path(str(what)).parent
+        else:
+            source, beside = Path(folder, f"{len(trajectories)} episodes.jsonl"), Path.cwd()
+            replace_rows(source, map(trajectory_to_row, trajectories))
+        library = Library([source], drawing=lambda rows, title, _: DesignContents(rows, title, folder=beside))
+        in_thread(lambda: export(library, out, picture_bytes=PICTURE_BYTES, one_file=True))
     return View(out, height)

@@ -1,6 +1,7 @@
-"""Trajectories as one page, exported to a file or served on this machine.
+"""What runs leave, to look at: served to a browser on this machine, or as files that open offline.
 
-`content` says what of a trajectory is shown, `page` puts the page together from `static/`, `export` writes it
-with the rows inside, `server` hands the rows out on demand. `study` is another page, the report of a study,
-drawn here out of `charts` and `markup`. Nothing here grades, changes or writes rows.
+`kinds` says what a file holds, `indexing` keeps an index beside it, `library` opens files and says what
+belongs together. `code`, `game`, `design`, `turns` and `pairs` say what of a row is shown (the contract is in
+`content`), `documents` what of metrics, reports and records. `page` puts the application together from
+`static/`, `server` answers it, `export` writes it with everything inside. Nothing here changes rows.
 """

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from sweet_rl.types import Trajectory
-from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.content import Contents
-from sweet_rl.viewer.design import DesignContents
-from sweet_rl.viewer.game import GameContents, rewards_turns
-
-PICTURE_BYTES = 100_000_000
-"""The default limit of pictures in an exported page."""
+from sweet_rl.viewer.content import Kind
+from sweet_rl.viewer.game import rewards_turns
 
 
-def contents_of(trajectories: Sequence[Trajectory], title: str, *, folder: Path) -> Contents:
-    """Turns with rewards, pictures beside the wanted one, or answers beside hidden ones, test by test.
-
-    Args:
-        trajectories: in the order in which they are to be listed.
-        title: usually the name of their file.
-        folder: that of the file, which pictures are relative to.
-    """
+def kind_of_trajectories(trajectories: Sequence[Trajectory]) -> Kind:
+    """The kind that shows them."""
     if rewards_turns(trajectories):
-        return GameContents(trajectories, title)
-    if has_pictures(trajectories):
-        return DesignContents(trajectories, title, folder=folder)
-    return CodeContents(trajectories, title)
+        return "game"
+    return "design" if has_pictures(trajectories) else "code"
 
 
 def has_pictures(trajectories: Sequence[Trajectory]) -> bool:

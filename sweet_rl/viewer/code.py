@@ -7,21 +7,23 @@ from dataclasses import fields
 
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.types import Json, TestResult, Trajectory
-from sweet_rl.viewer.content import Contents, Kind, index_of, numbers, row_of, text_of
+from sweet_rl.viewer.content import Contents, Kind, entry_of, numbers, row_of, text_of
 
 
-class CodeContents(Contents):
+class CodeContents(Contents[Trajectory]):
     """Trajectories whose answers are code; see `content.Contents`."""
 
     kind: Kind = "code"
 
-    def index(self) -> dict[str, Json]:
+    @classmethod
+    def entry(cls, item: Trajectory) -> dict[str, Json]:
         """As in the contract; `published` is a row's grade under published grading, where known."""
-        more = [
-            {"published": numbers(trajectory.extra.get("grades")).get("published")}
-            for trajectory in self._trajectories
-        ]
-        return index_of(self._trajectories, self.title, self.kind, more)
+        return entry_of(item) | {"published": numbers(item.extra.get("grades")).get("published")}
+
+    @classmethod
+    def text(cls, item: Trajectory) -> str:
+        """The dialogue and the answer of one trajectory."""
+        return f"{text_of(item)}\n{item.answer or ''}"
 
     def row(self, position: int) -> dict[str, Json]:
         """As in the contract.
@@ -29,7 +31,7 @@ class CodeContents(Contents):
         `answer` is as it was handed in, `code` is what the grader takes from it. `tests` are the graded
         tests, or, of an ungraded row, the bare expressions.
         """
-        trajectory = self._trajectories[position]
+        trajectory = self.items[position]
         answer = trajectory.answer
         return row_of(trajectory) | {
             "answer": answer,
@@ -38,11 +40,6 @@ class CodeContents(Contents):
             "tests": _tests(trajectory),
             "grading_notes": _grading_notes(trajectory),
         }
-
-    def searchable_text(self, position: int) -> str:
-        """The dialogue and the answer of one trajectory, in lower case."""
-        trajectory = self._trajectories[position]
-        return f"{text_of(trajectory)}\n{(trajectory.answer or '').lower()}"
 
 
 def _grading_notes(trajectory: Trajectory) -> dict[str, str]:

@@ -1,20 +1,23 @@
 """The data of the viewer: an index, one row in full, its pictures, as plain JSON and bytes.
 
-`code`, `game` and `design` say it for the kinds of trajectories; server and export know only `Contents`. The
-index is small enough for a file of tens of thousands of rows; a row is made when it is looked at.
-Nothing is escaped here: the page inserts every text as text.
+`code`, `game` and `design` say it for the kinds of trajectories, `turns` and `pairs` for other rows; server
+and export know only `Contents`. The index is small enough for a hundred thousand rows; a row is made when it
+is looked at. Nothing is escaped here: the page inserts every text as text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from sweet_rl.types import AgentTurn, Failure, Json, Trajectory
 
-Kind = Literal["code", "game", "design"]
+Kind = Literal["code", "game", "design", "turns", "pairs"]
+
+Item = TypeVar("Item")
+"""A row as its kind reads it: a trajectory, or the object itself."""
 
 SUMMARY_LENGTH = 180
 """Characters of a task's description that the list can show."""
@@ -23,28 +26,42 @@ OUTPUT_MARKER = "OUTPUT:"
 _BLANKS = re.compile(r"\s+")
 
 
-class Contents:
-    """A trajectory file as a viewer shows it. Rows go by their position in the file, from 0.
+class Contents(Generic[Item]):
+    """A file of rows as a viewer shows it. Rows go by their position in the file, from 0.
 
     Args:
-        trajectories: in the order in which they are to be listed.
+        items: the rows, in the order in which they are to be listed.
         title: what window and page are called, usually the name of the file.
     """
 
     kind: Kind
     """Which of the viewer's scripts show it."""
 
-    def __init__(self, trajectories: Sequence[Trajectory], title: str) -> None:
+    def __init__(self, items: Sequence[Item], title: str) -> None:
         self.title = title
-        self._trajectories = trajectories
+        self.items = items
 
     def __len__(self) -> int:
         """How many rows there are."""
-        return len(self._trajectories)
+        return len(self.items)
+
+    @classmethod
+    def entry(cls, item: Item) -> dict[str, Json]:
+        """What list, filters and summary need of a row, by name: `task`, its `summary`, `repeat` and more."""
+        raise NotImplementedError
+
+    @classmethod
+    def text(cls, item: Item) -> str:
+        """The text that a search looks through.
+
+        The page does the same with an exported row (`searchableText` in static/source.js).
+        """
+        raise NotImplementedError
 
     def index(self) -> dict[str, Json]:
-        """One entry for each row: what list, filters and summary need."""
-        raise NotImplementedError
+        """One entry for each row, with the tasks in order of first appearance."""
+        entries = (self.entry(item) for item in self.items)
+        return index_of(((one["task"], one["repeat"] or 0, one) for one in entries), self.title, self.kind)
 
     async def prepare(self, position: int) -> None:
         """Do what a row needs before `row` and `picture` are asked; a second time costs nothing."""
@@ -52,13 +69,6 @@ class Contents:
     def row(self, position: int) -> dict[str, Json]:
         """Everything the page shows of one trajectory."""
         raise NotImplementedError
-
-    def searchable_text(self, position: int) -> str:
-        """The text that a search looks through, in lower case.
-
-        The page does the same with an exported row (`searchableText` in static/source.js).
-        """
-        return text_of(self._trajectories[position])
 
     def picture(self, position: int, name: str) -> bytes | None:
         """The PNG that a prepared row calls by this name; None where there is none."""
@@ -75,32 +85,41 @@ class Contents:
 
 
 def index_of(
-    trajectories: Sequence[Trajectory], title: str, kind: Kind, more: Sequence[Mapping[str, Json]]
+    entries: Iterable[tuple[str, int, Mapping[str, Json]]], title: str, kind: Kind
 ) -> dict[str, Json]:
-    """Tasks in order of first appearance, rows in file order, each with what its kind adds to it (`more`).
+    """The index of a file from the entries of its rows, in file order; rows as columns, which is smaller.
 
-    A row's `task` is a position in `tasks`.
+    A row's `task` is a position in `tasks`, and a task has the summary of its first row.
+
+    Args:
+        entries: task, repeat, and what is shown of each row.
+        title: of the window.
+        kind: of the rows.
     """
     positions: dict[str, int] = {}
     tasks: list[dict[str, str]] = []
-    rows: list[dict[str, Json]] = []
-    for trajectory, further in zip(trajectories, more, strict=True):
-        task = trajectory.task
-        if task.task_id not in positions:
-            positions[task.task_id] = len(tasks)
-            tasks.append({"id": task.task_id, "summary": summary_of(task.problem_description)})
-        rows.append(
-            {
-                "task": positions[task.task_id],
-                "repeat": trajectory.sample_index,
-                "reward": trajectory.reward,
-                "stop": trajectory.stop_reason,
-                "turns": sum(message.role == "assistant" for message in trajectory.dialogue_history),
-                "failures": len(trajectory.failures) + (trajectory.error is not None),
-                **further,
-            }
-        )
-    return {"title": title, "kind": kind, "tasks": tasks, "rows": rows}
+    columns: dict[str, list[Json]] = {"task": [], "repeat": []}
+    for count, (task, repeat, shown) in enumerate(entries):
+        if task not in positions:
+            positions[task] = len(tasks)
+            tasks.append({"id": task, "summary": shown["summary"]})
+        for name, value in {**shown, "task": positions[task], "repeat": repeat}.items():
+            if name != "summary":
+                columns.setdefault(name, [None] * count).append(value)
+    return {"title": title, "kind": kind, "tasks": tasks, "columns": columns}
+
+
+def entry_of(trajectory: Trajectory) -> dict[str, Json]:
+    """The entry of a trajectory of any kind."""
+    return {
+        "task": trajectory.task.task_id,
+        "summary": summary_of(trajectory.task.problem_description),
+        "repeat": trajectory.sample_index,
+        "reward": trajectory.reward,
+        "stop": trajectory.stop_reason,
+        "turns": sum(message.role == "assistant" for message in trajectory.dialogue_history),
+        "failures": len(trajectory.failures) + (trajectory.error is not None),
+    }
 
 
 def row_of(trajectory: Trajectory) -> dict[str, Json]:
@@ -120,7 +139,7 @@ def row_of(trajectory: Trajectory) -> dict[str, Json]:
 
 
 def text_of(trajectory: Trajectory) -> str:
-    """The task, its messages and thoughts, in lower case."""
+    """The task, its messages and thoughts."""
     parts = [trajectory.task.task_id, trajectory.task.problem_description]
     for message in trajectory.dialogue_history:
         parts.append(message.content)
@@ -128,7 +147,7 @@ def text_of(trajectory: Trajectory) -> str:
             parts.append(_thoughts(message) or message.output)
         if isinstance(message, AgentTurn) and message.reflection:
             parts.append(message.reflection)
-    return "\n".join(parts).lower()
+    return "\n".join(parts)
 
 
 def numbers(values: Json) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from sweet_rl.grading.pages.drafts import Draft, drafts_of
 from sweet_rl.pages.html import extract_html
 from sweet_rl.pages.types import Renderer
 from sweet_rl.types import NO_ANSWER, Json, Trajectory
-from sweet_rl.viewer.content import Contents, Kind, index_of, numbers, row_of
+from sweet_rl.viewer.content import Contents, Kind, entry_of, numbers, row_of, text_of
 from sweet_rl.viewer.gallery import Picture, Remembering, described, find_picture, render_picture
 
 TARGET, ANSWER = "target", "answer"
@@ -33,7 +33,7 @@ class _Seen:
     grades: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
 
 
-class DesignContents(Contents):
+class DesignContents(Contents[Trajectory]):
     """Trajectories whose answers are pictures of pages; see `content.Contents`.
 
     Args:
@@ -63,16 +63,16 @@ class DesignContents(Contents):
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._looking: dict[int, asyncio.Task[_Seen]] = {}
 
-    def index(self) -> dict[str, Json]:
-        """As in the contract; `floor` is what a blank page scores, `metric` what most rewards are."""
-        metrics = [_metric(trajectory) for trajectory in self._trajectories]
-        more = [
-            {"floor": _floors(trajectory).get(_FLOOR, {}).get(metric or "")}
-            for trajectory, metric in zip(self._trajectories, metrics, strict=True)
-        ]
-        named = Counter(metric for metric in metrics if metric)
-        index = index_of(self._trajectories, self.title, self.kind, more)
-        return index | {"metric": named.most_common(1)[0][0] if named else None}
+    @classmethod
+    def entry(cls, item: Trajectory) -> dict[str, Json]:
+        """As in the contract; `floor` is what a blank page scores, `metric` which grade the reward is."""
+        metric = _metric(item)
+        return entry_of(item) | {"floor": _floors(item).get(_FLOOR, {}).get(metric or ""), "metric": metric}
+
+    @classmethod
+    def text(cls, item: Trajectory) -> str:
+        """What was said and drawn."""
+        return text_of(item)
 
     async def prepare(self, position: int) -> None:
         """Find, render and grade, as asked.
@@ -84,7 +84,7 @@ class DesignContents(Contents):
             self._seen.move_to_end(position)
             return
         if position not in self._looking:  # several may ask for one row at once
-            self._looking[position] = asyncio.create_task(self._look(self._trajectories[position]))
+            self._looking[position] = asyncio.create_task(self._look(self.items[position]))
         try:
             self._seen[position] = await self._looking[position]
         finally:
@@ -98,7 +98,7 @@ class DesignContents(Contents):
         A message's `html` is its page, which in `content` is a placeholder. `drafts` are the turns with a
         page; `answer` is the turn that gave the picture that was handed in, or that picture itself, or None.
         """
-        trajectory, seen = self._trajectories[position], self._seen[position]
+        trajectory, seen = self.items[position], self._seen[position]
         row = row_of(trajectory)
         for message in row["messages"]:
             if message["role"] == "assistant":

@@ -1,81 +1,199 @@
-"""The viewer as one file: page, rows and pictures together. It opens offline and can be sent by mail."""
+"""The viewer as files that open offline: one page with everything in it, or one with its rows beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
+import itertools
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from sweet_rl.errors import StorageError
 from sweet_rl.records import replace_file
-from sweet_rl.viewer.content import Contents
+from sweet_rl.types import Json
+from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page, data_block, embed
+
+ONE_FILE_BYTES = 50_000_000
+"""What is larger becomes a folder: no browser likes a page of that size."""
 
 _AT_ONCE = 8
 """Rows that are prepared side by side."""
+
+_IN_A_FILE = 50
+"""Rows in each script of a folder: read together when one of them is looked at."""
 
 _PIECE = 1 << 20
 
 
 @dataclass(slots=True)
-class Embedded:
-    """How many pictures there are, and how many were left out for their size."""
+class Exported:
+    """What was written, how many rows there are, and of the pictures how many, and how many were left out."""
 
+    path: Path
+    rows: int = 0
     pictures: int = 0
     left_out: int = 0
 
 
-def export_html(contents: Contents, out: str | Path, *, picture_bytes: int = 0) -> Embedded:
-    """Write the viewer with all rows to `out`, at once or not at all.
+def export(library: Library, out: str | Path, *, picture_bytes: int = 0, one_file: bool = False) -> Exported:
+    """Write the viewer with all files to a page, or, where they are large, to a folder with a page in it.
 
     Args:
-        contents: what is shown.
-        out: the HTML file; its folder is made where missing.
-        picture_bytes: room for pictures, as they stand in the file; those that come too late are left out,
-            and the page says so.
-
-    Returns:
-        How many pictures were kept and left out.
+        library: what is shown; closed at the end.
+        out: the HTML file. A folder is called the same without the suffix, and its page index.html.
+        picture_bytes: room for pictures in one file, as they stand in it; those that come too late are left
+            out, and the page says so. A folder holds all.
+        one_file: one file, however large.
 
     Raises:
         StorageError: the disk is full or read-only; an older file is as it was.
-        UsageError, ServiceError: pages are to be rendered, and there is no browser.
+        UsageError, ServiceError: a file cannot be read; pages are to be rendered, and there is no browser.
     """
-    embedded = Embedded()
-    with asyncio.Runner() as runner, tempfile.TemporaryFile("w+") as spool:
+    target = Path(out)
+    folder = None if one_file else folder_of(library, target)
+    with asyncio.Runner() as runner:
         try:
-            album = _Album(spool, picture_bytes, embedded)
-            replace_file(out, (chunk.encode() for chunk in _chunks(contents, runner, album)))
+            for one in library.files:
+                one.bring_up()
+            if folder is not None:
+                return _Folder(library, folder, runner).write()
+            return _one_file(library, target, runner, picture_bytes)
         finally:
-            runner.run(contents.close())
-    return embedded
+            runner.run(library.close())
 
 
-def _chunks(contents: Contents, runner: asyncio.Runner, album: _Album) -> Iterator[str]:
+def folder_of(library: Library, out: str | Path) -> Path | None:
+    """The folder that `export` would write instead of the one file; None where it would not."""
+    size = sum(one.path.stat().st_size for one in library.files)
+    return Path(out).with_suffix("") if size > ONE_FILE_BYTES else None
+
+
+def _one_file(library: Library, out: Path, runner: asyncio.Runner, picture_bytes: int) -> Exported:
+    exported = Exported(out)
+    with tempfile.TemporaryFile("w+") as spool:
+        album = _Album(spool, picture_bytes, exported)
+        replace_file(out, (chunk.encode() for chunk in _chunks(library, runner, album, exported)))
+    return exported
+
+
+def _chunks(library: Library, runner: asyncio.Runner, album: _Album, exported: Exported) -> Iterator[str]:
     """One row at a time: prompts and all, a file can be larger than what one would like to hold twice."""
-    page = build_page(contents.title, contents.kind, served=False)
+    page = build_page(library.title, served=False)
     yield page.head
-    yield from data_block("index", [contents.index()])
-    yield from data_block("rows", _rows(contents, runner, album))
+    yield from _listings(library)
+    for shown in library.files:
+        if shown.contents is not None:
+            yield from data_block(f"rows-{shown.number}", _counted(shown, runner, album, exported))
     yield from album.blocks()
     yield page.tail
 
 
-def _rows(contents: Contents, runner: asyncio.Runner, album: _Album) -> Iterator[dict[str, object]]:
+def _listings(library: Library) -> Iterator[str]:
+    """What of the files stands in the page itself, whatever becomes of their rows."""
+    files = library.listing()
+    yield from data_block("files", [{"title": library.title, "about": library.about, "files": files}])
+    for shown in library.files:
+        if shown.contents is not None:
+            yield f'<script type="application/json" id="index-{shown.number}">'
+            yield shown.listing().replace("<", "\\u003c")
+            yield "</script>\n"
+        elif shown.kind != "credit":
+            yield from data_block(f"document-{shown.number}", [shown.document()])
+
+
+def _counted(shown: Shown, runner: asyncio.Runner, album: _Album, exported: Exported) -> Iterator[Json]:
+    for position, row in _rows(shown, runner):
+        exported.rows += 1
+        if shown.contents is not None:
+            for name in shown.contents.pictures(position):
+                album.add(f"{shown.number}/{position}/{name}", shown.contents.picture(position, name))
+        yield row
+
+
+def _rows(shown: Shown, runner: asyncio.Runner) -> Iterator[tuple[int, dict[str, Json]]]:
+    """Every row of a file with its position, prepared."""
+    contents = shown.contents
+    if contents is None:
+        return
+
     async def prepare(positions: range) -> None:
         await asyncio.gather(*map(contents.prepare, positions))
 
     for start in range(0, len(contents), _AT_ONCE):
         positions = range(start, min(start + _AT_ONCE, len(contents)))
         runner.run(prepare(positions))
-        for position in positions:
-            for name in contents.pictures(position):
-                album.add(f"{position}/{name}", contents.picture(position, name))
-            yield contents.row(position)
+        yield from ((position, shown.row(position)) for position in positions)
+
+
+class _Folder:
+    """A page with scripts of rows and pictures beside it, made elsewhere and then put in its place."""
+
+    def __init__(self, library: Library, out: Path, runner: asyncio.Runner) -> None:
+        self._library, self._out, self._runner = library, out, runner
+        self._exported = Exported(out / "index.html")
+        self._pictures: list[str] = []
+
+    def write(self) -> Exported:
+        """Write it, at once or not at all."""
+        made = Path()
+        try:
+            self._out.parent.mkdir(parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(dir=self._out.parent, prefix=f".{self._out.name}."))
+            for name in ("rows", "pictures"):
+                (made / name).mkdir()
+            for shown in self._library.files:
+                self._write_rows(shown, made)
+            (made / "index.html").write_text("".join(self._page()), encoding="utf-8")
+            made.chmod(0o755)
+            if self._out.exists():
+                shutil.rmtree(self._out)
+            made.rename(self._out)
+        except OSError as error:
+            raise StorageError(f"Cannot write {str(self._out)!r}: {error.strerror}.") from error
+        finally:
+            if made != Path():
+                with contextlib.suppress(OSError):
+                    shutil.rmtree(made)
+        return self._exported
+
+    def _write_rows(self, shown: Shown, made: Path) -> None:
+        rows = _rows(shown, self._runner)
+        for part in itertools.count():
+            chunk = list(itertools.islice(rows, _IN_A_FILE))
+            if not chunk:
+                return
+            name = f"{shown.number}-{part}"
+            with (made / "rows" / f"{name}.js").open("w", encoding="ascii") as file:
+                file.write(f'Source.arrived("{name}", [\n')
+                file.writelines(f"{embed(embed(row))},\n" for _, row in chunk)
+                file.write("]);\n")
+            self._exported.rows += len(chunk)
+            for position, _ in chunk:
+                self._write_pictures(shown, position, made)
+
+    def _write_pictures(self, shown: Shown, position: int, made: Path) -> None:
+        if shown.contents is None:
+            return
+        for name in shown.contents.pictures(position):
+            picture = shown.contents.picture(position, name)
+            if picture is not None:
+                (made / "pictures" / f"{shown.number}-{position}-{name}.png").write_bytes(picture)
+                self._pictures.append(f"{shown.number}/{position}/{name}")
+                self._exported.pictures += 1
+
+    def _page(self) -> Iterator[str]:
+        page = build_page(self._library.title, served=False, folder=True)
+        yield page.head
+        yield from data_block("folder", [{"rows": _IN_A_FILE, "pictures": self._pictures}])
+        yield from _listings(self._library)
+        yield page.tail
 
 
 class _Album:
@@ -84,8 +202,8 @@ class _Album:
     They wait in `spool`, because they come with their rows and stand after them.
     """
 
-    def __init__(self, spool: IO[str], room: int, embedded: Embedded) -> None:
-        self._spool, self._room, self._embedded = spool, room, embedded
+    def __init__(self, spool: IO[str], room: int, exported: Exported) -> None:
+        self._spool, self._room, self._exported = spool, room, exported
         self._lines: dict[bytes, int] = {}
         self._no_room: set[bytes] = set()
         self._places: dict[str, int] = {}
@@ -99,9 +217,9 @@ class _Album:
             return
         if digest not in self._lines:
             url = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-            self._embedded.pictures += 1
+            self._exported.pictures += 1
             if len(url) > self._room:
-                self._embedded.left_out += 1
+                self._exported.left_out += 1
                 self._no_room.add(digest)
                 return
             self._room -= len(url)

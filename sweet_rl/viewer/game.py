@@ -5,39 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweet_rl.types import AgentTurn, Json, Trajectory
-from sweet_rl.viewer.content import Contents, Kind, index_of, row_of, summary_of, text_of
+from sweet_rl.viewer.content import Contents, Kind, entry_of, row_of, summary_of, text_of
 
 
-class GameContents(Contents):
+class GameContents(Contents[Trajectory]):
     """Trajectories whose turns carry rewards; see `content.Contents`."""
 
     kind: Kind = "game"
 
-    def index(self) -> dict[str, Json]:
+    @classmethod
+    def entry(cls, item: Trajectory) -> dict[str, Json]:
         """As in the contract; `truncated` says whether a row was cut short, None where that is unknown.
 
         A task goes by its `name_of`: descriptions are often the same in all of them.
         """
-        more = [
-            {"truncated": None if one.stop_reason is None else one.stop_reason.truncated}
-            for one in self._trajectories
-        ]
-        index = index_of(self._trajectories, self.title, self.kind, more)
-        names = {one.task.task_id: summary_of(name_of(one)) for one in reversed(self._trajectories)}
-        return index | {
-            "tasks": [{"id": task["id"], "summary": names[task["id"]]} for task in index["tasks"]]
+        return entry_of(item) | {
+            "summary": summary_of(name_of(item)),
+            "truncated": None if item.stop_reason is None else item.stop_reason.truncated,
         }
+
+    @classmethod
+    def text(cls, item: Trajectory) -> str:
+        """The dialogue, the name and the answer of one trajectory."""
+        return f"{text_of(item)}\n{name_of(item)}\n{item.answer or ''}"
 
     def row(self, position: int) -> dict[str, Json]:
         """As in the contract; `name` is the task's, `answer` what the agent ended with, if anything."""
-        trajectory = self._trajectories[position]
+        trajectory = self.items[position]
         return row_of(trajectory) | {"name": name_of(trajectory), "answer": trajectory.answer}
-
-    def searchable_text(self, position: int) -> str:
-        """The dialogue, the name and the answer of one trajectory, in lower case."""
-        trajectory = self._trajectories[position]
-        more = f"{name_of(trajectory)}\n{trajectory.answer or ''}"
-        return f"{text_of(trajectory)}\n{more.lower()}"
 
 
 def rewards_turns(trajectories: Sequence[Trajectory]) -> bool:

@@ -11,20 +11,37 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
 from sweet_rl.types import Json
-from sweet_rl.viewer.content import Kind
 
 _STYLES = ("palette.css", "app.css")
-_SHOWS: Mapping[Kind, tuple[str, ...]] = {
-    "code": ("python.js", "diff.js", "code.js"),
-    "game": ("game.js",),
-    "design": ("compare.js", "design.js"),
-}
-"""What shows each kind of trajectories; the last of them defines `Kind`."""
+_SCRIPTS = (
+    "dom.js",
+    "source.js",
+    "credit.js",
+    "chat.js",
+    "python.js",
+    "diff.js",
+    "code.js",
+    "game.js",
+    "compare.js",
+    "design.js",
+    "turns.js",
+    "pairs.js",
+    "charts.js",
+    "documents.js",
+    "files.js",
+    "browse.js",
+    "list.js",
+    "detail.js",
+    "address.js",
+    "highlights.js",
+    "app.js",
+)
+"""In the order in which they need each other."""
 
 _DATA = "<!--data-->"
 
@@ -41,23 +58,31 @@ class Page:
     policy: str
 
 
-def build_page(title: str, kind: Kind, *, served: bool) -> Page:
-    """The page for a window titled `title`, which may ask its own server for rows when `served`."""
+def build_page(title: str, *, served: bool, folder: bool = False) -> Page:
+    """The page for a window titled `title`.
+
+    Args:
+        title: of the window.
+        served: it may ask its own server for rows.
+        folder: it may take rows from scripts and pictures from files beside it; a page from a disk may
+            read no other files. Only names that it makes itself are taken (Trusted Types).
+    """
     style = "".join(map(static_text, _STYLES))
-    # In the order in which they need each other.
-    names = ("dom.js", "source.js", "chat.js", *_SHOWS[kind], "browse.js", "list.js", "detail.js", "app.js")
-    scripts = [static_text(name) for name in names]
+    scripts = [static_text(name) for name in _SCRIPTS]
     own_server = "'self'" if served else "'none'"
+    beside = " 'self' file:" if folder else ""
+    images = " 'self'" if served else beside
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {' '.join(map(source_hash, scripts))}",
+            f"script-src {' '.join(map(source_hash, scripts))}{beside}",
             f"style-src {source_hash(style)}",
-            f"img-src data: {own_server}" if served else "img-src data:",
+            f"img-src data:{images}",
             f"connect-src {own_server}",
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",
+            "trusted-types rows" if folder else "trusted-types 'none'",
         ]
     )
     parts = {

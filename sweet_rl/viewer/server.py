@@ -1,31 +1,39 @@
-"""The viewer served to a browser on this machine: the page, the index, and each row when it is looked at.
+"""The viewer served to a browser on this machine: the page, the files, and each row when it is looked at.
 
 It only reads, and it answers only to its own names: a foreign Host header is how a page elsewhere would make
-a browser read private data from a loopback address (DNS rebinding). There are no accounts: all who can open
-a connection to the address can read the rows, on loopback everybody with a login on this machine.
+a browser read private data from a loopback address (DNS rebinding). Who has no token is answered nothing: on
+a machine with several users, loopback belongs to all of them. The token comes with the printed address; a
+cookie keeps it from then on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import json
+import secrets
 import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
-from sweet_rl.errors import SweetRLError
+from sweet_rl.errors import DataError, SweetRLError
 from sweet_rl.serving import Limits, guard, listening
 from sweet_rl.types import Json
-from sweet_rl.viewer.content import Contents
+from sweet_rl.viewer.library import Library, Shown
 from sweet_rl.viewer.page import build_page
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_PATIENCE_S = 0.4
+"""So long an index is waited for before the page is told how far it is."""
+
 
 def serve(
-    contents: Contents,
+    library: Library,
     *,
     host: str = "127.0.0.1",
     port: int = 9785,
@@ -34,28 +42,30 @@ def serve(
     """Serve until interrupted (Ctrl-C).
 
     Args:
-        contents: what is shown; closed at the end.
-        host: address to listen on; anything but loopback makes the rows readable from elsewhere.
+        library: what is shown; closed at the end.
+        host: address to listen on; anything but loopback can be asked from elsewhere.
         port: 0 takes a free one.
-        on_ready: called with the page's address once it can be opened.
+        on_ready: called with the page's address, token and all, once it can be opened.
 
     Raises:
         UsageError: the address cannot be listened on, for example because the port is taken.
     """
-    app = make_app(contents, host=host)
+    token = secrets.token_urlsafe(24)
+    app = make_app(library, token=token, host=host)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(app, host, port, on_ready))
+        asyncio.run(_serve(app, host, port, lambda url: on_ready(f"{url}?token={token}")))
 
 
-def make_app(contents: Contents, *, host: str = "127.0.0.1", limits: Limits | None = None) -> web.Application:
+def make_app(
+    library: Library, *, token: str, host: str = "127.0.0.1", limits: Limits | None = None
+) -> web.Application:
     """The web application: the page at `/`, and what it asks for under `/api/`.
 
-    That is `index`, `rows/{position}`, `search?text=`, and `pictures/{position}/{name}`, which gives the
-    pictures that a row shows and nothing else of the disk.
+    That is `files`, `index/{file}`, `rows/{file}/{position}`, `search/{file}?text=`, `documents/{file}`, and
+    `pictures/{file}/{position}/{name}`, which gives the pictures that a row shows and nothing else.
     """
     limits = limits or Limits(body_bytes=2**16)  # it is only read
-    page = build_page(contents.title, contents.kind, served=True)
-    search = TextSearch(contents)
+    page = build_page(library.title, served=True)
     headers = {
         "Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -63,68 +73,143 @@ def make_app(contents: Contents, *, host: str = "127.0.0.1", limits: Limits | No
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
     }
+    asked = _Asked(library)
 
     @web.middleware
     async def harden(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await handler(request)
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            error.headers.update(headers)
+            raise
         response.headers.update(headers)
         return response
 
     async def get_page(_: web.Request) -> web.Response:
         return web.Response(text=page.head + page.tail, content_type="text/html")
 
-    async def get_index(_: web.Request) -> web.Response:
-        return _json(contents.index())
-
-    async def prepared(request: web.Request) -> int:
-        position = int(request.match_info["position"])
-        if position >= len(contents):
-            raise web.HTTPNotFound(text=f"There are {len(contents)} rows; {position} is not one.\n")
-        try:
-            await contents.prepare(position)
-        except SweetRLError as error:  # has to be repaired first: shown in the page
-            raise web.HTTPInternalServerError(text=f"{error}\n") from error
-        return position
-
-    async def get_row(request: web.Request) -> web.Response:
-        return _json(contents.row(await prepared(request)))
-
-    async def get_picture(request: web.Request) -> web.Response:
-        position = await prepared(request)
-        picture = await asyncio.to_thread(contents.picture, position, request.match_info["name"])
-        if picture is None:
-            raise web.HTTPNotFound(text="This row has no such picture.\n")
-        return web.Response(body=picture, content_type="image/png")
-
     async def close(_: web.Application) -> None:
-        await contents.close()
+        await asked.close()
+        await library.close()
 
-    async def get_matches(request: web.Request) -> web.Response:
-        return _json(search.rows(request.query.get("text", "")))
-
-    app = web.Application(middlewares=[guard(host, limits), harden], client_max_size=limits.body_bytes)
+    app = web.Application(
+        middlewares=[harden, guard(host, limits), _only_with(token)], client_max_size=limits.body_bytes
+    )
     app.router.add_get("/", get_page)
-    app.router.add_get("/api/index", get_index)
-    app.router.add_get(r"/api/rows/{position:\d{1,9}}", get_row)
-    app.router.add_get(r"/api/pictures/{position:\d{1,9}}/{name:[a-z0-9]{1,9}}", get_picture)
-    app.router.add_get("/api/search", get_matches)
+    app.router.add_get("/api/files", asked.files)
+    app.router.add_get(r"/api/index/{file:\d{1,6}}", asked.index)
+    app.router.add_get(r"/api/rows/{file:\d{1,6}}/{position:\d{1,9}}", asked.row)
+    app.router.add_get(r"/api/search/{file:\d{1,6}}", asked.search)
+    app.router.add_get(r"/api/documents/{file:\d{1,6}}", asked.document)
+    app.router.add_get(r"/api/pictures/{file:\d{1,6}}/{position:\d{1,9}}/{name:[a-z0-9]{1,9}}", asked.picture)
     app.on_cleanup.append(close)
     return app
 
 
-class TextSearch:
-    """Rows that hold a text, whatever its case. The texts are collected when first asked for."""
+class _Asked:
+    """The answers. What reads files does so in threads, so that one large file does not stop the others."""
 
-    def __init__(self, contents: Contents) -> None:
-        self._contents = contents
-        self._texts: list[str] | None = None
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._making: dict[int, asyncio.Task[str]] = {}
+        self._beside: set[asyncio.Task[None]] = set()
 
-    def rows(self, text: str) -> list[int]:
-        """Positions of the rows in which `text` occurs, in file order."""
-        if self._texts is None:
-            self._texts = list(map(self._contents.searchable_text, range(len(self._contents))))
-        wanted = text.lower()
-        return [position for position, known in enumerate(self._texts) if wanted in known]
+    async def files(self, _: web.Request) -> web.Response:
+        files = await asyncio.to_thread(self._library.listing)
+        return _json({"title": self._library.title, "about": self._library.about, "files": files})
+
+    async def index(self, request: web.Request) -> web.Response:
+        """The index of a file's rows, or (202) how far it has been made."""
+        shown = self._of(request)
+        making = self._making.get(shown.number)
+        if making is None:
+            making = self._making[shown.number] = asyncio.create_task(self._index(shown))
+        done, _ = await asyncio.wait([making], timeout=_PATIENCE_S)
+        if not done:
+            read, size = shown.progress()
+            return _json({"done": read, "of": size}, status=202)
+        del self._making[shown.number]
+        try:
+            return web.Response(text=making.result(), content_type="application/json")
+        except SweetRLError as error:
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def row(self, request: web.Request) -> web.Response:
+        shown, position = await self._prepared(request)
+        try:
+            return _json(await asyncio.to_thread(shown.row, position))
+        except (SweetRLError, OSError) as error:
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def search(self, request: web.Request) -> web.Response:
+        shown = self._of(request)
+        if shown.index is None:
+            raise web.HTTPNotFound(text=f"{shown.name} has no rows.\n")
+        return _json(await asyncio.to_thread(shown.index.search, request.query.get("text", "")))
+
+    async def document(self, request: web.Request) -> web.Response:
+        shown = self._of(request)
+        try:
+            return _json(await asyncio.to_thread(shown.document))
+        except SweetRLError as error:
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+
+    async def picture(self, request: web.Request) -> web.Response:
+        shown, position = await self._prepared(request)
+        picture = None
+        if shown.contents is not None:
+            picture = await asyncio.to_thread(shown.contents.picture, position, request.match_info["name"])
+        if picture is None:
+            raise web.HTTPNotFound(text="This row has no such picture.\n")
+        return web.Response(body=picture, content_type="image/png")
+
+    async def close(self) -> None:
+        for task in [*self._making.values(), *self._beside]:
+            task.cancel()
+        await asyncio.gather(*self._making.values(), *self._beside, return_exceptions=True)
+
+    def _of(self, request: web.Request) -> Shown:
+        number = int(request.match_info["file"])
+        if number >= len(self._library.files):
+            raise web.HTTPNotFound(text=f"There are {len(self._library.files)} files; {number} is none.\n")
+        return self._library.files[number]
+
+    async def _index(self, shown: Shown) -> str:
+        await asyncio.to_thread(shown.bring_up)
+        for one in shown.candidates:  # large, and not needed at once
+            task = asyncio.create_task(asyncio.to_thread(one.bring_up))
+            self._beside.add(task)
+            task.add_done_callback(self._beside.discard)
+        return await asyncio.to_thread(shown.listing)
+
+    async def _prepared(self, request: web.Request) -> tuple[Shown, int]:
+        shown, position = self._of(request), int(request.match_info["position"])
+        count = 0 if shown.index is None else await asyncio.to_thread(shown.index.__len__)
+        if position >= count or shown.contents is None:
+            raise web.HTTPNotFound(text=f"{shown.name} has {count} rows; {position} is not one.\n")
+        try:
+            await shown.contents.prepare(position)
+        except (SweetRLError, DataError) as error:  # has to be repaired first: shown in the page
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
+        return shown, position
+
+
+def _only_with(token: str) -> Middleware:
+    """A middleware that answers those only who have the token, in the address or in the cookie after it."""
+    name = f"sweet_rl_view_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+    @web.middleware
+    async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.query.get("token", request.cookies.get(name, ""))
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+            raise web.HTTPForbidden(text="Open the address that `sweet-rl view` printed; it has a token.\n")
+        if request.path == "/" and "token" in request.query:
+            answer = web.HTTPFound("/")  # the fragment, which names the view, stays with the browser
+            answer.set_cookie(name, token, httponly=True, samesite="Lax", path="/")
+            raise answer
+        return await handler(request)
+
+    return checked
 
 
 async def _serve(app: web.Application, host: str, port: int, on_ready: Callable[[str], None]) -> None:
@@ -138,8 +223,10 @@ def _url(host: str, port: int) -> str:
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
 
 
-def _json(value: Json) -> web.Response:
+def _json(value: Json, *, status: int = 200) -> web.Response:
     """ASCII, so that a lone surrogate in a model's text does not fail to encode."""
     return web.Response(
-        text=json.dumps(value, ensure_ascii=True, allow_nan=False), content_type="application/json"
+        text=json.dumps(value, ensure_ascii=True, allow_nan=False),
+        content_type="application/json",
+        status=status,
     )

@@ -26,6 +26,7 @@ STAGES = {
     "train_reward_model": (["none", "none.jsonl"], {"save_path": "."}, "config.json"),
     "merge_adapters": (["none", "folder"], {}, "folder/config.json"),
     "generate_tasks": (["out"], {"source": "mini:none"}, "out.jsonl"),
+    "view": (["none.jsonl"], {"export": "out.html"}, "out.html"),
     "visualize_dialogue_histories": (["none.jsonl"], {"export": "out.html"}, "out.html"),
     "visualize_design_dialogue_histories": (["none.jsonl"], {"export": "out.html"}, "out.html"),
     "reflect filter_task": (["none.json"], {"output": "out"}, "out.jsonl"),

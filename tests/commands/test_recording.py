@@ -136,6 +136,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     kept("evaluate", "g.jsonl", k=2, report_path="again.json")
     kept("play", "twenty_questions", tasks="twenty-questions", task=11, record="mine.jsonl")
     kept("visualize_dialogue_histories", "runs/a.jsonl", export="a.html")
+    kept("view", "runs", export="all.html")
 
     agent = str(ROOT / "sweet_rl/tiny_models/agent")
     trained = kept("train_sft", agent, "runs/a.jsonl", save_path="sft", lora_rank=2, save_steps=1,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.records import load_trajectories, trajectories_from_rows
+from sweet_rl.records import trajectories_from_rows
 from sweet_rl.types import Trajectory
-from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.export import export_html
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
 from tests.viewer.samples import sample_rows, write_rows
 
 
@@ -25,5 +25,5 @@ def sample_file(tmp_path_factory) -> Path:
 def exported(sample_file) -> str:
     """The address of the exported sample file."""
     out = sample_file.with_suffix(".html")
-    export_html(CodeContents(load_trajectories(sample_file), "sample.jsonl"), out)
+    export(Library([sample_file]), out)
     return out.as_uri()

@@ -37,7 +37,7 @@ class Viewer:
             """
             const [fragment, task, repeat] = arguments;
             const holds = (selector, text) => document.querySelector(selector)?.textContent.includes(text);
-            return location.hash === fragment && holds(".facts", task) && holds(".stepper", `Repeat ${repeat}`)""",
+            return location.hash.split("?")[0] === fragment && holds(".facts", task) && holds(".stepper", `Repeat ${repeat}`)""",
             fragment,
             task,
             repeat,

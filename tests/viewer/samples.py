@@ -281,6 +281,12 @@ def many_rows(count: int, repeats: int = 4) -> list[Json]:
     return rows
 
 
+def listed(index: Json) -> list[Json]:
+    """The rows of an index, one object each."""
+    columns = index["columns"]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
 def write_rows(path: Path, rows: list[Json]) -> Path:
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     return path

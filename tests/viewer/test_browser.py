@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.code import CodeContents
-from sweet_rl.viewer.export import export_html
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
 from tests.viewer.driving import Viewer
-from tests.viewer.samples import ATTACK, many_rows
+from tests.viewer.samples import ATTACK, many_rows, write_rows
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,12 +23,14 @@ def viewer(browser, exported):
 
 
 @pytest.fixture(scope="module")
-def server(sample_file):
-    """The real command in a process of its own; yields the address that it prints."""
+def server(sample_file, browser):
+    """The real command in a process of its own; yields its address, to which the browser has the token."""
     script = ROOT / "visualizers" / "visualize_dialogue_histories.py"
     command = [sys.executable, script, sample_file, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline()).group()
+        printed = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=\S+", process.stdout.readline())
+        browser.get(printed.group())
+        yield printed.group(1)
         process.send_signal(signal.SIGINT)  # Ctrl-C is how one ends it
         assert process.wait(5) == 0
 
@@ -321,9 +322,10 @@ def test_served_rows_are_fetched_when_looked_at(browser, server):
     viewer.press("j")
     viewer.wait_for("#mini-test-0007/1")
     assert [address.removeprefix(server) for address in viewer.requests()] == [
-        "api/index",
-        "api/rows/0",
-        "api/rows/2",
+        "api/files",
+        "api/index/0",
+        "api/rows/0/0",
+        "api/rows/0/2",
     ]
 
 
@@ -357,8 +359,7 @@ def test_controls_have_names_and_focus_goes_with_the_selection(viewer):
 
 
 def test_thousands_of_rows_stay_usable(browser, tmp_path):
-    rows = trajectories_from_rows(list(enumerate(many_rows(5000), start=1)))
-    export_html(CodeContents(rows, "many"), tmp_path / "many.html")
+    export(Library([write_rows(tmp_path / "many.jsonl", many_rows(5000))]), tmp_path / "many.html")
     viewer = Viewer(browser, (tmp_path / "many.html").as_uri()).open()
     assert viewer.count == "5,000 rows of 5,000"
     viewer.script("""
@@ -377,9 +378,21 @@ def test_thousands_of_rows_stay_usable(browser, tmp_path):
 
 
 def test_empty_file(browser, tmp_path):
-    export_html(CodeContents([], "empty"), tmp_path / "empty.html")
+    (tmp_path / "empty.jsonl").touch()
+    export(Library([tmp_path / "empty.jsonl"]), tmp_path / "empty.html")
     viewer = Viewer(browser, (tmp_path / "empty.html").as_uri()).open()
-    assert "This file holds no trajectories." in viewer.texts(".nothing")
+    assert "This file holds no rows." in viewer.texts(".nothing")
     viewer.press(*"jk][g2tpdae/")
     assert viewer.count == "0 rows of 0"
     assert viewer.complaints() == []
+
+
+def test_paper_has_the_dialogue_and_nothing_to_press(viewer):
+    viewer.open("#mini-test-0007/0")
+    viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert viewer.shown("#list, #detail, .jumps, #about") == [False, True, False, True]
+        overflow = "const e = document.getElementById('detail'); return getComputedStyle(e).overflowY"
+        assert viewer.script(overflow) == "visible"
+    finally:
+        viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

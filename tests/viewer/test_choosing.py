@@ -8,7 +8,7 @@ import pytest
 import sweet_rl
 from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
 from sweet_rl.records import trajectories_from_rows
-from sweet_rl.viewer.choosing import contents_of
+from sweet_rl.viewer.choosing import kind_of_trajectories
 from tests.viewer.game_samples import game_rows
 from tests.viewer.page_samples import page_rows
 from tests.viewer.samples import sample_rows, write_rows
@@ -34,12 +34,12 @@ def of_no_world(row):
 )
 def test_rows_decide(tmp_path, rows, kind):
     found = trajectories([of_no_world(row) for row in rows(tmp_path)])
-    assert contents_of(found, "run", folder=tmp_path).kind == kind
+    assert kind_of_trajectories(found) == kind
 
 
-def test_a_published_row_names_its_picture_as_its_answer(tmp_path):
+def test_a_published_row_names_its_picture_as_its_answer():
     row = of_no_world(sample_rows()[0]) | {"answer": "pictures/7.png"}
-    assert contents_of(trajectories([row]), "run", folder=tmp_path).kind == "design"
+    assert kind_of_trajectories(trajectories([row])) == "design"
 
 
 def test_one_stage_and_one_call_show_pictures_too(tmp_path, capsys):

@@ -4,7 +4,7 @@ import pytest
 
 from sweet_rl.commands.visualize_design_dialogue_histories import visualize_design_dialogue_histories
 from sweet_rl.commands.visualize_dialogue_histories import visualize_dialogue_histories
-from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.errors import StorageError, UsageError
 from sweet_rl.viewer import server
 from tests.viewer.page_samples import page_rows
 from tests.viewer.samples import write_rows
@@ -15,8 +15,8 @@ def served(monkeypatch):
     """Stands in for the server, which would never return: what it was asked to serve, and where."""
     calls = []
 
-    def fake(contents, *, on_ready, **settings):
-        calls.append(settings | {"rows": len(contents), "title": contents.title})
+    def fake(library, *, on_ready, **settings):
+        calls.append(settings | {"files": len(library.files), "title": library.title})
         on_ready("http://address/")
 
     monkeypatch.setattr(server, "serve", fake)
@@ -25,9 +25,9 @@ def served(monkeypatch):
 
 def test_serves_on_loopback_and_the_published_port_by_default(sample_file, served, capsys):
     visualize_dialogue_histories(str(sample_file))
-    assert served == [{"rows": 9, "title": "sample.jsonl", "host": "127.0.0.1", "port": 9785}]
+    assert served == [{"files": 1, "title": "sample.jsonl", "host": "127.0.0.1", "port": 9785}]
     out, err = capsys.readouterr()
-    assert f"9 rows of {sample_file} at http://address/" in out
+    assert "sample.jsonl at http://address/" in out
     assert err == ""
 
 
@@ -59,7 +59,7 @@ def test_what_a_person_can_get_wrong(sample_file, tmp_path):
     broken.write_text('{"task": {}}\n')
     with pytest.raises(UsageError, match="There is no file"):
         visualize_dialogue_histories(str(tmp_path / "missing.jsonl"))
-    with pytest.raises(DataError, match=r"broken\.jsonl, line 1"):
+    with pytest.raises(UsageError, match=r"broken\.jsonl' is nothing that is shown here"):
         visualize_dialogue_histories(str(broken))
     with pytest.raises(UsageError, match="--port must be from 0 to 65535, got 70000"):
         visualize_dialogue_histories(str(sample_file), port=70000)
@@ -76,9 +76,9 @@ def test_pages_are_exported_with_their_pictures(tmp_path, served, capsys):
     visualize_design_dialogue_histories(str(saved), export=str(out), export_mb=0.0002)
     said = capsys.readouterr().out
     assert f"4 rows exported to {out}" in said
-    assert "pictures found no room in it; --export_mb gives them more." in said
+    assert "pictures found no room in it; --export_mb of `sweet-rl view` gives them more." in said
     visualize_design_dialogue_histories(str(saved), temp_path=str(tmp_path))
-    assert served == [{"rows": 4, "title": "pages.jsonl", "host": "127.0.0.1", "port": 9785}]
+    assert served == [{"files": 1, "title": "pages.jsonl", "host": "127.0.0.1", "port": 9785}]
     with pytest.raises(UsageError, match="--export_mb must be at least 0, got -1"):
         visualize_design_dialogue_histories(str(saved), export_mb=-1)
     with pytest.raises(UsageError, match="--browser must be chromium or firefox"):

@@ -7,7 +7,7 @@ import pytest
 from sweet_rl.grading.extraction import published_code
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer.code import CodeContents
-from tests.viewer.samples import PUBLISHED, SHIPPING, dialogue, row
+from tests.viewer.samples import PUBLISHED, SHIPPING, dialogue, listed, row
 
 
 def make_index(trajectories, title):
@@ -26,8 +26,8 @@ def test_index_lists_tasks_once_and_rows_in_file_order(trajectories):
     index = make_index(trajectories, "sample.jsonl")
     assert index["title"] == "sample.jsonl"
     assert [task["id"] for task in index["tasks"]][:2] == ["mini-test-0007", "mini-test-0012"]
-    assert [one["task"] for one in index["rows"]] == [0, 1, 0, 1, 0, 1, 2, 2, 3]
-    assert index["rows"][2] == {
+    assert [one["task"] for one in listed(index)] == [0, 1, 0, 1, 0, 1, 2, 2, 3]
+    assert listed(index)[2] == {
         "task": 0,
         "repeat": 1,
         "reward": 0.6,
@@ -36,7 +36,7 @@ def test_index_lists_tasks_once_and_rows_in_file_order(trajectories):
         "turns": 2,
         "failures": 0,
     }
-    assert index["rows"][3] == {
+    assert listed(index)[3] == {
         "task": 1,
         "repeat": 1,
         "reward": None,
@@ -45,7 +45,7 @@ def test_index_lists_tasks_once_and_rows_in_file_order(trajectories):
         "turns": 1,
         "failures": 1,
     }
-    assert index["rows"][7] == {
+    assert listed(index)[7] == {
         "task": 2,
         "repeat": 1,
         "reward": None,
@@ -176,12 +176,12 @@ def test_reflections_are_shown_and_found(trajectories):
     reflected = replace(trajectories[0], dialogue_history=(turn,))
     (message,) = make_row(reflected)["messages"]
     assert message["reflection"] == "A Thought about it."
-    assert "a thought about it." in CodeContents([reflected], "").searchable_text(0)
+    assert "a thought about it." in CodeContents.text(reflected).lower()
     assert "reflection" not in make_row(trajectories[0])["messages"][1]
 
 
 def test_search_covers_what_was_said_thought_asked_and_answered(trajectories):
-    text = CodeContents(trajectories, "").searchable_text(0)
+    text = CodeContents.text(trajectories[0]).lower()
     for expected in (
         "mini-test-0007",
         "web shop",

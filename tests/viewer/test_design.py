@@ -10,11 +10,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer import gallery
 from sweet_rl.viewer.design import DesignContents
-from sweet_rl.viewer.export import export_html
+from sweet_rl.viewer.export import export
 from sweet_rl.viewer.gallery import find_picture
+from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app
 from tests.pages.fake_renderer import FakeRenderer, draw
 from tests.viewer.page_samples import FIRST, SECOND, TARGET, page_rows
+from tests.viewer.samples import listed, write_rows
 from tests.viewer.test_page import BLOCK
 
 
@@ -33,8 +35,8 @@ def row(shown, position):
 
 def test_index_has_the_metric_and_what_a_blank_page_scores(tmp_path):
     index = contents(tmp_path).index()
-    assert (index["kind"], index["metric"]) == ("design", "combined")
-    assert [(one["reward"], one["floor"]) for one in index["rows"]] == [
+    assert (index["kind"], index["columns"]["metric"][:3]) == ("design", ["combined", "combined", None])
+    assert [(one["reward"], one["floor"]) for one in listed(index)] == [
         (0.82, 0.01),
         (0.4, 0.01),
         (None, None),
@@ -171,9 +173,15 @@ def test_a_large_file_is_not_read(tmp_path, monkeypatch):
 # ---- server and export
 
 
-def ask(shown, *paths):
+def library(folder):
+    return Library([write_rows(folder / "run.jsonl", page_rows(folder))])
+
+
+def ask(folder, *paths):
     async def requests():
-        async with TestClient(TestServer(make_app(shown))) as client:
+        async with TestClient(TestServer(make_app(library(folder), token="t"))) as client:
+            await client.get("/?token=t")
+            await client.get("/api/index/0")
             answers = [await client.get(path) for path in paths]
             return [(answer.status, answer.headers, await answer.read()) for answer in answers]
 
@@ -182,16 +190,14 @@ def ask(shown, *paths):
 
 def test_pictures_of_rows_are_served_and_no_other_file(tmp_path):
     (tmp_path / "secret").write_bytes(draw(TARGET).image)
-    status, headers, body = ask(contents(tmp_path), "/api/pictures/0/0")[0]
+    status, headers, body = ask(tmp_path, "/api/pictures/0/0/0")[0]
     assert (status, headers["Content-Type"], body) == (200, "image/png", draw(FIRST).image)
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     refused = [
         "0/2", "0/secret", "9/0", "0/..%2Fsecret", "0/%2e%2e/secret", "..%2f..%2fetc/passwd", "0/answer", "3/target"
     ]  # fmt: skip
-    assert {
-        status for status, *_ in ask(contents(tmp_path), *(f"/api/pictures/{one}" for one in refused))
-    } == {404}
+    assert {status for status, *_ in ask(tmp_path, *(f"/api/pictures/0/{one}" for one in refused))} == {404}
 
 
 def test_a_picture_that_vanishes_is_not_found(tmp_path):
@@ -203,20 +209,20 @@ def test_a_picture_that_vanishes_is_not_found(tmp_path):
 
 def test_export_holds_each_picture_once(tmp_path):
     out = tmp_path / "out.html"
-    embedded = export_html(contents(tmp_path), out, picture_bytes=10_000_000)
+    embedded = export(library(tmp_path), out, picture_bytes=10_000_000)
     blocks = dict(BLOCK.findall(out.read_text()))
     lines = blocks["pictures"].split("\n")[1:]
     assert len(set(lines)) == len(lines) == embedded.pictures == 4
     places = json.loads(blocks["picture-lines"])
-    assert places["0/target"] == places["1/target"]
-    assert set(places) == {"0/target", "0/0", "0/1", "1/target", "1/0", "2/1", "3/0"}
+    assert places["0/0/target"] == places["0/1/target"]
+    assert set(places) == {f"0/{one}" for one in ("0/target", "0/0", "0/1", "1/target", "1/0", "2/1", "3/0")}
     assert json.loads(lines[0]).startswith("data:image/png;base64,iVBOR")
     assert embedded.left_out == 0
 
 
 def test_export_leaves_out_what_has_no_room(tmp_path):
     out = tmp_path / "out.html"
-    embedded = export_html(contents(tmp_path), out, picture_bytes=200)
+    embedded = export(library(tmp_path), out, picture_bytes=200)
     places = json.loads(dict(BLOCK.findall(out.read_text()))["picture-lines"])
     assert embedded.left_out + len(set(places.values())) == embedded.pictures
     assert embedded.left_out > 0

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sweet_rl.records import load_trajectories
 from sweet_rl.viewer.design import DesignContents
-from sweet_rl.viewer.export import export_html
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
 from tests.pages.fake_renderer import FakeRenderer
 from tests.viewer.driving import Viewer
 from tests.viewer.page_samples import FIRST, HOSTILE, page_rows
@@ -20,9 +20,12 @@ LOADED = "return [...document.querySelectorAll('.canvas img')].every((image) => 
 def exported_pages(tmp_path_factory):
     """The address of the exported sample file, graded turn by turn."""
     folder = tmp_path_factory.mktemp("pages")
-    rows = load_trajectories(write_rows(folder / "pages.jsonl", page_rows(folder)))
-    shown = DesignContents(rows, "pages.jsonl", folder=folder, renderer=FakeRenderer(), metrics=True)
-    export_html(shown, folder / "pages.html", picture_bytes=1_000_000)
+    saved = write_rows(folder / "pages.jsonl", page_rows(folder))
+
+    def drawing(rows, title, beside):
+        return DesignContents(rows, title, folder=beside, renderer=FakeRenderer(), metrics=True)
+
+    export(Library([saved], drawing=drawing), folder / "pages.html", picture_bytes=1_000_000)
     return (folder / "pages.html").as_uri()
 
 
@@ -125,8 +128,7 @@ def test_metrics_by_turn_with_floors(viewer):
 
 def test_a_row_without_pictures_says_why(browser, tmp_path):
     published = page_rows(tmp_path)[2:3]
-    rows = load_trajectories(write_rows(tmp_path / "p.jsonl", published))
-    export_html(DesignContents(rows, "p", folder=tmp_path), tmp_path / "p.html")
+    export(Library([write_rows(tmp_path / "p.jsonl", published)]), tmp_path / "p.html")
     viewer = Viewer(browser, (tmp_path / "p.html").as_uri()).open()
     assert "No metrics" not in viewer.text("#metrics")
     assert "evaluate_html.py does it" in viewer.text("#metrics")

@@ -5,7 +5,7 @@ import pytest
 from sweet_rl.records import trajectories_from_rows
 from sweet_rl.viewer.game import GameContents, rewards_turns
 from tests.viewer.game_samples import ERRAND, KETTLE, game_rows, played
-from tests.viewer.samples import row, sample_rows
+from tests.viewer.samples import listed, row, sample_rows
 
 
 def read(*rows):
@@ -30,7 +30,7 @@ def test_index_names_tasks_by_errand_or_by_what_is_hidden_and_says_what_was_cut_
         ERRAND,
         "lantern/5: You are on an island. Light the great lantern again.",
     ]
-    assert [one["truncated"] for one in index["rows"]] == [False, True, False, True, False]
+    assert [one["truncated"] for one in listed(index)] == [False, True, False, True, False]
 
 
 def test_a_shop_that_tells_its_errand_only_when_entered():
@@ -41,7 +41,7 @@ def test_a_shop_that_tells_its_errand_only_when_entered():
     assert GameContents([told], "").index()["tasks"][0]["summary"] == "Find me a lamp"
     index = GameContents([untold], "").index()
     assert index["tasks"][0]["summary"] == "webshop/3: Buy what the shop's first page asks for."
-    assert index["rows"][0]["truncated"] is None
+    assert listed(index)[0]["truncated"] is None
 
 
 def test_rows_carry_turn_rewards_where_there_are_any(games):
@@ -53,5 +53,5 @@ def test_rows_carry_turn_rewards_where_there_are_any(games):
 
 
 def test_search_covers_what_is_hidden(games):
-    assert "blue kettle" in games.searchable_text(3)
-    assert "river" in games.searchable_text(1)
+    assert "blue kettle" in games.text(games.items[3])
+    assert "river" in games.text(games.items[1])

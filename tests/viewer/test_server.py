@@ -1,6 +1,7 @@
 """The server: what it gives, to whom, and how it says that it cannot listen."""
 
 import asyncio
+import json
 import socket
 
 import pytest
@@ -9,18 +10,21 @@ from aiohttp.test_utils import TestClient, TestServer
 from sweet_rl.errors import UsageError
 from sweet_rl.serving import is_loopback, is_own_name
 from sweet_rl.viewer.code import CodeContents
+from sweet_rl.viewer.library import Library
 from sweet_rl.viewer.server import make_app, serve
+from tests.viewer.samples import write_rows
+
+TOKEN = "a-token"
 
 
-def contents(trajectories):
-    return CodeContents(trajectories, "sample")
-
-
-def ask(trajectories, path, host="127.0.0.1", **headers):
-    """Status, headers and body of one request to a server that listens on `host`."""
+def ask(saved, path, host="127.0.0.1", token=TOKEN, **headers):
+    """Status, headers and body of one request to a server that listens on `host`, of who has this token."""
 
     async def request():
-        async with TestClient(TestServer(make_app(contents(trajectories), host=host))) as client:
+        app = make_app(Library([saved]), token=TOKEN, host=host)
+        async with TestClient(TestServer(app)) as client:
+            await client.get(f"/?token={token}")
+            await client.get("/api/index/0")
             response = await client.get(path, headers=headers)
             is_json = response.content_type == "application/json"
             return response.status, response.headers, await (response.json() if is_json else response.text())
@@ -28,9 +32,34 @@ def ask(trajectories, path, host="127.0.0.1", **headers):
     return asyncio.run(request())
 
 
-def test_gives_the_index_and_each_row(trajectories):
-    assert ask(trajectories, "/api/index")[2] == contents(trajectories).index()
-    assert ask(trajectories, "/api/rows/8")[2] == contents(trajectories).row(8)
+def test_gives_the_index_and_each_row(sample_file, trajectories):
+    contents = CodeContents(trajectories, "sample.jsonl")
+    assert ask(sample_file, "/api/index/0")[2] == contents.index() | {"broken": []}
+    shown = ask(sample_file, "/api/rows/0/8")[2]
+    assert {name: shown[name] for name in contents.row(8)} == contents.row(8)
+    (file,) = ask(sample_file, "/api/files")[2]["files"]
+    assert (file["name"], file["kind"]) == ("sample.jsonl", "code")
+
+
+@pytest.mark.parametrize("path", ["/", "/api/files", "/api/index/0", "/api/rows/0/0", "/api/search/0?text=a"])
+@pytest.mark.parametrize("token", ["", "a-toke", "a-token2", "\u00e9"])
+def test_who_has_no_token_is_answered_nothing(sample_file, path, token):
+    status, headers, body = ask(sample_file, path, token=token)
+    assert status == 403
+    assert "Set-Cookie" not in headers
+    assert "shipping" not in str(body)
+
+
+def test_the_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(sample_file):
+    async def request():
+        async with TestClient(TestServer(make_app(Library([sample_file]), token=TOKEN))) as client:
+            response = await client.get(f"/?token={TOKEN}", allow_redirects=False)
+            return response.status, response.headers["Location"], response.headers["Set-Cookie"]
+
+    status, place, cookie = asyncio.run(request())
+    assert (status, place) == (302, "/")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
 
 
 @pytest.mark.parametrize(
@@ -43,19 +72,28 @@ def test_gives_the_index_and_each_row(trajectories):
         ("%3C/script", [8]),
     ],
 )
-def test_search_finds_rows_whatever_the_case(trajectories, text, rows):
-    assert ask(trajectories, f"/api/search?text={text}")[2] == rows
+def test_search_finds_rows_whatever_the_case(sample_file, text, rows):
+    assert ask(sample_file, f"/api/search/0?text={text}")[2] == rows
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/rows/9", "/api/rows/-1", "/api/rows/x", "/etc/passwd", "/static/app.js"]
+    "path",
+    [
+        "/api/rows/0/9",
+        "/api/rows/0/-1",
+        "/api/rows/1/0",
+        "/api/index/1",
+        "/api/rows/x",
+        "/etc/passwd",
+        "/static/app.js",
+    ],
 )
-def test_gives_nothing_else(trajectories, path):
-    assert ask(trajectories, path)[0] == 404
+def test_gives_nothing_else(sample_file, path):
+    assert ask(sample_file, path)[0] == 404
 
 
-def test_page_is_sent_with_the_policy_as_a_header_too(trajectories):
-    status, headers, text = ask(trajectories, "/")
+def test_page_is_sent_with_the_policy_as_a_header_too(sample_file):
+    status, headers, text = ask(sample_file, "/")
     assert status == 200
     assert "script-src 'sha256-" in headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
@@ -63,11 +101,10 @@ def test_page_is_sent_with_the_policy_as_a_header_too(trajectories):
     assert "THREE QUARTERS".lower() not in text.lower()  # rows are not in the page
 
 
-def test_a_lone_surrogate_can_be_looked_at(trajectories):
-    from dataclasses import replace
-
-    odd = replace(trajectories[0], answer="\ud800")
-    assert ask([odd], "/api/rows/0")[2]["answer"] == "\ud800"
+def test_a_lone_surrogate_can_be_looked_at(sample_file, tmp_path):
+    odd = json.loads(sample_file.read_text().splitlines()[0]) | {"answer": "\ud800"}
+    saved = write_rows(tmp_path / "odd.jsonl", [odd])
+    assert ask(saved, "/api/rows/0/0")[2]["answer"] == "\ud800"
 
 
 @pytest.mark.parametrize(
@@ -82,16 +119,16 @@ def test_a_lone_surrogate_can_be_looked_at(trajectories):
         "localhost@evil.example",
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/api/index", "/api/rows/0"])
-def test_foreign_host_names_are_refused(trajectories, name, path):
-    status, _, body = ask(trajectories, path, Host=name)
+@pytest.mark.parametrize("path", ["/", "/api/index/0", "/api/rows/0/0"])
+def test_foreign_host_names_are_refused(sample_file, name, path):
+    status, _, body = ask(sample_file, path, Host=name)
     assert status == 403
     assert "does not answer to the name" in body
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:9785", "localhost", "localhost:8000", "[::1]:9785", "LOCALHOST"])
-def test_own_names_are_answered(trajectories, name):
-    assert ask(trajectories, "/api/index", Host=name)[0] == 200
+def test_own_names_are_answered(sample_file, name):
+    assert ask(sample_file, "/api/index/0", Host=name)[0] == 200
 
 
 def test_a_reachable_server_answers_to_addresses_and_its_own_names_only():
@@ -118,15 +155,15 @@ def test_is_loopback(host, expected):
     assert is_loopback(host) is expected
 
 
-def test_a_port_that_is_taken_is_named_with_the_way_out(trajectories):
+def test_a_port_that_is_taken_is_named_with_the_way_out(sample_file):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"port {port}.*--port \(0 takes a free one\)"):
-            serve(contents(trajectories), port=port)
+            serve(Library([sample_file]), port=port)
 
 
-def test_an_address_of_another_machine_is_refused(trajectories):
+def test_an_address_of_another_machine_is_refused(sample_file):
     with pytest.raises(UsageError, match=r"Cannot listen on 203\.0\.113\.1"):
-        serve(contents(trajectories), host="203.0.113.1", port=0)
+        serve(Library([sample_file]), host="203.0.113.1", port=0)

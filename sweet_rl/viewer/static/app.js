@@ -3,66 +3,211 @@
 
 (async () => {
   const { make, byId } = Dom;
-  const FILTERS = [["all", "All"], ...Kind.filters];
   const SEARCH_DELAY_MS = 150;
   const WAIT_MS = 300; // rendering and grading may take their time; what is quicker need not be announced
+  const LOOK_AGAIN_MS = 5000; // at files that may grow
+  const ROWS = ["code", "game", "design", "turns", "pairs"];
 
   const source = Source.open();
   const settings = { thoughts: false, prompts: false };
   const detail = byId("detail");
+  const page = byId("page");
   const search = byId("search");
-  let browse;
-  let list;
+  let listing; // what files there are
+  let names = []; // of those that are looked at
+  let browse = null;
+  let list = null;
+  let beside = false;
+  let KEYS = {};
 
   try {
-    browse = new Browse(await source.index());
+    listing = await source.files();
   } catch (error) {
-    detail.append(make("p", { class: "nothing", text: `The rows could not be loaded: ${error.message}` }));
+    view("page");
+    page.append(make("p", { class: "nothing", text: `The files could not be loaded: ${error.message}` }));
     return;
   }
-  byId("grouping").hidden = !browse.hasRepeats;
-  search.placeholder = Kind.search;
-  detail.dataset.kind = browse.kind;
-  showHelp();
-  list = new List(byId("list"), browse, (row) => select(row, { open: true }));
-  showFilters();
-  const named = browse.rowOf(location.hash);
-  if (named) await select(named, { open: true });
-  else if (browse.rows.length) await select(browse.listed[0]);
-  else detail.append(make("p", { class: "nothing", text: "This file holds no trajectories." }));
+  const files = listing.files.filter(({ kind }) => kind !== "credit"); // scores are shown with their dialogues
+  byId("home").hidden = files.length < 2;
+  byId("about").textContent = `sweet_rl ${listing.about.version} · ${Words.date(listing.about.made)} UTC · ${listing.about.command}`;
+  // ---- addresses
+
+  function address() {
+    return Address.of({ names: files.length > 1 ? names : [], browse, text: search.value.trim(), beside });
+  }
+
+  // What is looked at and where stands in the address, so that a link gives the same view to others.
+  function remember({ step = false } = {}) {
+    if (location.hash === address() || (!location.hash && address() === "#")) return;
+    if (step) history.pushState(null, "", address());
+    else history.replaceState(null, "", address());
+  }
+
+  async function route() {
+    if (!files.length) {
+      view("page");
+      page.replaceChildren(make("p", { class: "nothing", text: "There is nothing to show." }));
+      return;
+    }
+    const { row, given, wanted } = Address.parse(location.hash, files);
+    if (wanted.join() !== names.join() || (!browse && !page.hasChildNodes())) await openFiles(wanted);
+    if (!browse) return;
+    const named = browse.rowOf(row, Number(given.get("run") ?? 0));
+    const filters = ["q", "outcome", "stop", "sort", "than", "flat"];
+    if (filters.some((name) => given.has(name)) || named) await adopt(given);
+    if (named) await select(named, { open: true });
+    else if (!browse.selected && browse.rows.length) await select(browse.listed[0] ?? browse.rows[0]);
+    else if (!browse.rows.length) detail.replaceChildren(make("p", { class: "nothing", text: "This file holds no rows." }));
+  }
+
+  // Filters, as an address names them.
+  async function adopt(given) {
+    const valid = (name, plain, known) => (known.includes(given.get(name)) ? given.get(name) : plain);
+    browse.outcome = valid("outcome", "all", Kind.filters.map(([name]) => name));
+    browse.stop = given.get("stop") ?? "all";
+    browse.sorting = valid("sort", "file", ["best", "worst"]);
+    browse.than = given.get("than") ?? "all";
+    browse.grouped = given.get("flat") !== "1";
+    beside = given.get("beside") === "1" && browse.runs.length > 1;
+    byId("sorting").value = browse.sorting;
+    byId("grouped").checked = browse.grouped;
+    if (search.value.trim() !== (given.get("q") ?? "")) {
+      search.value = given.get("q") ?? "";
+      browse.found = await found();
+    }
+    refilter();
+  }
+
+  // ---- files
+
+  async function openFiles(wanted) {
+    names = wanted;
+    browse = null;
+    detail.replaceChildren();
+    const chosen = wanted.map((name) => files.find((file) => file.name === name));
+    document.title = chosen.length ? chosen.map(({ name }) => name).join(", ") : listing.title;
+    byId("title").textContent = document.title;
+    byId("figures").replaceChildren();
+    byId("stops").replaceChildren();
+    if (!chosen.length) {
+      view("page");
+      page.replaceChildren(...Files.render({ ...listing, files }, (some) => show(some)));
+      return;
+    }
+    try {
+      if (!ROWS.includes(chosen[0].kind)) {
+        view("page");
+        const parts = await Promise.all(chosen.map(async (file) => ({ file, content: await source.document(file.id) })));
+        page.replaceChildren(...Documents.render(parts));
+      } else await openRows(chosen);
+    } catch (error) {
+      view("page");
+      page.replaceChildren(make("p", { class: "nothing", text: error.message }));
+    }
+  }
+
+  async function openRows(chosen) {
+    view("page");
+    const parts = await Promise.all(chosen.map(async (file) => ({ file, index: await source.index(file.id, (made) => page.replaceChildren(progress(file, made))) })));
+    Kind = Kinds[parts[0].index.kind];
+    browse = new Browse(parts);
+    beside = false;
+    page.replaceChildren();
+    document.body.dataset.view = "list";
+    search.value = "";
+    search.placeholder = Kind.search;
+    byId("sorting").value = "file";
+    byId("grouped").checked = true;
+    byId("grouping").hidden = !browse.hasRepeats;
+    byId("fresh").hidden = true;
+    detail.dataset.kind = browse.kind;
+    setKeys();
+    list = new List(byId("list"), browse, (row) => select(row, { open: true }));
+    showRelations();
+    showFilters();
+  }
+
+  function progress(file, { done, of }) {
+    const bar = make("progress", { max: of, value: done, "aria-label": "indexed" });
+    return make("div", { class: "nothing", role: "status" }, make("p", { text: `${file.name} is being indexed: ${Words.size(done)} of ${Words.size(of)}. The index is kept beside the file.` }), bar);
+  }
+
+  // Look at other files; the way back is the browser's.
+  async function show(wanted) {
+    await openFiles(wanted);
+    remember({ step: true });
+    if (browse) await select(browse.listed[0] ?? null);
+  }
+
+  // A file that is being written: what is new waits until it is asked for.
+  async function lookAgain() {
+    if (document.hidden || !browse) return;
+    const now = await source.files().catch(() => null);
+    const grown = now?.files.filter(({ name, bytes }) => names.includes(name) && files.find((file) => file.name === name).bytes !== bytes);
+    if (!grown?.length) return;
+    const button = byId("fresh");
+    button.textContent = `${grown.map(({ name }) => name).join(", ")} has changed: show it`;
+    button.hidden = false;
+    button.onclick = async () => {
+      for (const { name, bytes } of grown) files.find((file) => file.name === name).bytes = bytes;
+      const there = location.hash;
+      await openFiles(names);
+      history.replaceState(null, "", there);
+      await route();
+    };
+  }
 
   // ---- selection
 
   // `open`: on a narrow window, go from the list to the trajectory.
-  async function select(row, { open = false } = {}) {
+  async function select(row, { open = false, again = false } = {}) {
     if (row === null) return;
     if (open) view("detail");
-    if (row === browse.selected) return;
+    if (row === browse.selected && !again) return;
     browse.selected = row;
     list.reveal();
-    history.replaceState(null, "", browse.hashOf(row));
+    remember();
+    const here = browse;
     let content;
     const waiting = setTimeout(() => detail.replaceChildren(make("p", { class: "nothing", role: "status", text: "This row is being prepared." })), WAIT_MS);
     try {
-      content = Detail.render(await source.row(row.position), browse, settings, { select, back: () => view("list"), picture: source.picture });
+      content = await rendered(row);
     } catch (error) {
       content = [make("p", { class: "nothing", text: `This row could not be loaded: ${error.message}` })];
     }
     clearTimeout(waiting);
-    if (browse.selected !== row) return; // somebody went on meanwhile
+    if (browse !== here || browse.selected !== row) return; // somebody went on meanwhile
+    detail.classList.toggle("wide", beside);
     detail.replaceChildren(...content.filter(Boolean));
     detail.scrollTop = 0;
     highlight();
   }
 
+  async function rendered(row) {
+    const fileOf = (entry) => browse.runs[entry.run].id;
+    const pictureOf = (entry) => (id) => source.picture(fileOf(entry), id);
+    const actions = { select, back: () => view("list"), beside: toggleBeside, isBeside: beside, picture: pictureOf(row) };
+    if (!beside) return Detail.render(await source.row(fileOf(row), row.position), browse, settings, actions);
+    const columns = await Promise.all(
+      browse.beside(row).map(async (entry) => (entry ? { entry, row: await source.row(fileOf(entry), entry.position), picture: pictureOf(entry) } : { entry, row: null })),
+    );
+    return Detail.renderBeside(columns, browse, settings, actions);
+  }
+
+  function toggleBeside() {
+    if (browse.runs.length < 2) return;
+    beside = !beside;
+    remember();
+    select(browse.selected, { again: true });
+  }
+
   // On a narrow window there is room for one of "list" and "detail"; the other takes the focus with it.
   function view(name) {
     document.body.dataset.view = name;
+    if (name === "page" || !list) return;
     if (!byId("list").checkVisibility()) detail.focus({ preventScroll: true });
     else if (!detail.checkVisibility()) list.focus();
   }
-
-  addEventListener("hashchange", () => select(browse.rowOf(location.hash), { open: true }));
 
   // ---- filters
 
@@ -71,12 +216,40 @@
     list.refresh();
     list.reveal();
     showFilters();
+    remember();
+  }
+
+  const filters = () => [["all", "All"], ...Kind.filters];
+
+  // What one run does and another does not, for every two of them.
+  function showRelations() {
+    const several = browse.runs.length > 1;
+    byId("comparing").hidden = byId("runs").hidden = !several;
+    if (!several) return;
+    const runs = browse.runs.map((_, run) => run);
+    const pairs = runs.flatMap((one) => runs.filter((other) => other !== one).map((other) => [one, other]));
+    const hows = [...(Kind.filters.some(([name]) => name === "solved") ? [["solves", "solves,", "does not"]] : []), ["better", "is better than", ""]];
+    byId("than").replaceChildren(
+      make("option", { value: "all", text: "Any task" }),
+      ...hows.flatMap(([how, does, ends]) => pairs.map(([one, other]) => make("option", { value: `${how}:${one}:${other}`, text: `${Words.letter(one)} ${does} ${Words.letter(other)}${ends ? ` ${ends}` : ""}` }))),
+    );
+  }
+
+  function showRuns() {
+    byId("than").value = browse.than;
+    byId("runs").replaceChildren(
+      ...browse.runs.map((file, run) => {
+        const own = browse.listed.filter((row) => row.run === run);
+        const [name, value] = Kind.figures(own, browse)[0];
+        return make("div", { title: file.name }, make("dt", {}, make("span", { class: "run-letter", text: Words.letter(run) }), ` ${file.name}`), make("dd", { title: name, text: own.length ? value : "–" }));
+      }),
+    );
   }
 
   function showFilters() {
     const outcomes = browse.counts("outcome");
     byId("rewards").replaceChildren(
-      ...FILTERS.map(([name, label], i) =>
+      ...filters().map(([name, label], i) =>
         make(
           "button",
           { type: "button", class: name, "aria-pressed": String(browse.outcome === name), title: `${label} (${i + 1})`, onclick: () => setOutcome(name) },
@@ -93,7 +266,9 @@
     );
     byId("stop").value = browse.stop;
     byId("count").textContent = `${Words.plural(browse.listed.length, "row")} of ${Words.integer(browse.rows.length)}`;
+    if (browse.broken.length) byId("count").append(make("span", { class: "flagged", title: browse.broken.join("\n"), text: ` ⚑ ${Words.plural(browse.broken.length, "line")} cannot be read` }));
     showFigures();
+    if (browse.runs.length > 1) showRuns();
   }
 
   function showFigures() {
@@ -134,6 +309,10 @@
     refilter();
   }
 
+  byId("than").addEventListener("change", (event) => {
+    browse.than = event.target.value;
+    refilter();
+  });
   byId("stop").addEventListener("change", (event) => setStop(event.target.value));
   byId("sorting").addEventListener("change", (event) => setSorting(event.target.value));
   byId("grouped").addEventListener("change", (event) => setGrouped(event.target.checked));
@@ -146,41 +325,25 @@
 
   async function runSearch() {
     const text = search.value;
-    let found;
+    let now;
     try {
-      found = text.trim() ? new Set(await source.search(text)) : null;
+      now = await found();
     } catch (error) {
       byId("count").textContent = `The search failed: ${error.message}`;
       return;
     }
     if (text !== search.value) return; // somebody typed on meanwhile
-    browse.found = found;
+    browse.found = now;
     refilter();
     highlight();
   }
 
-  // Marks the searched text in the trajectory, where the browser can do it without touching the document.
-  function highlight() {
-    if (!globalThis.Highlight) return;
-    const ranges = [];
-    const wanted = search.value.toLowerCase();
-    if (wanted.trim()) {
-      const thoughts = [...detail.querySelectorAll(".folded.thoughts")];
-      Chat.showFolds(thoughts.filter((thought) => thought.textContent.toLowerCase().includes(wanted)), true);
-      const walker = document.createTreeWalker(detail, NodeFilter.SHOW_TEXT);
-      while (walker.nextNode()) {
-        const text = walker.currentNode.data.toLowerCase();
-        if (text.length !== walker.currentNode.length) continue; // rare letters change length: places would be wrong
-        for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
-          const range = new Range();
-          range.setStart(walker.currentNode, at);
-          range.setEnd(walker.currentNode, at + wanted.length);
-          ranges.push(range);
-        }
-      }
-    }
-    CSS.highlights.set("found", new Highlight(...ranges));
+  async function found() {
+    const text = search.value.trim();
+    return text ? Promise.all(browse.runs.map(async ({ id }) => new Set(await source.search(id, text)))) : null;
   }
+
+  const highlight = () => Highlights.mark(detail, search.value);
 
   // ---- keys
 
@@ -189,26 +352,31 @@
     Chat.showFolds(detail.querySelectorAll(`.folded.${setting}`), settings[setting]);
   }
 
-  const KEYS = {
-    j: () => select(browse.neighbour(1)),
-    k: () => select(browse.neighbour(-1)),
-    "]": () => select(browse.sibling(1)),
-    "[": () => select(browse.sibling(-1)),
-    "/": () => {
-      view("list");
-      search.select();
-    },
-    "?": () => byId("help").showModal(),
-    g: () => browse.hasRepeats && setGrouped(!browse.grouped),
-    t: () => toggle("thoughts"),
-    p: () => toggle("prompts"),
-    o: () => setSorting({ file: "best", best: "worst", worst: "file" }[browse.sorting]),
-    ...Kind.keys,
-  };
-  for (const [id, , key] of Kind.jumps) KEYS[key] = () => Detail.goTo(id);
-  KEYS.ArrowDown = KEYS.j;
-  KEYS.ArrowUp = KEYS.k;
-  FILTERS.forEach(([name], i) => (KEYS[String(i + 1)] = () => setOutcome(name)));
+  function setKeys() {
+    KEYS = {
+      j: () => select(browse.neighbour(1)),
+      k: () => select(browse.neighbour(-1)),
+      "]": () => select(browse.sibling(1)),
+      "[": () => select(browse.sibling(-1)),
+      "/": () => {
+        view("list");
+        search.select();
+      },
+      g: () => browse.hasRepeats && setGrouped(!browse.grouped),
+      t: () => toggle("thoughts"),
+      p: () => toggle("prompts"),
+      s: toggleBeside,
+      o: () => setSorting({ file: "best", best: "worst", worst: "file" }[browse.sorting]),
+      ...Kind.keys,
+    };
+    for (const [id, , key] of Kind.jumps) KEYS[key] = () => Detail.goTo(id);
+    KEYS.ArrowDown = KEYS.j;
+    KEYS.ArrowUp = KEYS.k;
+    filters().forEach(([name], i) => (KEYS[String(i + 1)] = () => setOutcome(name)));
+    showHelp();
+  }
+
+  const ALWAYS = { "?": () => byId("help").showModal(), h: () => files.length > 1 && show([]) };
 
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
@@ -217,9 +385,10 @@
       if (event.key === "Escape" || event.key === "Enter" || isArrow) leaveSearch(event);
       return;
     }
-    if (event.target instanceof HTMLSelectElement || (event.target.type === "range" && (isArrow || event.key.startsWith("Page")))) return;
+    if (event.target instanceof HTMLSelectElement || (event.target instanceof HTMLInputElement && event.target.type === "search") || (event.target.type === "range" && (isArrow || event.key.startsWith("Page")))) return;
     if (isArrow && detail.contains(event.target)) return; // there, arrows scroll
-    const act = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
+    const known = browse ? { ...ALWAYS, ...KEYS } : ALWAYS;
+    const act = Object.hasOwn(known, event.key) ? known[event.key] : null;
     if (act) {
       event.preventDefault();
       act();
@@ -228,13 +397,14 @@
 
   // The keys of this kind of trajectories, between those of every kind and the one for the help itself.
   function showHelp() {
-    const entry = ([names, words]) => make("div", {}, make("dt", {}, names.flatMap((name) => [make("kbd", { text: name }), " "])), make("dd", { text: words }));
+    const entry = ([names, words]) => make("div", { class: "own" }, make("dt", {}, names.flatMap((name) => [make("kbd", { text: name }), " "])), make("dd", { text: words }));
     const places = Kind.jumps.map(([, text]) => text.toLowerCase()).join(", ");
     const own = [
-      [FILTERS.map((_, i) => String(i + 1)).filter((_, i) => i === 0 || i === FILTERS.length - 1), FILTERS.map(([, label]) => label.toLowerCase()).join(", ")],
+      [filters().map((_, i) => String(i + 1)).filter((_, i, all) => i === 0 || i === all.length - 1), filters().map(([, label]) => label.toLowerCase()).join(", ")],
       ...Kind.help,
       [Kind.jumps.map(([, , key]) => key), `go to ${places}`],
     ];
+    for (const old of byId("keys").querySelectorAll(".own")) old.remove();
     byId("keys").lastElementChild.before(...own.map(entry));
   }
 
@@ -251,5 +421,10 @@
   }
 
   byId("skip").addEventListener("click", () => detail.focus());
-  byId("help-button").addEventListener("click", KEYS["?"]);
+  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  byId("home").addEventListener("click", () => show([]));
+
+  await route();
+  addEventListener("hashchange", route);
+  if (source.live) setInterval(lookAgain, LOOK_AGAIN_MS);
 })();

@@ -2,31 +2,55 @@
 "use strict";
 
 class Browse {
-  constructor(index) {
-    this.kind = index.kind;
-    this.metric = index.metric ?? null; // what the rewards are, where known
-    this.tasks = index.tasks;
-    this.rows = index.rows.map((row, position) => ({
-      ...row,
-      position,
-      outcome: Kind.outcome(row.reward, row),
-      stop: row.stop ?? "",
-    }));
-    this.repeats = this.tasks.map(() => []); // of each task, in order of their number
+  // parts: [{file, index}], one for each run that is looked at; all of one kind.
+  constructor(parts) {
+    this.runs = parts.map(({ file }) => file);
+    this.kind = parts[0].index.kind;
+    this.broken = parts.flatMap(({ file, index }) => (index.broken ?? []).map(([line, why]) => `${file.name}, line ${line}: ${why}`));
+    this.tasks = []; // of all runs
+    this.rows = [];
+    const places = new Map();
+    parts.forEach(({ index }, run) => this.#add(index, run, places));
+    this.metric = this.#metric(); // what the rewards are, where known
+    this.repeats = this.tasks.map(() => []); // of each task, run by run, in order of their number
     for (const row of this.rows) this.repeats[row.task].push(row);
-    for (const rows of this.repeats) rows.sort((a, b) => a.repeat - b.repeat);
+    for (const rows of this.repeats) rows.sort((a, b) => a.run - b.run || a.repeat - b.repeat || (a.turn ?? 0) - (b.turn ?? 0));
     this.hasRepeats = this.repeats.some((rows) => rows.length > 1);
     this.grouped = true;
     this.outcome = "all";
     this.stop = "all";
+    this.than = "all"; // or "solves:0:1", "better:0:1": which run does what the other one does not
     this.sorting = "file"; // or "best", "worst"
-    this.found = null; // a Set of positions while a search is on
+    this.found = null; // for each run a Set of positions, while a search is on
     this.selected = null;
     this.update();
   }
 
+  #add(index, run, places) {
+    const own = index.tasks.map((task) => {
+      if (!places.has(task.id)) places.set(task.id, this.tasks.push(task) - 1);
+      return places.get(task.id);
+    });
+    const names = Object.keys(index.columns);
+    for (let position = 0; position < index.columns.task.length; position++) {
+      const row = { run, position };
+      for (const name of names) row[name] = index.columns[name][position];
+      row.task = own[row.task];
+      row.outcome = Kind.outcome(row.reward, row);
+      row.stop ??= "";
+      this.rows.push(row);
+    }
+  }
+
+  #metric() {
+    const counts = new Map();
+    for (const { metric } of this.rows) if (metric) counts.set(metric, (counts.get(metric) ?? 0) + 1);
+    return [...counts].sort(([, a], [, b]) => b - a)[0]?.[0] ?? null;
+  }
+
   // Recompute what is listed; call after changing a filter.
   update() {
+    this.#compare();
     const all = this.#sorted().flat();
     this.order = new Map(all.map((row, place) => [row, place]));
     this.listed = all.filter((row) => this.#matches(row, this.outcome, this.stop));
@@ -50,11 +74,26 @@ class Browse {
     return scored.sort((a, b) => (a.score === b.score ? 0 : a.score - b.score)).map(({ rows }) => rows);
   }
 
+  // The tasks that `than` asks for: a run solves one where any of its repeats is right.
+  #compare() {
+    this.fitting = null;
+    const [how, one, other] = this.than.split(":");
+    if (other === undefined) return;
+    const rewards = (rows, run) => rows.filter((row) => row.run === Number(run) && row.reward !== null).map((row) => row.reward);
+    const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    this.fitting = this.repeats.map((rows) => {
+      const [ours, theirs] = [rewards(rows, one), rewards(rows, other)];
+      if (!ours.length || !theirs.length) return false;
+      return how === "solves" ? Math.max(...ours) >= 1 && Math.max(...theirs) < 1 : mean(ours) > mean(theirs) + 1e-9;
+    });
+  }
+
   #matches(row, outcome, stop) {
     return (
+      (this.fitting === null || this.fitting[row.task]) &&
       (outcome === "all" || row.outcome === outcome) &&
       (stop === "all" || row.stop === stop) &&
-      (this.found === null || this.found.has(row.position))
+      (this.found === null || this.found[row.run].has(row.position))
     );
   }
 
@@ -91,13 +130,24 @@ class Browse {
     return { rows: this.listed.length, tasks: new Set(this.listed.map((row) => row.task)).size, stops };
   }
 
-  // The hash that names a row, and back. A row's identity is its task and its repeat.
-  hashOf(row) {
-    return `#${encodeURIComponent(this.tasks[row.task].id)}/${row.repeat}`;
+  // Rows of the other runs that stand beside one: of the same task, of the same repeat where there is one.
+  beside(row) {
+    const rows = this.repeats[row.task];
+    return this.runs.map((_, run) => {
+      if (run === row.run) return row;
+      const own = rows.filter((other) => other.run === run);
+      return own.find((other) => other.repeat === row.repeat && other.turn === row.turn) ?? own[0] ?? null;
+    });
   }
 
-  rowOf(hash) {
-    const parts = /^#(.*)\/(\d+)$/.exec(hash);
+  // The name of a row in addresses, and back: its task, its repeat and, of turns, its turn.
+  nameOf(row) {
+    const turn = row.turn === undefined ? "" : `.${row.turn}`;
+    return `${encodeURIComponent(this.tasks[row.task].id)}/${row.repeat}${turn}`;
+  }
+
+  rowOf(name, run = 0) {
+    const parts = /^(.*)\/(\d+)(?:\.(\d+))?$/.exec(name);
     if (!parts) return null;
     let id;
     try {
@@ -106,6 +156,8 @@ class Browse {
       return null; // somebody's typing
     }
     const task = this.tasks.findIndex((candidate) => candidate.id === id);
-    return task < 0 ? null : (this.repeats[task].find((row) => row.repeat === Number(parts[2])) ?? null);
+    if (task < 0) return null;
+    const fits = (row) => row.repeat === Number(parts[2]) && (parts[3] === undefined || row.turn === Number(parts[3]));
+    return this.repeats[task].find((row) => row.run === run && fits(row)) ?? this.repeats[task].find(fits) ?? null;
   }
 }

@@ -29,6 +29,7 @@ const Chat = (() => {
   const ANSWER_MARKER = "I WANT TO ANSWER:";
   const NO_RESPONSE = "No response.";
   const UNEXPLAINED = "The simulated human could not be asked; the file does not say why.";
+  const LONG = 50_000; // characters that are shown at once
   const FENCE = /```([^\n`]*)\n([\s\S]*?)(?:```|$)/g;
   const folds = new WeakMap(); // a folded text to the function that shows or hides it
 
@@ -49,7 +50,7 @@ const Chat = (() => {
       }
       agentTurn++;
       prompt = message.more === undefined ? message.input : prompt + message.more;
-      entries.push(agent(message, agentTurn, prompt, settings, say(message, agentTurn, handsIn && i === row.messages.length - 1)));
+      entries.push(agent(row, message, agentTurn, prompt, settings, say(message, agentTurn, handsIn && i === row.messages.length - 1)));
       entries.push(...(failures.get(agentTurn) ?? []).map(failure));
       failures.delete(agentTurn);
     });
@@ -65,22 +66,25 @@ const Chat = (() => {
     return row.stop ? `${Words.stop(row.stop)} ${after}` : `Ended ${after}`;
   }
 
-  function agent(message, turn, prompt, settings, said) {
+  function agent(row, message, turn, prompt, settings, said) {
     const thought = thoughtOf(message);
+    const credit = Credit.ofTurn(row, turn, prompt, message);
     const folds = [
       message.reflection ? fold("thoughts", "reflection", message.reflection, settings.thoughts) : null,
       thought ? fold("thoughts", thought.title, thought.text, settings.thoughts) : null,
       prompt ? fold("prompts", "exact prompt", prompt, settings.prompts) : null,
+      ...credit.folds,
     ].filter(Boolean);
     return make(
       "li",
-      { class: "turn assistant" },
+      { class: "turn assistant", data: { turn } },
       make(
         "p",
         { class: "speaker" },
         make("strong", { text: "Agent" }),
         make("span", { text: `turn ${turn + 1}` }),
         said.marks,
+        credit.marks,
         folds.map(({ button }) => button),
       ),
       folds.map(({ content }) => content),
@@ -120,11 +124,14 @@ const Chat = (() => {
 
   const note = (words, tag = "li") => make(tag, { class: "flag", text: words });
 
-  // A text that is shown on demand, and the button that shows it.
+  // A text that is shown on demand, and the button that shows it; what is long is made then, and not before.
+  // words: the text, or a function that gives nodes.
   function fold(kind, title, words, open) {
-    const content = make("pre", { class: `folded ${kind}`, text: words });
+    const content = make("pre", { class: `folded ${kind}` });
+    if (typeof words === "string" && words.length < LONG) content.textContent = words;
     const button = make("button", { class: "fold", type: "button", text: title, onclick: () => show(content.hidden) });
     const show = (shown) => {
+      if (shown && !content.hasChildNodes()) content.append(...(typeof words === "string" ? [words] : words()));
       content.hidden = !shown;
       button.setAttribute("aria-expanded", String(shown));
     };
@@ -145,8 +152,9 @@ const Chat = (() => {
 
   const handsIn = () => make("p", { class: "handed-in", text: "Hands in its answer" });
 
-  // Text with fenced code set as code.
+  // Text with fenced code set as code. Of a very long one the beginning, and the rest on demand.
   function prose(content) {
+    if (content.length > LONG) return long(content);
     const parts = [];
     const say = (words) => words.trim() && parts.push(make("p", { text: words.trim() }));
     let end = 0;
@@ -157,6 +165,13 @@ const Chat = (() => {
     }
     say(content.slice(end));
     return parts;
+  }
+
+  function long(content) {
+    const text = make("p", { text: content.slice(0, LONG) });
+    const label = `show all ${Words.integer(content.length)} characters`;
+    const more = make("button", { class: "fold", type: "button", text: label, onclick: () => (text.textContent = content) && more.remove() });
+    return [text, more];
   }
 
   return { render, aroundMarker, handsIn, prose, fold, showFolds, note };

@@ -2,7 +2,7 @@
 // What `Kind` offers is what list, detail and filters ask of every kind.
 "use strict";
 
-const Kind = (() => {
+Kinds.code = (() => {
   const { make } = Dom;
   const NO_ANSWER = "No answer";
   const filters = [["solved", "Solved"], ["partial", "Partial"], ["zero", "Zero"], ["ungraded", "Ungraded"]];

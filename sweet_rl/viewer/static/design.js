@@ -2,7 +2,7 @@
 // What `Kind` offers is what list, detail and filters ask of every kind.
 "use strict";
 
-const Kind = (() => {
+Kinds.design = (() => {
   const { make } = Dom;
   const HIGH = 0.8;
   const MIDDLE = 0.5;

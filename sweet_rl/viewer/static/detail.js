@@ -4,9 +4,34 @@
 const Detail = (() => {
   const { make } = Dom;
 
-  // settings: {thoughts, prompts}: whether those are open. actions: {select(row), back(), picture(id)}.
+  // settings: {thoughts, prompts}: whether those are open. actions: {select(row), back(), beside(), picture(id)}.
   function render(row, browse, settings, actions) {
-    return [header(row, browse, actions), ...Kind.sections(row, settings, actions).map((parts) => section(...parts)), provenance(row)];
+    return [header(row, browse, actions), ...parts(row, settings, actions, ""), provenance(row)];
+  }
+
+  // Several runs' rows of one task, side by side: [{entry, row, picture}], those without a row left empty.
+  function renderBeside(columns, browse, settings, actions) {
+    const own = columns.find(({ entry }) => entry === browse.selected).row;
+    const head = header(own, browse, actions);
+    const shown = columns.map(({ entry, row, picture }, run) => {
+      const name = make("h3", { class: "run-name" }, make("span", { class: "run-letter", text: Words.letter(run) }), ` ${browse.runs[run].name}`);
+      if (!row) return make("div", { class: "column" }, name, make("p", { class: "nothing", text: "This run has no row of this task." }));
+      const facts = make("p", { class: "facts" }, grades(row), fact("Ended", Words.stop(row.stop)), fact("Repeat", make("span", { text: String(entry.repeat) })));
+      return make("div", { class: "column" }, name, facts, parts(row, settings, { ...actions, picture }, `-${run}`), provenance(row));
+    });
+    return [head, make("div", { class: "columns" }, shown)];
+  }
+
+  function parts(row, settings, actions, suffix) {
+    const shown = Kind.sections(row, settings, actions).map(([id, ...rest]) => section(`${id}${suffix}`, ...rest));
+    const strips = Credit.strips(row, (turn) => goToTurn(Dom.byId(`dialogue${suffix}`), turn));
+    const dialogue = shown.find((element) => element.id === `dialogue${suffix}`);
+    if (strips.length) dialogue.querySelector(".section-head").after(...strips);
+    return shown;
+  }
+
+  function goToTurn(section, turn) {
+    section?.querySelector(`.turn[data-turn="${turn}"]`)?.scrollIntoView({ block: "center" });
   }
 
   function section(id, title, notes, ...content) {
@@ -25,7 +50,8 @@ const Detail = (() => {
     const facts = [
       ["Agent", agent],
       [Kind.partner.name, human === "nobody" ? null : human],
-      ["Ended", row.stop === "ended" ? "By the world" : Words.stop(row.stop)],
+      ["Run", browse.runs.length > 1 ? `${Words.letter(browse.selected.run)} ${browse.runs[browse.selected.run].name}` : null],
+      ["Ended", row.stop === undefined ? null : row.stop === "ended" ? "By the world" : Words.stop(row.stop)],
       ["Task", row.task_id],
     ].filter(([, value]) => value !== undefined && value !== null);
     return make(
@@ -37,6 +63,8 @@ const Detail = (() => {
         make("button", { class: "ghost back", type: "button", text: "← List", onclick: actions.back }),
         make("h2", { text: browse.tasks[browse.selected.task].summary || "(no description)", title: row.name ?? row.description }),
         repeats(browse, actions),
+        browse.runs.length > 1 ? make("button", { id: "beside", class: "ghost", type: "button", "aria-pressed": String(Boolean(actions.isBeside)), title: "Runs side by side (s)", text: "Side by side", onclick: actions.beside }) : null,
+        make("button", { class: "ghost print", type: "button", title: "Print this row", text: "Print", onclick: () => print() }),
       ),
       make(
         "div",
@@ -56,7 +84,8 @@ const Detail = (() => {
   function goTo(id) {
     const detail = Dom.byId("detail");
     const head = detail.querySelector(".detail-head");
-    if (head) detail.scrollTo({ top: Dom.byId(id).offsetTop - head.offsetHeight });
+    const place = Dom.byId(id) ?? Dom.byId(`${id}-0`);
+    if (head && place) detail.scrollTo({ top: place.offsetTop - head.offsetHeight });
   }
 
   const fact = (name, ...value) => make("span", { class: "fact" }, make("span", { class: "fact-name", text: name }), value);
@@ -73,17 +102,17 @@ const Detail = (() => {
       "div",
       { class: "stepper" },
       rows.length > 1 ? step(-1, "Previous repeat ([)", "‹") : null,
-      make("span", { text: `Repeat ${browse.selected.repeat}` }),
+      make("span", { text: `Repeat ${browse.selected.repeat}${browse.selected.turn === undefined ? "" : `, turn ${browse.selected.turn + 1}`}` }),
       rows.length > 1 ? make("span", { class: "muted", text: `${rows.indexOf(browse.selected) + 1} of ${rows.length}` }) : null,
       rows.length > 1 ? step(1, "Next repeat (])", "›") : null,
     );
   }
 
   function provenance(row) {
-    if (!Object.keys(row.provenance).length) return null;
+    if (!Object.keys(row.provenance ?? {}).length) return null;
     const { button, content } = Chat.fold("provenance", "how this row was made", JSON.stringify(row.provenance, null, 2), false);
     return make("footer", {}, button, content);
   }
 
-  return { render, goTo };
+  return { render, renderBeside, goTo };
 })();

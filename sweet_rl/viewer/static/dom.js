@@ -16,10 +16,25 @@ const Dom = (() => {
     return element;
   }
 
+  // The same for drawings.
+  function draw(tag, properties = {}, ...children) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (name === "text") element.textContent = value;
+      else if (value !== null && value !== undefined) element.setAttribute(name, value);
+    }
+    element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
   const byId = (id) => document.getElementById(id);
 
-  return { make, byId };
+  return { make, draw, byId };
 })();
+
+// What shows each kind of rows, by its name; and the one that shows the rows at hand.
+const Kinds = {};
+let Kind = null;
 
 // Words for what the rows hold, said the same way everywhere.
 const Words = (() => {
@@ -33,7 +48,11 @@ const Words = (() => {
     const text = word.replaceAll("_", " ");
     return text.charAt(0).toUpperCase() + text.slice(1);
   };
+  const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const letter = (run) => LETTERS[run] ?? `#${run + 1}`;
+  const size = (bytes) => (bytes < 1e6 ? `${integer(Math.ceil(bytes / 1e3))} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`);
+  const date = (iso) => (iso ? `${iso.slice(0, 10)} ${iso.slice(11, 16)}` : "–");
   const stop = (reason) => (reason ? phrase(reason) : "Not recorded");
 
-  return { integer, reward, percent, plural, phrase, stop };
+  return { integer, reward, percent, plural, phrase, letter, size, date, stop };
 })();

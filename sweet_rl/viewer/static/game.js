@@ -2,7 +2,7 @@
 // What `Kind` offers is what list, detail and filters ask of every kind.
 "use strict";
 
-const Kind = (() => {
+Kinds.game = (() => {
   const { make } = Dom;
   const filters = [["ended", "Ended"], ["cut", "Cut short"]];
   const jumps = [["dialogue", "Dialogue", "d"]];

@@ -120,12 +120,19 @@ class List {
         "span",
         { class: "entry-meta" },
         Show.reward(row.reward),
-        this.browse.hasRepeats ? Dom.make("span", { text: `repeat ${row.repeat}` }) : null,
+        this.browse.hasRepeats ? Dom.make("span", { text: this.#named(row) }) : null,
         Dom.make("span", { text: Words.stop(row.stop) }),
         Dom.make("span", { text: Words.plural(row.turns, "turn") }),
         Show.failures(row.failures),
       ),
     );
+  }
+
+  // What tells a row from the others of its task.
+  #named(row) {
+    const turn = row.turn === undefined ? "" : `, turn ${row.turn + 1}`;
+    const repeat = `repeat ${row.repeat}${turn}`;
+    return this.browse.runs.length > 1 ? `${Words.letter(row.run)}, ${repeat}` : repeat;
   }
 
   #repeats(title, rows) {
@@ -146,20 +153,22 @@ class List {
   #chip(row) {
     const reward = row.reward === null ? "ungraded" : `reward ${Kind.written(row.reward)}`;
     const facts = [reward, Words.stop(row.stop).toLowerCase(), Words.plural(row.turns, "turn")];
-    const label = `Repeat ${row.repeat}: ${facts.join(", ")}`;
+    const name = this.#named(row);
+    const label = `${name.charAt(0).toUpperCase()}${name.slice(1)}: ${facts.join(", ")}`;
+    const short = row.turn === undefined ? String(row.repeat) : `${row.repeat}.${row.turn + 1}`;
     const faint = this.browse.isListed.has(row) ? "" : " faint";
     const bar = Dom.make("span", { class: "chip-bar" });
     bar.style.width = `${100 * Math.min(Math.max(row.reward ?? 0, 0), 1)}%`;
     return this.#button(
       row,
       { class: `chip ${row.outcome}${faint}`, title: label, "aria-label": label },
-      String(row.repeat),
+      this.browse.runs.length > 1 ? `${Words.letter(row.run)}${short}` : short,
       Kind.bar ? bar : null,
     );
   }
 
   #button(row, properties, ...children) {
-    const data = { position: row.position };
+    const data = { position: row.position, run: row.run };
     return Dom.make("button", { type: "button", data, onclick: () => this.onSelect(row), ...properties }, ...children);
   }
 
@@ -167,7 +176,8 @@ class List {
     const { selected } = this.browse;
     let holds = false;
     for (const button of element.querySelectorAll("button[data-position]")) {
-      const isSelected = selected !== null && Number(button.dataset.position) === selected.position;
+      const { position, run } = button.dataset;
+      const isSelected = selected !== null && Number(position) === selected.position && Number(run) === selected.run;
       button.setAttribute("aria-current", String(isSelected));
       holds ||= isSelected;
     }

@@ -1,0 +1,80 @@
+"""The viewer for preference pairs: what was preferred beside what was rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sweet_rl.errors import DataError
+from sweet_rl.types import Json, digest
+from sweet_rl.viewer.content import Contents, Kind, summary_of
+
+Row = Mapping[str, Json]
+_SHOWN = ("prompt", "chosen", "rejected")
+
+
+class PairContents(Contents[Row]):
+    """Rows of a file of preference pairs; see `content.Contents`."""
+
+    kind: Kind = "pairs"
+
+    @classmethod
+    def entry(cls, item: Row) -> dict[str, Json]:
+        """As in the contract; `guard` says why a row stands in the file that is no pair of two candidates."""
+        before, chosen, rejected = _sides(item)
+        return {
+            "task": str(item.get("task_id") or digest([before])),
+            "summary": summary_of(f"{chosen} ↔ {rejected}"),
+            "repeat": None,
+            "reward": None,
+            "stop": str(item.get("guard") or "pair"),
+            "turns": len(chosen) - len(rejected),
+            "failures": 0,
+        }
+
+    @classmethod
+    def text(cls, item: Row) -> str:
+        """All of it."""
+        return "\n".join(_sides(item))
+
+    def row(self, position: int) -> dict[str, Json]:
+        """As in the contract; `before` is what both sides begin with."""
+        item = self.items[position]
+        before, chosen, rejected = _sides(item)
+        return {
+            "task_id": str(item.get("task_id") or digest([before])),
+            "repeat": 0,
+            "description": "",
+            "before": before,
+            "chosen": chosen,
+            "rejected": rejected,
+            "reward": None,
+            "provenance": {name: value for name, value in item.items() if _is_small(name, value)},
+        }
+
+
+def _sides(item: Row) -> tuple[str, str, str]:
+    """What comes before, and the two sides behind it; with what both begin with taken out of these."""
+    chosen, rejected = _text(item, "chosen"), _text(item, "rejected")
+    prompt = item.get("prompt")
+    if isinstance(prompt, str):
+        return prompt, chosen, rejected
+    shared = next(
+        (place for place, (one, other) in enumerate(zip(chosen, rejected, strict=False)) if one != other),
+        min(len(chosen), len(rejected)),
+    )
+    cut = chosen.rfind("\n", 0, shared) + 1
+    return chosen[:cut], chosen[cut:], rejected[cut:]
+
+
+def _text(item: Row, side: str) -> str:
+    """A side as a text; of pages it is an object of input and output."""
+    value = item.get(side)
+    if isinstance(value, Mapping):
+        value = f"{value.get('input', '')}{value.get('output', '')}"
+    if not isinstance(value, str):
+        raise DataError("must be a string", field=side, value=value, repair="A pair has two texts.")
+    return value
+
+
+def _is_small(name: str, value: Json) -> bool:
+    return name not in _SHOWN and not isinstance(value, (list, dict))

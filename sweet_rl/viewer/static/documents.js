@@ -1,0 +1,83 @@
+// Pages of files that are looked at as a whole: metrics as curves, reports as tables, records of runs; several of
+// a kind side by side.
+"use strict";
+
+const Documents = (() => {
+  const { make } = Dom;
+  const NAMES = { metrics: "Training metrics", report: "Reports", record: "Records of runs" };
+
+  // parts: [{file, content}], all of one kind.
+  function render(parts) {
+    const kind = parts[0].file.kind;
+    const body = { metrics, report, record }[kind](parts);
+    return [make("header", { class: "page-head" }, make("h2", { text: NAMES[kind] }), legend(parts)), ...body];
+  }
+
+  function legend(parts) {
+    return make("ul", { class: "legend" }, parts.map(({ file }, run) => make("li", {}, make("span", { class: `swatch c${(run % 6) + 1}`, "aria-hidden": "true" }), make("strong", { text: Words.letter(run) }), ` ${file.name}`, made(file.record))));
+  }
+
+  const made = (record) => (record ? make("span", { class: "muted", text: ` ${[record.stage, Words.date(record.started), record.version].filter(Boolean).join(" · ")}` }) : null);
+
+  function metrics(parts) {
+    const names = [...new Set(parts.flatMap(({ content }) => Object.keys(content.curves)))];
+    const charts = names.map((name) => {
+      const series = parts.map(({ content }, run) => ({ name: Words.letter(run), run, points: content.curves[name] ?? [] })).filter(({ points }) => points.length);
+      return { name, element: Charts.line(name, series) };
+    });
+    const box = make("input", { type: "search", placeholder: "Only curves named", "aria-label": "Only curves named", autocomplete: "off" });
+    box.addEventListener("input", () => {
+      for (const { name, element } of charts) element.hidden = !name.toLowerCase().includes(box.value.toLowerCase());
+    });
+    const thinned = parts.filter(({ content }) => content.every > 1);
+    const notes = [
+      parts.map(({ content }, run) => `${Words.letter(run)}: ${Words.plural(content.rows, "row")}`).join(", "),
+      ...thinned.map(({ file, content }) => `${file.name}: every ${content.every}th is drawn`),
+    ];
+    if (!names.length) return [make("p", { class: "nothing", text: "There are no numbers yet." })];
+    return [make("div", { class: "page-bar" }, box, make("span", { class: "muted", text: notes.join("; ") })), make("div", { class: "charts" }, charts.map(({ element }) => element))];
+  }
+
+  // Every number by its name; a mean with its interval in one cell.
+  function leaves(value, prefix = "") {
+    if (value === null || typeof value !== "object") return [[prefix, value]];
+    const { mean, low, high } = value;
+    if (typeof mean === "number" && typeof low === "number" && typeof high === "number") return [[prefix, value], ...leaves(Object.fromEntries(Object.entries(value).filter(([name]) => !["mean", "low", "high"].includes(name))), prefix)].filter(([, one]) => one !== undefined);
+    return Object.entries(value).flatMap(([name, one]) => leaves(one, prefix ? `${prefix} · ${name}` : name));
+  }
+
+  const number = (value) => (Number.isInteger(value) ? Words.integer(value) : String(Number(value.toPrecision(4)))).replace("-", "−");
+
+  function figure(value) {
+    if (value === undefined) return make("td", { class: "number muted", text: "–" });
+    if (typeof value === "number") return make("td", { class: "number", text: number(value) });
+    if (value === null || typeof value !== "object") return make("td", { text: String(value) });
+    return make("td", { class: "number" }, make("strong", { text: number(value.mean) }), make("span", { class: "muted", text: ` ${number(value.low)} to ${number(value.high)}` }));
+  }
+
+  function report(parts) {
+    const found = parts.map(({ content }) => new Map(leaves(content)));
+    const names = [...new Set(found.flatMap((one) => [...one.keys()]))];
+    const groups = Map.groupBy(names, (name) => name.split(" · ").slice(0, -1).join(" · "));
+    const heads = parts.map((_, run) => make("th", { scope: "col", class: "number", text: parts.length > 1 ? Words.letter(run) : "" }));
+    const table = (group, own) =>
+      make(
+        "section",
+        {},
+        make("h3", { text: group || "Report" }),
+        make("div", { class: "scroller" }, make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, make("th"), heads)), make("tbody", {}, own.map((name) => make("tr", {}, make("th", { scope: "row", text: Words.phrase(name.split(" · ").at(-1)) }), found.map((one) => figure(one.get(name)))))))),
+      );
+    return [...groups].map(([group, own]) => table(group, own));
+  }
+
+  function record(parts) {
+    return parts.map(({ file, content }) => {
+      const facts = ["stage", "status", "id", "started", "finished", "wall_s", "command", "library", "git"].filter((name) => content[name] !== undefined && content[name] !== null);
+      const value = (one) => (typeof one === "object" ? JSON.stringify(one) : String(one));
+      const fold = Chat.fold("provenance", "the whole record", JSON.stringify(content, null, 2), false);
+      return make("section", {}, make("h3", { text: file.name }), make("dl", { class: "record" }, facts.map((name) => make("div", {}, make("dt", { text: Words.phrase(name) }), make("dd", {}, make(name === "command" ? "code" : "span", { text: value(content[name]) }))))), fold.button, fold.content);
+    });
+  }
+
+  return { render };
+})();

@@ -1,0 +1,146 @@
+"""Files and folders looked at together: what each is, and what belongs to a trajectory."""
+
+import json
+
+import pytest
+
+from sweet_rl.errors import UsageError
+from sweet_rl.preferences.credit import turn_digest
+from sweet_rl.viewer.documents import read_metrics
+from sweet_rl.viewer.library import Library
+from tests.viewer.samples import sample_rows, write_rows
+
+
+def turns_of(row):
+    return [message for message in row["dialogue_history"] if message["role"] == "assistant"]
+
+
+def identity(row, turn):
+    return {"task_id": row["task_id"], "sample_index": row["sample_index"], "turn_index": turn}
+
+
+def scored(row, turn, advantage, **more):
+    own = turns_of(row)[turn]
+    digest = turn_digest(own["input"], own["output"])
+    view = {"advantage": advantage, "critic": -1.0, "reference": -1.0 - advantage}
+    made = {"critic": "runs/critic", "credit": {"critic": "sha256:abc"}}
+    return identity(row, turn) | {"turn_digest": digest, "hidden": view} | made | more
+
+
+def ranked(row, turn, scores, **more):
+    own = turns_of(row)[turn]
+    texts = [f"other {number}" for number in range(len(scores))]
+    return (
+        identity(row, turn)
+        | {"input": own["input"], "ground_truth": "g", "older_output": own["output"]}
+        | {"messages": [], "additional_outputs": texts, "judge_result": scores}
+        | more
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A folder as runs leave them."""
+    rows = sample_rows()
+    write_rows(tmp_path / "a.jsonl", rows)
+    write_rows(tmp_path / "a.credit.critic.jsonl", [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)])
+    write_rows(
+        tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.5, None]), ranked(rows[0], 0, [1.0], input="x")]
+    )
+    write_rows(tmp_path / "pairs.jsonl", [{"prompt": "P", "chosen": "c", "rejected": "r"}])
+    (tmp_path / "policy").mkdir()
+    write_rows(tmp_path / "policy" / "metrics.jsonl", [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
+    (tmp_path / "a.report.json").write_text('{"columns": {"fixed": {"success": 0.5}}}')
+    (tmp_path / "run.json").write_text(
+        '{"id": "1", "stage": "demo", "status": "finished", "sessions": [], "usage": {}}'
+    )
+    (tmp_path / "notes.jsonl").write_text('{"note": 1}\n')
+    return tmp_path
+
+
+def opened(*paths):
+    library = Library(paths)
+    for one in library.files:
+        one.bring_up()
+    return library, {one.name: one for one in library.files}
+
+
+def test_a_folder_is_what_its_files_hold(run):
+    library, files = opened(run)
+    assert {name: one.kind for name, one in files.items()} == {
+        "a.jsonl": "code",
+        "a.credit.critic.jsonl": "credit",
+        "ranked.jsonl": "turns",
+        "pairs.jsonl": "pairs",
+        "policy/metrics.jsonl": "metrics",
+        "a.report.json": "report",
+        "run.json": "record",
+    }
+    described = {one["name"]: one for one in library.listing()}
+    assert described["run.json"]["record"]["stage"] == "demo"
+    assert described["a.jsonl"]["record"] is None
+    assert files["policy/metrics.jsonl"].document()["curves"] == {"loss": [(1, 0.5), (2, 0.25)]}
+    assert files["a.report.json"].document()["columns"]["fixed"] == {"success": 0.5}
+    assert json.loads(files["pairs.jsonl"].listing())["columns"]["stop"] == ["pair"]
+
+
+def test_scores_and_alternatives_stand_with_their_turns(run):
+    _, files = opened(run)
+    shown = files["a.jsonl"].row(0)
+    (scores,) = shown["credit"]
+    assert scores["file"] == "a.credit.critic.jsonl"
+    assert [scores["turns"][turn]["hidden"]["advantage"] for turn in ("0", "1")] == [0.5, -0.25]
+    assert scores["made"] == {"critic": "sha256:abc"}
+    assert list(shown["alternatives"]) == ["1"]  # the other row is of another prompt
+    assert [one["score"] for one in shown["alternatives"]["1"]["candidates"]] == [0.5, None]
+    assert shown["told"].startswith("In light that the final answer is: def shipping_fee")
+    assert files["a.jsonl"].row(1)["credit"] == []
+
+
+def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
+    _, files = opened(run / "a.jsonl")
+    assert files["a.jsonl"].row(0)["credit"][0]["critic"] == "runs/critic"
+
+
+def test_a_score_of_another_text_is_counted_and_not_shown(run):
+    rows = sample_rows()
+    other = [scored(rows[0], 0, 0.5, turn_digest="0" * 16), scored(rows[0], 1, 0.1)]
+    write_rows(run / "a.credit.critic.jsonl", other)
+    _, files = opened(run)
+    (scores,) = files["a.jsonl"].row(0)["credit"]
+    assert (list(scores["turns"]), scores["other"]) == (["1"], 1)
+
+
+def test_the_same_file_twice_is_one_and_two_are_called_by_what_differs(run):
+    (run / "b").mkdir()
+    write_rows(run / "b" / "a.jsonl", sample_rows())
+    _, files = opened(run / "a.jsonl", run / "a.jsonl", run / "b")
+    assert {"a.jsonl", "b/a.jsonl"} <= set(files)
+    assert len(files) == 3  # with the scores
+
+
+def test_published_rows_have_the_repeats_that_they_are_listed_by(run):
+    _, files = opened(run / "a.jsonl")
+    listed = json.loads(files["a.jsonl"].listing())["columns"]
+    assert [files["a.jsonl"].row(position)["repeat"] for position in range(9)] == listed["repeat"]
+
+
+def test_what_is_nothing_is_named(run, tmp_path):
+    with pytest.raises(UsageError, match=r"notes\.jsonl' is nothing that is shown here"):
+        Library([run / "notes.jsonl"])
+    with pytest.raises(UsageError, match="There is no file"):
+        Library([run / "none"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="can be shown"):
+        Library([tmp_path / "empty"])
+
+
+def test_metrics_of_a_run_that_writes_just_now_and_of_many_rows(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"iteration": 3, "play": {"reward": 1.5}, "note": "x", "on": true}\n{"iteration": 4, "pl'
+    )
+    assert read_metrics(path) == {"rows": 1, "every": 1, "curves": {"play.reward": [(3, 1.5)]}}
+    write_rows(path, [{"step": step, "loss": 0.0} for step in range(4001)])
+    found = read_metrics(path)
+    assert (found["rows"], found["every"], len(found["curves"]["loss"])) == (4001, 3, 1334)

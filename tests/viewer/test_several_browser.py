@@ -1,0 +1,173 @@
+"""Several files in one application, in a real Chromium: runs beside each other, the critic's view, exports."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sweet_rl.viewer.export import export
+from sweet_rl.viewer.library import Library
+from tests.viewer.driving import Viewer
+from tests.viewer.samples import ATTACK, many_rows, sample_rows, write_rows
+from tests.viewer.test_library import ranked, scored
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+
+@pytest.fixture(scope="module")
+def application(tmp_path_factory):
+    """A folder of two runs, scores of turns, ranked turns, pairs, metrics and a report, as one page."""
+    folder = tmp_path_factory.mktemp("runs")
+    rows = sample_rows()
+    write_rows(folder / "a.jsonl", rows)
+    write_rows(
+        folder / "b.jsonl", [row | {"reward": 1.0} if row.get("reward") == 0.6 else row for row in rows]
+    )
+    write_rows(folder / "a.credit.critic.jsonl", [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)])
+    write_rows(
+        folder / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["worse", ATTACK])]
+    )
+    write_rows(folder / "pairs.jsonl", [{"prompt": "P", "chosen": ATTACK, "rejected": "r", "guard": ATTACK}])
+    write_rows(folder / "metrics.jsonl", [{"step": step, "loss": 0.0, ATTACK: 1.5} for step in (1, 2)])
+    (folder / "a.report.json").write_text(json.dumps({ATTACK: {"mean": 0.5, "low": 0.25, "high": 0.75}}))
+    export(Library([folder]), folder / "out" / "all.html")
+    return (folder / "out" / "all.html").as_uri()
+
+
+@pytest.fixture
+def several(browser, application):
+    browser.get_log("browser")
+    return Viewer(browser, application)
+
+
+def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
+    several.driver.get(f"{several.address}?files")
+    several.until("return document.querySelector('.page-head')")
+    assert several.texts(".page h3") == [
+        "Trajectories (2)",
+        "Turns with candidates (1)",
+        "Preference pairs (1)",
+        "Training metrics (1)",
+        "Reports (1)",
+    ]
+    boxes = several.all(".files input")
+    boxes[0].click()
+    boxes[2].click()
+    assert several.texts(".page-bar .primary") == ["Choose files of one kind"]
+    boxes[2].click()
+    boxes[1].click()
+    several.click(".page-bar .primary")
+    several.wait_for("#mini-test-0007/0")
+    assert several.count == "18 rows of 18"
+    assert several.texts(".runs dt") == ["A a.jsonl", "B b.jsonl"]
+    several.press("h")
+    several.until("return document.querySelector('.page-head')?.checkVisibility()")
+    several.driver.back()
+    several.wait_for("#mini-test-0007/0")
+    assert several.complaints() == []
+
+
+def test_what_one_run_solves_and_another_does_not_is_an_address(several):
+    several.open("#mini-test-0007/0?in=a.jsonl%2Cb.jsonl")
+    several.choose("#than", "better:1:0")
+    assert several.count == "6 rows of 18"
+    several.press("s")
+    several.until("return document.querySelectorAll('.column').length === 2")
+    several.press("]")
+    several.until("return location.hash.includes('/1')")
+    link = several.script("return location.hash")
+    several.open(link)
+    several.until("return document.querySelectorAll('.column').length === 2")
+    assert several.count == "6 rows of 18"
+    assert several.script("return document.getElementById('than').value") == "better:1:0"
+    assert several.script("return location.hash") == link
+    ids = several.script("return [...document.querySelectorAll('[id]')].map((element) => element.id)")
+    assert len(ids) == len(set(ids))
+    several.choose("#than", "solves:0:1")
+    assert several.count == "0 rows of 18"
+
+
+def test_the_critics_view_of_every_turn(several):
+    several.open("#mini-test-0007/0?in=a.jsonl")
+    assert several.texts(".strip .heat") == ["+0.50", "\u22120.25", "\u2013"]
+    assert "1 turn not scored" in several.text(".strip figcaption")
+    assert several.texts(".speaker .score") == ["critic's score +0.50", "critic's score \u22120.25"]
+    several.script(
+        "[...document.querySelectorAll('.speaker .fold')].find((one) => one.textContent === 'what the critic saw').click()"
+    )
+    agent, critic = several.texts(".saw .two pre")
+    told = several.text(".told")
+    assert told.startswith("In light that the final answer is: def shipping_fee")
+    assert critic == told + agent
+    several.script(
+        "[...document.querySelectorAll('.speaker .fold')].find((one) => one.textContent === '2 alternatives').click()"
+    )
+    assert several.texts(".candidates .said") == [ATTACK, "worse"]
+    assert several.texts(".candidates td:first-child") == ["+0.75", "+0.25"]
+
+
+@pytest.mark.parametrize("name", ["ranked.jsonl", "pairs.jsonl", "metrics.jsonl", "a.report.json"])
+def test_hostile_text_is_text_in_every_kind_of_file(several, name):
+    several.driver.get(f"{several.address}?{name}#?in={name}")
+    several.until("return document.querySelector('.detail-head, .page-head')")
+    several.until("return document.body.textContent.includes('window.pwned = 1')")
+    assert several.script("return window.pwned") is None
+    assert several.all("main img, main a, main b, [onerror], [onload]") == []
+    assert several.complaints() == []
+
+
+def test_curves_have_the_points_that_were_measured_and_a_zero_axis_begins_at_zero(several):
+    several.driver.get(f"{several.address}?curves#?in=metrics.jsonl")
+    several.until("return document.querySelector('.chart')")
+    assert several.script("return document.querySelector('.chart').querySelectorAll('circle').length") == 2
+    assert several.texts(".chart:first-child .tick[text-anchor=end]")[0] == "0.0"
+    ticks = "return Charts.ticks(arguments[0], arguments[1]).map(([, words]) => words)"
+    assert several.script(ticks, 0, 1) == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert several.script(ticks, -0.01, 0.01) == ["\u22120.010", "\u22120.005", "0.000", "0.005", "0.010"]
+
+
+def test_a_folder_opens_offline_and_reads_what_lies_beside_its_page(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr("sweet_rl.viewer.export.ONE_FILE_BYTES", 1000)
+    saved = write_rows(tmp_path / "many.jsonl", many_rows(120))
+    made = export(Library([saved]), tmp_path / "page.html")
+    assert made.path == tmp_path / "page" / "index.html"
+    assert not (tmp_path / "page.html").exists()
+    browser.get_log("browser")
+    viewer = Viewer(browser, made.path.as_uri()).open()
+    viewer.press("j", "j")
+    viewer.until("return location.hash.endsWith('/2')")
+    viewer.search("above 77 kilograms")
+    viewer.wait_for_count("1 row of 120")
+    viewer.press("Enter")
+    viewer.until("return document.querySelector('.detail-head h2')?.textContent.includes('Task 17')")
+    assert viewer.complaints() == []
+
+
+def test_a_very_long_turn_is_shown_in_part_until_it_is_asked_for(browser, tmp_path):
+    (row,) = many_rows(1, repeats=1)
+    row["dialogue_history"][0]["content"] = "word " * 200_000
+    export(Library([write_rows(tmp_path / "long.jsonl", [row])]), tmp_path / "long.html")
+    viewer = Viewer(browser, (tmp_path / "long.html").as_uri()).open()
+    assert len(viewer.texts(".bubble")[0]) < 60_000
+    viewer.click(".bubble .fold")
+    assert len(viewer.texts(".bubble")[0]) >= 1_000_000
+
+
+def test_a_file_that_grows_offers_what_is_new(browser, tmp_path):
+    rows = many_rows(3, repeats=1)
+    saved = write_rows(tmp_path / "grows.jsonl", rows[:2])
+    command = [sys.executable, "-m", "sweet_rl", "view", saved, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        browser.get(re.search(r"http://\S+", process.stdout.readline()).group())
+        viewer = Viewer(browser, "")
+        viewer.wait_for_count("2 rows of 2")
+        with saved.open("a") as file:
+            file.write(json.dumps(rows[2]) + "\n")
+        viewer.until("return !document.getElementById('fresh').hidden")
+        viewer.click("#fresh")
+        viewer.wait_for_count("3 rows of 3")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 0
