@@ -257,8 +257,11 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     from dataclasses import fields
 
     from sweet_rl.algorithms.archer.loop import LoopSettings
+    from sweet_rl.algorithms.archer.replay import MC_GAMMA
     from sweet_rl.algorithms.archer.settings import ON_POLICY
 
+    if config["whole_games"] and config["compat"] == "published":
+        raise UsageError("compat=published draws turn by turn: leave whole_games out, or take compat=fixed.")
     for key in (
         "iterations",
         "rollout_size",
@@ -274,6 +277,8 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     if config["agent_type"] != "online_filteredbc":
         values["filter_quantile"] = None
     values["on_policy"] = config["agent_type"] in ON_POLICY
+    if not values["on_policy"]:
+        values["gamma"] = MC_GAMMA  # published, whatever the critic's discount
     if config["agent_type"] == "chai":
         values["warmup_iter"] = config["iterations"]  # its policy never learns
     return LoopSettings(**values)

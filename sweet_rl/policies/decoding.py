@@ -4,7 +4,7 @@ It exists because `generate` of transformers obeys sampling settings that a mode
 gives rows of a batch one common source of randomness. Here temperature is the only setting, with
 top-k for those who ask for it, and each row draws from its own seed. Importing this module imports torch.
 
-Axes: B rows, P distinct prompts, T positions, V vocabulary, N new tokens.
+Axes: B rows, P distinct texts (prompts, and what was written since), T positions, V vocabulary, N new tokens.
 
 Published behaviour: docs/published/sweet_rl.md#agent.
 """
@@ -57,8 +57,9 @@ the cache."""
 class Decoder:
     """Writes batches with one model.
 
-    Prompts of unequal length are padded on the left; a prompt that several rows share is read once. Rows that
-    have ended leave the batch as soon as half of it has.
+    Prompts of unequal length are padded on the left. A prompt that several rows share is read once, and so is
+    what they write as long as it is the same. Texts that have ended leave the batch as soon as half of it
+    has.
 
     The tokens of a row depend on its prompt and seed only, up to rounding: the order of floating-point sums
     changes with the shape of the batch, and where that moves a draw across the border between two tokens, the
@@ -91,19 +92,17 @@ class Decoder:
         batch = self._start(requests)
         while True:
             yield batch.write(self._end_ids, self._ends)
-            if not batch.places:
+            if not batch.living:
                 return
             self._read_on(batch)
 
     @torch.inference_mode()
     def _start(self, requests: Sequence[Request]) -> _Batch:
-        """Read the distinct prompts and lay out one row for each request."""
+        """Read the distinct prompts."""
         places = {ids: place for place, ids in enumerate(dict.fromkeys(r.prompt_ids for r in requests))}
         logits_PV, mask_PT, cache = self._prefill(list(places)) or self._read(list(places))
-        rows_B = torch.tensor([places[request.prompt_ids] for request in requests], device=mask_PT.device)
-        cache.batch_select_indices(rows_B)
         with_room(cache)
-        return _Batch(requests, logits_PV[rows_B], mask_PT[rows_B], cache)
+        return _Batch(requests, [places[r.prompt_ids] for r in requests], logits_PV, mask_PT, cache)
 
     def _read(self, prompts: Sequence[tuple[int, ...]]) -> Prefill:
         """Read prompts beside each other."""
@@ -117,9 +116,9 @@ class Decoder:
     @torch.inference_mode()
     def _read_on(self, batch: _Batch) -> None:
         """Read the tokens that were written last."""
-        batch.compact()
-        batch.mask_BT = torch.cat([batch.mask_BT, torch.ones_like(batch.mask_BT[:, :1])], dim=1)
-        batch.logits_BV, batch.cache = self._forward(batch.tokens_B[:, None], batch.mask_BT, batch.cache)
+        tokens_P = batch.part()
+        batch.mask_PT = torch.cat([batch.mask_PT, torch.ones_like(batch.mask_PT[:, :1])], dim=1)
+        batch.logits_PV, batch.cache = self._forward(tokens_P[:, None], batch.mask_PT, batch.cache)
 
     def _forward(self, ids_BT: Tensor, mask_BT: Tensor, cache: Any) -> tuple[Tensor, Any]:
         """Logits after the last position, and the cache."""
@@ -136,18 +135,29 @@ class Decoder:
 
 
 class _Batch:
-    """The rows that are being written. `places` maps a living request to its row in the tensors."""
+    """The rows that are being written.
 
-    def __init__(self, requests: Sequence[Request], logits_BV: Tensor, mask_BT: Tensor, cache: Any) -> None:
-        self.logits_BV, self.mask_BT, self.cache = logits_BV, mask_BT, cache
-        self.places = {place: place for place in range(len(requests))}
+    Rows that have written the same after the same prompt are one text of the tensors: `living` maps a request
+    that has not ended to its text.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        texts: Sequence[int],
+        logits_PV: Tensor,
+        mask_PT: Tensor,
+        cache: Any,
+    ) -> None:
+        self.logits_PV, self.mask_PT, self.cache = logits_PV, mask_PT, cache
+        self.living = dict(enumerate(texts))
         self._requests = requests
         self._ids: list[list[int]] = [[] for _ in requests]
         self._logprobs: list[list[float]] = [[] for _ in requests]
-        self._temperatures_B = torch.tensor([r.temperature for r in requests], device=logits_BV.device)
-        self._top_ks_B = torch.tensor([r.top_k for r in requests], device=logits_BV.device)
-        self._top_ps_B = torch.tensor([r.top_p for r in requests], device=logits_BV.device)
-        self._draws_BN = _draws(requests).to(logits_BV.device)
+        self._temperatures_B = torch.tensor([r.temperature for r in requests], device=logits_PV.device)
+        self._top_ks_B = torch.tensor([r.top_k for r in requests], device=logits_PV.device)
+        self._top_ps_B = torch.tensor([r.top_p for r in requests], device=logits_PV.device)
+        self._draws_BN = _draws(requests).to(logits_PV.device)
         self._written = 0
 
     @torch.inference_mode()
@@ -155,35 +165,46 @@ class _Batch:
         self, end_ids: frozenset[int], ends: Callable[[Sequence[int]], bool]
     ) -> list[tuple[int, Written]]:
         """Choose one token for each row; return the rows that end with it."""
-        logps_BV = self.logits_BV.float().log_softmax(dim=-1)
-        among_BV = keep_likeliest(logps_BV, self._top_ks_B)
-        among_BV = keep_nucleus(among_BV, self._top_ps_B, self._temperatures_B)
-        self.tokens_B = choose(among_BV, self._temperatures_B, self._draws_BN[:, self._written])
-        tokens = self.tokens_B.tolist()
-        logprobs = logps_BV.gather(1, self.tokens_B[:, None])[:, 0].tolist()
+        rows_B, texts_B = torch.tensor(
+            [list(self.living), list(self.living.values())], device=self.logits_PV.device
+        )
+        logps_BV = self.logits_PV.float().log_softmax(dim=-1)[texts_B]
+        temperatures_B = self._temperatures_B[rows_B]
+        among_BV = keep_likeliest(logps_BV, self._top_ks_B[rows_B])
+        among_BV = keep_nucleus(among_BV, self._top_ps_B[rows_B], temperatures_B)
+        tokens_B = choose(among_BV, temperatures_B, self._draws_BN[rows_B, self._written])
+        logprobs_B = logps_BV.gather(1, tokens_B[:, None])[:, 0]
         self._written += 1
         finished = []
-        for place, row in self.places.items():
-            self._ids[place].append(tokens[row])
-            self._logprobs[place].append(logprobs[row])
-            ended = tokens[row] in end_ids or ends(self._ids[place])
+        for place, token, logprob in zip(self.living, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
+            self._ids[place].append(token)
+            self._logprobs[place].append(logprob)
+            ended = token in end_ids or ends(self._ids[place])
             if ended or self._written == self._requests[place].max_new_tokens:
                 written = Written(tuple(self._ids[place]), tuple(self._logprobs[place]), ended)
                 finished.append((place, written))
         for place, _ in finished:
-            del self.places[place]
+            del self.living[place]
         return finished
 
-    def compact(self) -> None:
-        """Drop the rows that have ended once they are half of the batch: copying the cache costs, too."""
-        if len(self.places) > len(self.tokens_B) // 2:
-            return
-        keep_B = torch.tensor(list(self.places.values()), device=self.tokens_B.device)
-        self.tokens_B, self.mask_BT = self.tokens_B[keep_B], self.mask_BT[keep_B]
-        self._temperatures_B, self._draws_BN = self._temperatures_B[keep_B], self._draws_BN[keep_B]
-        self._top_ks_B, self._top_ps_B = self._top_ks_B[keep_B], self._top_ps_B[keep_B]
-        self.cache.batch_select_indices(keep_B)
-        self.places = {place: row for row, place in enumerate(self.places)}
+    def part(self) -> Tensor:
+        """The next token of every text [P]; where rows of one text go on differently, each way is a text.
+
+        Texts without a row are dropped when half of them have none: copying the cache costs, too.
+        """
+        ways = {place: (text, self._ids[place][-1]) for place, text in self.living.items()}
+        places = {way: place for place, way in enumerate(dict.fromkeys(ways.values()))}
+        texts, tokens = zip(*places, strict=True)
+        device, count = self.mask_PT.device, len(self.mask_PT)
+        if len(set(texts)) == len(texts) > count // 2:
+            tokens_P = torch.zeros(count, dtype=torch.int64, device=device)
+            tokens_P[list(texts)] = torch.tensor(tokens, device=device)
+            return tokens_P
+        keep_P = torch.tensor(texts, device=device)
+        self.mask_PT = self.mask_PT[keep_P]
+        self.cache.batch_select_indices(keep_P)
+        self.living = {place: places[way] for place, way in ways.items()}
+        return torch.tensor(tokens, device=device)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -67,6 +67,7 @@ def make_models(
                 n_embd=hidden_size,
                 n_layer=layers,
                 n_head=heads,
+                activation_function="gelu_pytorch_tanh",  # GPT-2's, as one operation
                 initializer_range=_SPREAD,
             )
         )

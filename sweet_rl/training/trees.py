@@ -65,6 +65,22 @@ def in_order(sequences: Sequence[Ids]) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
+def chains(sequences: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Their numbers, those together of which each begins the next one, the shortest first.
+
+    Whoever reads the last one of a chain has read them all, where tokens see only what is before them.
+    """
+    found: list[list[int]] = []
+    for number in sorted(range(len(sequences)), key=sequences.__getitem__):
+        ids = sequences[number]
+        before = sequences[found[-1][-1]] if found else ids
+        if found and ids[: len(before)] == before:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return found
+
+
 def grow(sequences: Sequence[Ids], *, attention_span: float = math.inf) -> list[Tree]:
     """The sequences as trees, each token once in its tree.
 

@@ -95,6 +95,27 @@ def test_a_shared_prompt_is_read_once(model, monkeypatch):
     assert seen == [(1, 4), (8, 1)]
 
 
+def test_what_rows_write_alike_is_read_once_until_they_part(model, monkeypatch):
+    """Eight rows of one prompt, of which top-k makes four and four the same, and others that part at once."""
+    asked = [Request((0, 5, 6, 7), 6, 1.0, 3, top_k=1) for _ in range(4)]
+    asked += [Request((0, 5, 6, 7), 6, 1.0, 5) for _ in range(4)]
+    asked += [Request((0, 9, 8, 7), 6, 1.0, seed) for seed in (1, 2)]
+    alone = [decode(model, [request])[0] for request in asked]
+    assert len({row.token_ids[0] for row in alone}) == 4  # they part at once
+    seen, forward = [], type(model).forward
+
+    def spy(self, input_ids, **others):
+        seen.append(len(input_ids))
+        return forward(self, input_ids=input_ids, **others)
+
+    monkeypatch.setattr(type(model), "forward", spy)
+    together = decode(model, asked)
+    assert seen == [2, 4, 4, 4, 4, 4]
+    assert [row.token_ids for row in together] == [row.token_ids for row in alone]
+    for a, b in zip(together, alone, strict=True):
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+
+
 def test_choose_follows_the_distribution():
     logps_BV = torch.tensor([0.1, 0.0, 0.6, 0.3]).log().expand(5, 4)
     draws_B = torch.tensor([0.0, 0.0999, 0.1001, 0.6999, 0.7001], dtype=torch.float64)

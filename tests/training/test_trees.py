@@ -1,13 +1,14 @@
 """Sequences that begin alike stand there once, and every token sees exactly its own sequence."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweet_rl.training.trees import common_prefix, grow, lay_out
+from sweet_rl.training.trees import chains, common_prefix, grow, lay_out
 
 
 def arrays(sequences):
@@ -71,3 +72,18 @@ def test_common_prefix():
     assert common_prefix(a, a) == 3
     assert common_prefix(a, a[:0]) == 0
     assert common_prefix(a[1:], b) == 0
+
+
+@given(SEQUENCES)
+def test_of_sequences_that_begin_each_other_the_longest_is_last(sequences):
+    """Every sequence is in one chain, begins the next one there, and no chain's last one begins another's."""
+    rows = [tuple(ids) for ids in sequences]
+    found = chains(rows)
+    assert sorted(number for chain in found for number in chain) == list(range(len(rows)))
+    for chain in found:
+        for one, other in pairwise(chain):
+            assert rows[other][: len(rows[one])] == rows[one]
+    lasts = [rows[chain[-1]] for chain in found]
+    assert not any(
+        a is not b and b[: len(a)] == a for n, a in enumerate(lasts) for b in [*lasts[:n], *lasts[n + 1 :]]
+    )

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ from sweet_rl.training.batches import Reader, to_device
 from sweet_rl.training.head import ResponseHead
 from sweet_rl.training.packing import padded_batches
 from sweet_rl.training.trees import in_order
+
+_SAID = 4096
+"""Utterances whose text is remembered: of short ones many are alike."""
 
 OBSERVATION = "{obs}"
 """Where the observation stands in a template."""
@@ -125,6 +129,7 @@ class TokenPolicy:
         self._head = ResponseHead(model, self._logprobs_of)
         self._reader = Reader(pad_id=0, attention_span=attention_span(model))
         self.prompt = Recent(self._make_prompt, lambda prompt: len(prompt.ids))
+        self._text_of = lru_cache(_SAID)(self._make_text)
         self.value_head: nn.Linear | None = None
         if use_baseline:
             self.value_head = nn.Linear(text_config.hidden_size, 1, device=self.device, dtype=self.dtype)
@@ -213,7 +218,7 @@ class TokenPolicy:
             return Utterance(text, ids, finished=True)
         return self.utterance(observation, text)
 
-    def _text_of(self, ids: Sequence[int]) -> str:
+    def _make_text(self, ids: tuple[int, ...]) -> str:
         text = self.decode(ids)
         return text if self.eos_str is None else text.split(self.eos_str)[0]
 

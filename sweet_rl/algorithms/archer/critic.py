@@ -1,7 +1,8 @@
 """Two Q and two V critics over utterances, on one encoder.
 
 Observations and actions are encoded separately, and what a text becomes does not depend on what else is in
-its batch. So each distinct text is encoded once, in batches of similar lengths. Importing this module imports
+its batch. So each distinct text is encoded once, in batches of similar lengths; of those that begin each
+other, as an episode's observations do, a causal encoder reads the longest only. Importing this module imports
 torch.
 
 Axes: N texts, B rows, T tokens, H hidden.
@@ -26,6 +27,7 @@ from sweet_rl.algorithms.archer.recent import Recent
 from sweet_rl.chat import load_tokenizer
 from sweet_rl.policies.weights import pretrained
 from sweet_rl.training.packing import padded_batches
+from sweet_rl.training.trees import chains
 
 Pooling = Literal["pooler", "first", "last", "mean"]
 """How the outputs of a text's tokens become one vector: the model's own pooler (a dense layer and tanh on the
@@ -83,8 +85,9 @@ class TextEncoder:
         self.pooling: Pooling = _pooling_of(model, tokenizer) if pooling == "auto" else pooling
         self.width = 2 * self._hidden if self.pooling == "last" else self._hidden
         self.joined_width = 2 * self.width + (self._hidden if self.pooling == "last" else 0)
-        self.encoded = 0
-        """Texts encoded so far: how a test knows that none was encoded twice."""
+        self.texts_read = 0
+        """Texts that the model was given so far: how a test knows that none was read twice."""
+        self._chained = self.pooling == "last" and _looks_back_only(model)
         pad_id = tokenizer.pad_token_id
         self._pad_id: int = pad_id if pad_id is not None else (tokenizer.eos_token_id or 0)
         self._ids = Recent(self._tokenize, len)
@@ -98,10 +101,16 @@ class TextEncoder:
         )
 
     def batches(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
-        """Numbers of texts that are encoded together."""
-        lengths = [len(self._ids(text)) for text in texts]
+        """Numbers of texts that are encoded together; those that one pass reads are not divided."""
+        rows = [self._ids(text) for text in texts]
+        found = self._chains(rows)
         worth = _WORTH.get(self.device.type, math.inf) * max(1.0, (256 / self._hidden) ** 2)
-        return list(padded_batches(lengths, max_tokens, worth_tokens=worth))
+        lengths = [len(rows[chain[-1]]) for chain in found]
+        batches = padded_batches(lengths, max_tokens, worth_tokens=worth)
+        return [[number for place in batch for number in found[place]] for batch in batches]
+
+    def _chains(self, rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+        return chains(rows) if self._chained else [[number] for number in range(len(rows))]
 
     def tokens(self, texts: Sequence[str]) -> int:
         """Tokens of all the texts, without padding."""
@@ -128,11 +137,13 @@ class TextEncoder:
 
     def _encode(self, rows: Sequence[tuple[int, ...]]) -> Tensor:
         """One batch, padded on the right."""
-        self.encoded += len(rows)
+        found = self._chains(rows)
+        read = [rows[chain[-1]] for chain in found]
+        self.texts_read += len(read)
         device, dtype = self.device, next(self.model.parameters()).dtype
-        width = max(map(len, rows))
-        ids_BT = torch.tensor([[*row, *[self._pad_id] * (width - len(row))] for row in rows], device=device)
-        lengths_B = torch.tensor([len(row) for row in rows], device=device)
+        width = max(map(len, read))
+        ids_BT = torch.tensor([[*row, *[self._pad_id] * (width - len(row))] for row in read], device=device)
+        lengths_B = torch.tensor([len(row) for row in read], device=device)
         mask_BT = (torch.arange(width, device=device) < lengths_B[:, None]).long()
         with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
             output = self.model(input_ids=ids_BT, attention_mask=mask_BT, **self._options)
@@ -142,12 +153,15 @@ class TextEncoder:
         hidden_BTH: Tensor = output.last_hidden_state.to(dtype)
         if self.pooling == "first":
             return hidden_BTH[:, 0]
-        if self.pooling == "last":
-            model: Any = self.model
-            words_BTH = model.get_input_embeddings()(ids_BT).to(dtype)
-            said_BH = nn.functional.layer_norm(_mean(words_BTH, mask_BT), (self._hidden,))
-            return torch.cat([hidden_BTH[torch.arange(len(rows)), lengths_B - 1], said_BH], dim=1)
-        return _mean(hidden_BTH, mask_BT)
+        if self.pooling == "mean":
+            return _means(hidden_BTH)[torch.arange(len(rows), device=device), lengths_B - 1]
+        model: Any = self.model
+        where = {number: place for place, chain in enumerate(found) for number in chain}
+        rows_N = torch.tensor([where[number] for number in range(len(rows))], device=device)
+        lasts_N = torch.tensor([len(row) - 1 for row in rows], device=device)
+        words_BTH = _means(model.get_input_embeddings()(ids_BT).to(dtype))
+        said_NH = nn.functional.layer_norm(words_BTH[rows_N, lasts_N], (self._hidden,))
+        return torch.cat([hidden_BTH[rows_N, lasts_N], said_NH], dim=1)
 
     def joined(self, states_BH: Tensor, actions_BH: Tensor) -> Tensor:
         """Vectors of observations and of utterances beside each other, as [B, joined_width].
@@ -278,10 +292,16 @@ def _pooling_of(model: nn.Module, tokenizer: Any) -> Pooling:
     return "last" if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else "mean"
 
 
-def _mean(states_BTH: Tensor, mask_BT: Tensor) -> Tensor:
-    """Over the tokens that are no padding, as [B, H]."""
-    weights_BT1 = mask_BT[..., None].to(states_BTH.dtype)
-    return (states_BTH * weights_BT1).sum(dim=1) / weights_BT1.sum(dim=1)
+def _means(states_BTH: Tensor) -> Tensor:
+    """Of all tokens up to each one."""
+    counts_T1 = torch.arange(1, states_BTH.shape[1] + 1, device=states_BTH.device)[:, None]
+    return states_BTH.cumsum(dim=1) / counts_T1
+
+
+def _looks_back_only(model: nn.Module) -> bool:
+    """Whether it is known that no token of a model sees those behind it."""
+    known = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
+    return bool(known) and all(known)
 
 
 def _positions(config: Any) -> int | None:

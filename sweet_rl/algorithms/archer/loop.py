@@ -50,8 +50,9 @@ class LoopSettings:
 
     `filter_quantile` is None for learners that learn from all episodes; filtered behaviour cloning learns
     from those whose return is at least that quantile of all returns so far (published: 0.9). `on_policy` is
-    for learners that learn from the newest iteration only, from returns with the discount `gamma`. `compat`
-    says how memory is drawn from: "fixed", every turn in it alike, or "published".
+    for learners that learn from the newest iteration only. `gamma` discounts the returns of turns. `compat`
+    says how memory is drawn from: "fixed", every turn in it alike, or "published". With `whole_games` turns
+    are not drawn one by one.
     """
 
     iterations: int = 2000
@@ -64,6 +65,7 @@ class LoopSettings:
     filter_quantile: float | None = None
     on_policy: bool = False
     gamma: float = MC_GAMMA
+    whole_games: bool = False
     concurrency: int = 128
     keep_checkpoints: int = 2
     compat: Compat = "fixed"
@@ -211,6 +213,8 @@ class OnlineRun:
             state = np.random.RandomState(seed)
             return lambda count: memory.sample_published(count, state)
         rng = np.random.default_rng(seed)
+        if self._settings.whole_games:
+            return memory.drawing_games(rng)
         return lambda count: memory.sample(count, rng)
 
     # -- the first process only ---------------------------------------------------------------------------
@@ -239,8 +243,7 @@ class OnlineRun:
 
     def _steps(self, place: Place) -> list[Transition]:
         playground, folder = self._here()
-        gamma = self._settings.gamma if self._settings.on_policy else MC_GAMMA
-        return transitions(folder.trajectories.read(place), playground.transcript, gamma)
+        return transitions(folder.trajectories.read(place), playground.transcript, self._settings.gamma)
 
     def _read(self, turns: Sequence[TurnAt]) -> list[Transition]:
         """Turns by their episode's place and their number in it; each episode is read once."""

@@ -9,8 +9,9 @@ Published behaviour: docs/published/archer.md#replay, #behaviour-cloning.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -168,6 +169,10 @@ class Ring(ABC, Generic[Item]):
     def at(self, slot: int) -> Item:
         """The item of the slot: the last one that was inserted there."""
 
+    @abstractmethod
+    def begins(self, slot: int) -> bool:
+        """Whether the item of the slot begins an episode; not asked of the oldest."""
+
     def sample(self, n: int, rng: np.random.Generator) -> list[Item]:
         """`n` items, independently and with replacement.
 
@@ -187,6 +192,28 @@ class Ring(ABC, Generic[Item]):
         draws = [int(rng.randint(0, self.inserted, size=1)[0]) for _ in range(n)]
         return [self.at(draw % self.capacity) for draw in draws]
 
+    def drawing_games(self, rng: np.random.Generator) -> Callable[[int], list[Item]]:
+        """Draws so many items as whole episodes, each as likely, turns in order; the last one may be cut.
+
+        Every turn comes up as often as by `sample`. A model that can share prefixes reads an episode once.
+
+        Raises:
+            ValueError: there are none.
+        """
+        self._check()
+        oldest = self.inserted % self.capacity if len(self) == self.capacity else 0
+        order = [(oldest + age) % self.capacity for age in range(len(self))]
+        begins = [age for age, slot in enumerate(order) if not age or self.begins(slot)]
+        games = [order[begin:end] for begin, end in pairwise([*begins, len(order)])]
+
+        def draw(n: int) -> list[Item]:
+            slots: list[int] = []
+            while len(slots) < n:
+                slots += games[int(rng.integers(len(games)))]
+            return [self.at(slot) for slot in slots[:n]]
+
+        return draw
+
     def _check(self) -> None:
         if not self.inserted:
             raise ValueError("an empty replay buffer cannot be sampled")
@@ -202,6 +229,10 @@ class ReplayBuffer(Ring[Transition]):
     def at(self, slot: int) -> Transition:
         """The transition in a slot of the ring, counted from 0."""
         return self._slots[slot]
+
+    def begins(self, slot: int) -> bool:
+        """Whether the transition before it was its episode's last."""
+        return self._slots[slot - 1].done
 
     def insert(self, transition: Transition) -> None:
         """Put one in, in the place of the oldest when the buffer is full."""
@@ -238,6 +269,10 @@ class TurnsOnDisk(Ring[TurnAt]):
         episode = int(np.searchsorted(self._ends, newest, side="right"))
         begin = int(self._ends[episode - 1]) if episode else 0
         return self._places[episode], newest - begin
+
+    def begins(self, slot: int) -> bool:
+        """Whether the turn is its episode's first."""
+        return self.at(slot)[1] == 0
 
 
 class Catalogue:

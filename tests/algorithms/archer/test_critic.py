@@ -7,7 +7,13 @@ import torch
 from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2Model, GPT2Config, GPT2Model
 
 from sweet_rl.algorithms.archer.critic import DoubleCritic, TextEncoder, load_critic
-from sweet_rl.algorithms.archer.critic_updates import HeldFeatures, best_places, critic_targets, row_batches
+from sweet_rl.algorithms.archer.critic_updates import (
+    HeldFeatures,
+    best_places,
+    critic_step,
+    critic_targets,
+    row_batches,
+)
 from sweet_rl.algorithms.archer.learning import copied
 from sweet_rl.algorithms.archer.steps import StepSettings
 from sweet_rl.errors import UsageError
@@ -49,7 +55,7 @@ def test_any_encoder_serves_whatever_its_width_and_pooling(name):
     )
     features = critic.encode([*TEXTS, "a" * 2000, "", TEXTS[0]])
     assert features.shape == (7, width)
-    assert critic.encoder.encoded == 6
+    assert critic.encoder.texts_read == (5 if pooling == "last" else 6)  # one begins another
     for text, together in zip([*TEXTS, "a" * 2000, ""], features, strict=False):
         assert torch.allclose(critic.encode([text])[0], together, atol=1e-5)
     values = critic(features, features)
@@ -176,3 +182,34 @@ def test_one_critic_stands_for_both_and_trains_the_first_one_alone():
     torch.stack(values).sum().backward()
     trained = {name.split(".")[0] for name, weight in critic.named_parameters() if weight.grad is not None}
     assert trained == {"critic1", "v_critic1"}
+
+
+@pytest.mark.parametrize("max_tokens", [60, 10_000])
+def test_a_causal_model_reads_an_episode_once_and_its_turns_have_the_values_that_they_have_alone(max_tokens):
+    """Values and gradients of every turn, in any order, after one pass for each episode; actions apart."""
+    model, tokenizer, *_ = encoders()["gpt2"]
+    once = DoubleCritic(model.double(), tokenizer).double()
+    alone = copied(once).requires_grad_()
+    alone.encoder._chained = False
+    rows = [ROWS[number] for number in (4, 0, 2, 6, 1, 5, 3)]
+    games, actions = 2, len({row.action for row in rows})  # the third is the first one's beginning
+    found = []
+    for critic in (once, alone):
+        values = critic.read([row.observation for row in rows], [row.action for row in rows], max_tokens)
+        torch.stack([part * part for part in values]).sum().backward()
+        found.append(torch.stack(list(values)))
+    assert torch.allclose(*found, atol=1e-9)
+    assert once.encoder.texts_read == games + actions
+    assert alone.encoder.texts_read == len({row.observation for row in rows}) + actions
+    for one, other in zip(once.parameters(), alone.parameters(), strict=True):
+        assert (one.grad is None and other.grad is None) or torch.allclose(one.grad, other.grad, atol=1e-9)
+
+
+def test_a_step_of_a_causal_critic_reads_each_episode_once():
+    """The target reads an episode with its last observation, the critic without; each action once."""
+    model, tokenizer, *_ = encoders()["gpt2"]
+    critic = DoubleCritic(model, tokenizer)
+    target, optimizer = copied(critic), torch.optim.Adam(critic.parameters())
+    critic_step(critic, target, optimizer, ROWS, [["Is it old?"]] * len(ROWS), StepSettings(len(ROWS)))
+    assert target.encoder.texts_read == 2 + 1  # the third episode is the first one's beginning
+    assert critic.encoder.texts_read == 2 + len({row.action for row in ROWS})

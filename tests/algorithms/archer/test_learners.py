@@ -167,11 +167,11 @@ def test_each_distinct_text_is_encoded_once_a_step():
     learner = make(epochs=1, grad_accum_steps=12)
     rows = [ROWS[number % 7] for number in range(24)]
     learner.update(lambda count: rows[:count], update_actor=False)
-    assert learner.critic.encoder.encoded == len({row.observation for row in rows}) + len(
+    assert learner.critic.encoder.texts_read == len({row.observation for row in rows}) + len(
         {row.action for row in rows}
     )
     assert (
-        learner.target.encoder.encoded
+        learner.target.encoder.texts_read
         <= len({text for row in rows for text in (row.observation, row.next_observation)}) + 24
     )
 

@@ -115,6 +115,17 @@ def test_draws_from_a_wrapped_buffer(tmp_path, compat, quantile):
     assert steps > 30  # it has wrapped
 
 
+@pytest.mark.parametrize("more", [{}, {"filter_quantile": 0.5}, {"on_policy": True}])
+def test_with_whole_games_a_step_has_turns_that_followed_each_other(tmp_path, more):
+    learner = Watcher()
+    play(tmp_path, learner, whole_games=True, **more)
+    games = [[step.observation + step.action for step in game] for game in episodes(tmp_path)]
+    for drawn in learner.seen:
+        while drawn:
+            game = next(game for game in games if game[: len(drawn)] == drawn[: len(game)])
+            drawn = drawn[len(game) :]
+
+
 def test_what_was_played_is_on_disk_and_not_in_memory(tmp_path):
     """Traced bytes of one game more; each takes several kilobytes on disk, 35 KiB of objects if it is kept."""
     learner, seen = Watcher(draws=0), []

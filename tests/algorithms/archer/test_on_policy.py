@@ -79,7 +79,12 @@ def test_it_learns_from_the_newest_iteration_only_and_from_its_own_discount(tmp_
 @pytest.mark.parametrize("kind", ["archer", "ppo", "reinforce"])
 def test_the_loop_of_a_run_keeps_no_older_games_for_them(kind):
     loop = _loop_settings(load_config("archer_debug", [f"agent_type={kind}", "gamma=0.5"]))
-    assert (loop.on_policy, loop.gamma) == (kind != "archer", 0.5)
+    assert (loop.on_policy, loop.gamma) == ((kind != "archer"), 0.95 if kind == "archer" else 0.5)
+
+
+def test_published_arithmetic_draws_turn_by_turn():
+    with pytest.raises(UsageError, match="compat=published draws turn by turn: leave whole_games out"):
+        _loop_settings(load_config("archer_debug", ["whole_games=true", "compat=published"]))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Episodes as transitions, written out by hand."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
+from sweet_rl.algorithms.archer import bc
 from sweet_rl.algorithms.archer.actor import TokenPolicy
 from sweet_rl.algorithms.archer.bc import Demonstration, demonstrations_of, train_bc
-from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, transitions
+from sweet_rl.algorithms.archer.replay import ReplayBuffer, Transition, TurnsOnDisk, transitions
 from sweet_rl.errors import DataError
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Task, Trajectory
 from tests.algorithms.archer.models import ROWS, Joined, policy_model, policy_tokenizer
@@ -67,16 +70,45 @@ def test_every_slot_of_a_full_buffer_is_drawn_alike():
     assert buffer.sample(5, np.random.default_rng(1)) == buffer.sample(5, np.random.default_rng(1))
 
 
+def test_whole_episodes_are_drawn_alike_and_a_turn_as_often_as_alone():
+    """Twelve slots of a ring that has wrapped: what is left of one episode, two whole ones and half a one."""
+    buffer = ReplayBuffer(12)
+    places = [(episode, number) for episode, length in enumerate((3, 4, 4, 2)) for number in range(length)]
+    for episode, number in [*places, (4, 0), (4, 1)]:
+        last = number == (3, 4, 4, 2, 9)[episode] - 1
+        buffer.insert(Transition(f"{episode} {number}", "", 0.0, "", last, False, 0.0, 0.0))
+    left = [["1 0", "1 1", "1 2", "1 3"], ["2 0", "2 1", "2 2", "2 3"], ["3 0", "3 1"], ["4 0", "4 1"]]
+    draw = buffer.drawing_games(np.random.default_rng(0))
+    drawn = [one.observation for one in draw(12_000)]
+    counts = {name: drawn.count(name) for name in set(drawn)}
+    assert counts == pytest.approx(dict.fromkeys(chain(*left), 1000), abs=100)
+    begins = [game for game in left for place in range(len(drawn)) if drawn[place] == game[0]]
+    assert sum(map(len, begins)) - len(drawn) in range(4)  # only the last one was cut
+    assert [one.observation for one in draw(3)] in [(one + other)[:3] for one in left for other in left]
+    with pytest.raises(ValueError, match="empty"):
+        ReplayBuffer(4).drawing_games(np.random.default_rng(0))
+
+
+def test_whole_episodes_are_drawn_from_disk_alike():
+    ring = TurnsOnDisk([(0, 0), (0, 3), (1, 1)], [2, 3, 2], 6)
+    draw = ring.drawing_games(np.random.default_rng(0))
+    first, second, third = [((0, 0), 1)], [((0, 3), n) for n in range(3)], [((1, 1), n) for n in range(2)]
+    assert draw(1)[0] in (first[0], second[0], third[0])
+    assert set(draw(60)) == {*first, *second, *third}  # the first turn of all has made room
+
+
 def test_dialogues_become_demonstrations():
     assert demonstrations_of(ROWS[:1]) == [Demonstration("Questions:\n", "Is it alive?")]
 
 
-def test_cloning_learns_what_it_is_shown():
+@pytest.mark.parametrize("whole_games", [False, True])
+def test_cloning_learns_what_it_is_shown(whole_games):
     policy, told = TokenPolicy(policy_model(), policy_tokenizer()), []
     shown = [Demonstration("Questions:\n", "No?"), Demonstration("Questions:\nNo? Yes.\n", "Is it?")] * 5
     found = train_bc(
         policy,
         shown,
+        whole_games=whole_games,
         learning_rate=2e-2,
         iterations=25,
         batch_size=2,
@@ -89,3 +121,17 @@ def test_cloning_learns_what_it_is_shown():
     assert [
         one.text for one in policy.sample(["Questions:\n", "Questions:\nNo? Yes.\n"], [0, 0], greedy=True)
     ] == ["No?", "Is it?"]
+
+
+def test_whole_games_stay_together_in_an_order_of_each_pass(monkeypatch):
+    """Six rows a step are two games of three turns, each in its own order, in another order a pass."""
+    games = [[Demonstration(f"{name}:\n" + "a" * turn, "x") for turn in range(3)] for name in "ABCDEFGH"]
+    seen = []
+    monkeypatch.setattr(bc, "imitation_step", lambda _, __, rows, ___: seen.append(rows) or {"bc.loss": 1.0})
+    policy = TokenPolicy(policy_model(), policy_tokenizer())
+    shown = [one for game in games for one in game]
+    train_bc(policy, shown, iterations=2, batch_size=6, grad_accum_steps=1, whole_games=True)
+    assert all(step[:3] in games and step[3:] in games for step in seen)
+    passes = [[*chain(*seen[:4])], [*chain(*seen[4:])]]
+    assert passes[0] != passes[1]
+    assert all(sorted(map(str, one)) == sorted(map(str, shown)) for one in passes)
