@@ -64,6 +64,14 @@ class Listener(Protocol):
         """A model has been opened, and counts there."""
         ...
 
+    def usage(self) -> Mapping[str, Mapping[str, Mapping[str, int | None]]]:
+        """What models have done in this run so far, all its sessions together: by role, then by model."""
+        ...
+
+    def cost(self) -> Mapping[str, object] | None:
+        """What that has cost in dollars; None without prices."""
+        ...
+
     def sets(self, settings: Mapping[str, object]) -> None:
         """Take settings that no flag holds (`sweet_rl.tracking.sets`)."""
         ...

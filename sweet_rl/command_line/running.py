@@ -86,7 +86,13 @@ def until_stopped(work: Coroutine[Any, Any, None], words: Callable[[], str]) -> 
 
 
 def run_until_stopped(
-    work: Coroutine[Any, Any, None], path: str | Path, total: int, *, noun: str, verb: str
+    work: Coroutine[Any, Any, None],
+    path: str | Path,
+    total: int,
+    *,
+    noun: str,
+    verb: str,
+    again: str = "with --to_continue ",
 ) -> None:
     """Run `work`; Ctrl-C and SIGTERM end it cleanly, with a message that says how to resume.
 
@@ -96,6 +102,7 @@ def run_until_stopped(
         total: rows that it holds when all is done.
         noun: what a row is, in the plural.
         verb: what the same command does with the rest, in the third person.
+        again: how it is to be told that there is a rest.
 
     Raises:
         KeyboardInterrupt: it was stopped; what had finished is in the file.
@@ -103,9 +110,7 @@ def run_until_stopped(
 
     def words() -> str:
         there = sum(1 for _ in read_rows(path))
-        return (
-            f"{there} of {total} {noun} are in {path}; the same command with --to_continue {verb} the rest."
-        )
+        return f"{there} of {total} {noun} are in {path}; the same command {again}{verb} the rest."
 
     until_stopped(work, words)
 

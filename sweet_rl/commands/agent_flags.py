@@ -45,7 +45,7 @@ _REFLECTING: Final = Only("reflection", ("model",), "a --reflection_model model"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentFlags(Agent, AgentModel, MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
+class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     """The agent."""
 
     temperature: float = flag(1.0, "sampling temperature; 0 is greedy.", at_least=0, only=A_MODEL)
@@ -69,6 +69,11 @@ class AgentFlags(Agent, AgentModel, MaxTokens, Tokenizer, Device, DType, VLLM, P
     max_batch: int = flag(
         64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFlags(Agent, AgentModel, ModelFlags):
+    """The agent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +167,17 @@ class TestTimeCriticFlags(Critic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayerFlags(AgentFlags, ScriptedFlags):
+class AgentPrompt(Settings):
     """The agent."""
 
     agent_prompt_path: str | None = flag(
         None, "system prompt file of the agent; default the packaged one.", shown="all"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayerFlags(AgentFlags, ScriptedFlags, AgentPrompt):
+    """The agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,13 +51,13 @@ def evaluate(flags: GraderFlags, /) -> None:
     if flags.grader == "auto":
         given |= {"margin": flags.margin} if flags.margin else {}
         given |= {"regrade": True} if flags.regrade else {}
-        by_the_world(flags.saved_path, given, quiet=flags.quiet)
+        _by_the_world(flags.saved_path, given, quiet=flags.quiet)
         return
     _grade(flags.saved_path, flags.grader, flags.k, regrade=flags.regrade, quiet=flags.quiet)
-    _plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
+    plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
 
 
-def by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
+def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
     """Run the stage that the file's world names.
 
     Raises:
@@ -86,7 +86,7 @@ def by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> N
         raise UsageError(
             f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out."
         )
-    _plain(stage)(saved_path=saved_path, **flags, **({"quiet": quiet} if "quiet" in known else {}))
+    plain(stage)(saved_path=saved_path, **flags, **({"quiet": quiet} if "quiet" in known else {}))
 
 
 def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) -> None:
@@ -116,7 +116,7 @@ def _is_missing(file: GradedFile, index: int, grader: str, *, regrade: bool) -> 
     return file.counts(index) and (regrade or grader not in (file.rows[index].get("grades") or {}))
 
 
-def _plain(stage: Callable[..., None]) -> Callable[..., None]:
-    """The stage without a record of its own: what it writes belongs to ours."""
-    plain: Callable[..., None] = getattr(stage, "__wrapped__", stage)
-    return plain
+def plain(stage: Callable[..., None]) -> Callable[..., None]:
+    """The stage without a record of its own: what it writes belongs to the one that calls it."""
+    inner: Callable[..., None] = getattr(stage, "__wrapped__", stage)
+    return inner

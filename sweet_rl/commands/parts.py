@@ -137,7 +137,7 @@ async def _policy(player: Player, tasks: Sequence[Task], concurrency: int) -> Po
             base_url_from("", 0, flags.agent_base_url),
             flags,
             key_var=flags.agent_api_key_var,
-            named_by=f"--{player.role}_base_url names the server, --{player.role}_model its model.",
+            named_by=_named_by(player),
             max_connections=concurrency,
         ),
         player.model,
@@ -147,6 +147,18 @@ async def _policy(player: Player, tasks: Sequence[Task], concurrency: int) -> Po
         temperature=flags.temperature,
         max_tokens=flags.max_tokens,
         seed=player.seed,
+    )
+
+
+def _named_by(player: Player) -> str:
+    """Which flags name the server, its model, and the way in which it is asked."""
+    role, here = player.role, player.flags.agent_api
+    other, routes = ("completions", ("/chat/completions", "/completions"))
+    if here == "completions":
+        other, routes = "chat", ("/completions", "/chat/completions")
+    return (
+        f"--{role}_base_url names the server, --{role}_model its model. It was asked at {routes[0]}; for a server "
+        f"that has {routes[1]} alone (404): --{role}_api {other}."
     )
 
 

@@ -33,6 +33,7 @@ from sweet_rl.flags.common import (
     NumTasks,
     OutputPath,
     Quiet,
+    SampleIds,
     Seeded,
     WorldName,
 )
@@ -54,6 +55,7 @@ class SimulationFlags(
     OutputPath,
     WorldName,
     NumTasks,
+    SampleIds,
     BestOfN,
     BatchSize,
     ContinuingOtherwise,

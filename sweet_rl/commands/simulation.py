@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.types import Failure, Json, Task, Trajectory
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, World, load_tasks, names, world_of
+from sweet_rl.worlds import Options, World, chosen_tasks, load_tasks, names, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.commands.simulate_interactions import SimulationFlags
@@ -47,6 +47,17 @@ class Parts:
         }
 
 
+def tasks_of(source: str, limit: int | None, sample_ids: str | None, world: World) -> list[Task]:
+    """What is played: of the tasks that are named, or of all, the first so many.
+
+    Raises:
+        UsageError: there is no such source, or no such task in it.
+    """
+    if sample_ids is None:
+        return load_tasks(source, limit=limit, seed=0, world=world)
+    return chosen_tasks(load_tasks(source, seed=0, world=world), sample_ids, source)[:limit]
+
+
 def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
     """Make sure that the tasks are of this world.
 
@@ -63,8 +74,16 @@ def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
         raise UsageError(f"{source!r} {why}")
 
 
-def run(flags: SimulationFlags, parts: Parts) -> None:
+def run(flags: SimulationFlags, parts: Parts, *, again: str = "with --to_continue ") -> int:
     """Play the missing episodes of the output file, then sort it in the published order.
+
+    Args:
+        flags: of `simulate_interactions`.
+        parts: agent, human and world.
+        again: how the same command resumes the run, in messages.
+
+    Returns:
+        How many episodes of the complete file failed.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is in the file. Also where too many
@@ -74,7 +93,7 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
     parts.human.check()
     key_in(parts.human.flags.env_api_key_var)
     parts.agent.check_keys()
-    tasks = load_tasks(flags.input_path, limit=flags.num_tasks, seed=0, world=parts.world)
+    tasks = tasks_of(flags.input_path, flags.num_tasks, flags.sample_ids, parts.world)
     check_tasks(parts.world, tasks, flags.input_path)
     settings = parts.settings(flags.seed)
     episodes = schedule(tasks, flags.best_of_n, seed=flags.seed)
@@ -96,7 +115,9 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
         outcome = Outcome()
         if todo.todo:
             work = _simulate(flags, parts, tasks, todo, journal, settings, stats, outcome)
-            run_until_stopped(work, flags.output_path, len(episodes), noun="episodes", verb="plays")
+            run_until_stopped(
+                work, flags.output_path, len(episodes), noun="episodes", verb="plays", again=again
+            )
         failed = finish(flags.output_path, todo)
     _summarise(flags, len(episodes), stats, outcome)
     judge_failed(
@@ -104,9 +125,10 @@ def run(flags: SimulationFlags, parts: Parts) -> None:
         len(episodes),
         next((words_of(row["error"]) for row in failed if isinstance(row.get("error"), dict)), "unknown"),
         noun="episodes",
-        kept=f"{flags.output_path} stays as it is; the same command with --to_continue plays them again.",
+        kept=f"{flags.output_path} stays as it is; the same command {again}plays them again.",
         most=flags.max_failed,
     )
+    return len(failed)
 
 
 class Outcome:
@@ -192,15 +214,40 @@ class ProgressBar:
             return
         self._bar.update(self._stats.episodes - self._bar.n)
         elapsed = max(time.perf_counter() - self._started, 1e-9)
-        rates = f"{self._stats.turns / elapsed:.1f} turns/s"
+        words = [f"{self._stats.turns / elapsed:.1f} turns/s"]
         if self._stats.tokens:
-            rates += f", {self._stats.tokens / elapsed:.0f} tokens/s"
-        self._bar.set_postfix_str(f"{rates}, {self._stats.failures} failures", refresh=False)
+            words.append(f"{self._stats.tokens / elapsed:.0f} tokens/s")
+        words += [f"{self._stats.failures} failures", *spent_words()]
+        self._bar.set_postfix_str(", ".join(words), refresh=False)
 
     def close(self) -> None:
         """Leave the last state on the screen."""
         self.update()
         self._bar.close()
+
+
+def spent_words() -> Iterator[str]:
+    """What the run in progress has used of models: tokens read and written, requests turned away, money."""
+    listener = tracking.current()
+    if listener is None:
+        return
+    used = [row for models in listener.usage().values() for row in models.values()]
+    read, written = (sum(row[name] or 0 for row in used) for name in ("prompt_tokens", "completion_tokens"))
+    if read or written:
+        yield f"{short(read)} tokens in, {short(written)} out"
+    if retries := sum(row["retries"] or 0 for row in used):
+        yield f"{retries} requests sent again"
+    if (cost := listener.cost()) is not None:
+        known = [value for name, value in cost.items() if name.endswith("_usd") and isinstance(value, float)]
+        yield f"${sum(known):.2f}" + ("" if isinstance(cost["usd"], float) else " and what is unknown")
+
+
+def short(number: int) -> str:
+    """A large number in a few digits."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return str(number)
 
 
 def _summarise(flags: SimulationFlags, total: int, stats: RolloutStats, outcome: Outcome) -> None:

@@ -48,6 +48,17 @@ class NumTasks(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SampleIds(Settings):
+    """Tasks."""
+
+    sample_ids: str | None = flag(
+        None,
+        "play these tasks alone: their ids, or their places in the list from 0 on, one by one or as ranges (0-9,17), "
+        "with commas between them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tasks(Settings):
     """Tasks."""
 

@@ -5,15 +5,17 @@
 """
 
 from sweet_rl.records.files import (
+    encode_row,
     load_tasks_file,
     load_trajectories,
+    parse_line,
     read_rows,
     replace_file,
     replace_rows,
     sync_path,
 )
 from sweet_rl.records.journal import Journal
-from sweet_rl.records.lock import locked
+from sweet_rl.records.lock import is_being_written, locked
 from sweet_rl.records.rows import (
     task_from_row,
     trajectories_from_rows,
@@ -24,9 +26,12 @@ from sweet_rl.records.rows import (
 
 __all__ = [
     "Journal",
+    "encode_row",
+    "is_being_written",
     "load_tasks_file",
     "load_trajectories",
     "locked",
+    "parse_line",
     "read_rows",
     "replace_file",
     "replace_rows",

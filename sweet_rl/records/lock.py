@@ -40,6 +40,22 @@ def locked(path: str | Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_being_written(path: str | Path) -> bool:
+    """Whether a run holds the right to write to `path` at this moment."""
+    target = Path(os.path.realpath(path))
+    try:
+        descriptor = os.open(target.with_name(f".{target.name}.lock"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in {errno.EWOULDBLOCK, errno.EACCES}
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _acquire(lock: Path) -> int:
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)

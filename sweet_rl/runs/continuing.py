@@ -21,9 +21,7 @@ Key = tuple[str, int]
 
 _FAILED = frozenset(reason.value for reason in StopReason if reason.failed)
 
-HOW_TO_MIX = (
-    "Use the settings of the first run, choose another --output_path, or pass --force_continue to mix them."
-)
+HOW_TO_MIX = "Use the settings of the first run, choose another output, or pass --force_continue to mix them."
 """What a person can do about a file that was made another way."""
 
 

@@ -121,6 +121,14 @@ class Record:
         """A model has been opened."""
         self._usage.append(usage)
 
+    def usage(self) -> dict[str, dict[str, Json]]:
+        """Counters by role, then by model, of this session and those before it."""
+        return added([*(one.get("usage") or {} for one in self._earlier), summed(self._usage)])
+
+    def cost(self) -> dict[str, Json] | None:
+        """The dollars of that; None without prices."""
+        return None if self._prices is None else cost_of(self.usage(), self._prices)
+
     def sets(self, settings: Mapping[str, object]) -> None:
         """Add settings that no flag holds; a later value replaces an earlier one."""
         with self._lock:

@@ -65,6 +65,8 @@ class World:
         published_names: what else it is called, as in published command lines.
         first_for: the commands that play it where no world is named (dialogue, archer, reflect, as_it_is).
         evaluation: the stage that grades its episodes.
+        reward_is: what the reward of an episode is called in tables; a share of 1 where it is not a "return".
+        bounds: the scripted agents that are ceiling and floor; default the first and the last of `agents`.
         action_head: begins the list of actions in worlds whose agents choose labels.
         labels: every label that can be on offer.
         learning: the options where an agent learns in it level by level; None: those of `options`.
@@ -94,6 +96,8 @@ class World:
     published_names: ClassVar[tuple[str, ...]] = ()
     first_for: ClassVar[str | None] = None
     evaluation: ClassVar[str] = "evaluate_games"
+    reward_is: ClassVar[str] = "return"
+    bounds: ClassVar[tuple[str, ...] | None] = None
     action_head: ClassVar[str | None] = None
     labels: ClassVar[Sequence[str]] = CHOICES
     learning: ClassVar[type[Options] | None] = None
@@ -275,6 +279,27 @@ class World:
     def success_return(self, options: Options) -> float:
         """An episode is a success whose rewards sum to more."""
         return 0.0
+
+    def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
+        """Whether an episode reached its goal; None in worlds whose grades only say how near it came.
+
+        Args:
+            reward: of the episode.
+            row: `game` and `solved` of it, where it has them.
+            options: that it was played with.
+        """
+        game = row.get("game")
+        told = game.get("won") if isinstance(game, Mapping) else row.get("solved")
+        return told if isinstance(told, bool) else reward > self.success_return(options)
+
+    def family(self, task: Mapping[str, Json]) -> str:
+        """The kind of task that this is, where the world knows kinds; tables then have a line for each.
+
+        Args:
+            task: as it stands in its file.
+        """
+        named = task.get("family") or task.get("category")
+        return named if isinstance(named, str) else ""
 
     def games(self, options: Options) -> AbstractContextManager[Callable[[], TextGame]]:
         """What makes a fresh game, for algorithms that choose labels; what games share is freed at the end.

@@ -5,10 +5,10 @@ Reading and checking rows is the business of `sweet_rl.records`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import UsageError, missing_package, no_such
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
@@ -48,6 +48,35 @@ def load_tasks(
         what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
         raise UsageError(f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be {_sources()}.")
     return load_tasks_file(path)[:limit]
+
+
+def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:
+    """Some of the tasks, in the order of the list.
+
+    Args:
+        tasks: all of them.
+        wanted: ids, places from 0 on, and ranges of places, with commas between them.
+        source: of the tasks, for messages.
+
+    Raises:
+        UsageError: there is no such task.
+    """
+    places = {task.task_id: place for place, task in enumerate(tasks)}
+    chosen: set[int] = set()
+    for word in filter(None, map(str.strip, wanted.split(","))):
+        first, _, last = word.partition("-")
+        if word in places:
+            chosen.add(places[word])
+        elif (
+            first.isdigit() and (not last or last.isdigit()) and int(first) <= int(last or first) < len(tasks)
+        ):
+            chosen.update(range(int(first), int(last or first) + 1))
+        else:
+            hint = f"Places go from 0 to {len(tasks) - 1}." if tasks else ""
+            raise no_such(f"task in {source!r} for --sample_ids", word, list(places)[:20], hint)
+    if not chosen:
+        raise UsageError(f"--sample_ids {wanted!r} names no task.")
+    return [tasks[place] for place in sorted(chosen)]
 
 
 def _worlds_with(source: str) -> Iterator[World]:

@@ -47,6 +47,8 @@ class BackendProgramming(Dialogue):
     sources = ("mini",)
     options = BackendOptions
     evaluation = "evaluate_code"
+    reward_is = "tests passed"
+    bounds = ("oracle", "constant")
     agents = ("questioner", "oracle", "constant", "expert", "insider", "random")
     takes: ClassVar = {"questioner": {"num_questions": 3}, "constant": {"unsafe_no_sandbox": False}}
     agent_prompt = "llm_agent_code_prompt.txt"

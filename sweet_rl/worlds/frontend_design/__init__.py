@@ -59,6 +59,8 @@ class FrontendDesign(Dialogue):
     name = "html"
     options = DesignOptions
     evaluation = "evaluate_html"
+    reward_is = "similarity"
+    bounds = ("target", "blank")
     train_tasks, test_tasks = "mini-web:train", "mini-web:test"
     sources = ("mini-web",)
     agents = ("improver", "generic", "blank", "target")
@@ -103,6 +105,10 @@ class FrontendDesign(Dialogue):
                 stop_on_user_failure=design.user_failure == "stop",
                 forget_answer=options.published,
             )
+
+    def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
+        """None: a page is more or less like the wanted one."""
+        return None
 
     def at_once(self, wanted: int) -> int:
         """At most `MOST_PAGES`: pages need a browser each."""

@@ -32,6 +32,7 @@ class TwentyQuestions(QuestionGame):
     archer_config = "archer_20q"
     games_shown = 4
     agents = ("asker", "hasty", "best", "namer", "random")
+    bounds = ("asker", "random")
     takes: ClassVar = {"asker": {"skill": 1.0}, "hasty": {"skill": 0.3}}
     player_rules = (
         "I am thinking of an object. Find out which: ask questions that I can answer with "

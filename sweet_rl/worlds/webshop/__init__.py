@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sweet_rl.contracts import Env, Policy, User
 from sweet_rl.flags import flag, no_flag
+from sweet_rl.types import Json
 from sweet_rl.worlds.base import Rows, World
 from sweet_rl.worlds.options import AgentRequest, Options
 from sweet_rl.worlds.webshop.stages import STAGES
@@ -46,6 +47,10 @@ class WebShop(World):
         "stands in brackets] on any other. You have {turns} actions."
     )
     stages = STAGES
+
+    def succeeded(self, reward: float, row: Mapping[str, Json], options: Options) -> bool | None:
+        """Whether what was bought is all that was wanted."""
+        return reward >= 1
 
     def rows(self, source: str, where: str, *, limit: int | None, seed: int) -> Rows:
         """Sessions of a split or a range; `2000-2100@server` are a server's, with goals of its own."""

@@ -1,0 +1,183 @@
+"""A number that can be trusted, in one command: simulate, grade, report."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.command_line.stages import Facets, built, stage
+from sweet_rl.commands.agent_flags import AgentPrompt, ModelFlags, PlayerFlags
+from sweet_rl.commands.humans import ANSWERED, HumanFlags, server_plays
+from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS, simulate_interactions
+from sweet_rl.errors import UsageError
+from sweet_rl.flags import REQUIRED, Only, Settings, flag
+from sweet_rl.flags.common import (
+    BatchSize,
+    ContinuingOtherwise,
+    MaxFailed,
+    Quiet,
+    SampleIds,
+    Seeded,
+    Tasks,
+    WorldName,
+)
+from sweet_rl.worlds import Options, ScriptedFlags, agents_with, first_for, world_of
+
+ENGINES = ("openai", "vllm", "transformers", "scripted")
+"""What may stand before a model's name, with a slash between."""
+
+BASE_URL_VAR = "OPENAI_BASE_URL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalFlags(WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, ContinuingOtherwise, Quiet):
+    """What is evaluated."""
+
+    model: str = flag(
+        REQUIRED,
+        "openai/NAME (a model behind an OpenAI-compatible server), vllm/PATH (starts a vLLM server), a folder or a hub "
+        "name (run in process), one of the world's scripted agents, or module:ATTRIBUTE.",
+        aliases=("agent_model",),
+    )
+    limit: int | None = flag(None, "the first so many tasks; default all.", at_least=1)
+    epochs: int = flag(1, "repeats of every task; pass@k and pass^k are over them.", at_least=1)
+    output_dir: str | None = flag(
+        None,
+        "folder of episodes, grades and report; default evals/WORLD-TASKS-MODEL. The same command resumes it.",
+    )
+    retries: int = flag(
+        2, "how often episodes that failed for want of a service are played again.", at_least=0, shown="all"
+    )
+    bounds: str = flag(
+        "none",
+        "scripted agents that play the same tasks, for comparison: none, world (the world's ceiling and floor), or "
+        "names with commas between them.",
+    )
+    regrade: bool = flag(
+        False, "grade episodes again that have their grades; nothing is played that is there."
+    )
+
+    @property
+    def engine_and_name(self) -> tuple[str, str]:
+        """What runs the model, and its name there."""
+        engine, _, name = self.model.partition("/")
+        return (engine, name) if engine in ENGINES and name else ("auto", self.model)
+
+    @property
+    def folder(self) -> Path:
+        """Where everything goes."""
+        if self.output_dir is not None:
+            return Path(self.output_dir)
+        source = Path(self.tasks).name.removesuffix(".jsonl") if self.tasks else "test"
+        words = (self.world, source, self.engine_and_name[1].rstrip("/").rpartition("/")[2])
+        return Path("evals") / "-".join(re.sub(r"[^\w.=]+", "_", word).strip("_") for word in words)
+
+    def check_together(self) -> None:
+        """Whether the folder can be one.
+
+        Raises:
+            UsageError: it is a file.
+        """
+        super().check_together()
+        if self.folder.is_file():
+            raise UsageError(f"--output_dir {str(self.folder)!r} is a file; name a folder.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluatedFlags(ModelFlags, ScriptedFlags, AgentPrompt, Settings):
+    """The agent."""
+
+
+def player_flags(flags: EvalFlags, agent: EvaluatedFlags) -> PlayerFlags:
+    """The agent as `simulate_interactions` has it.
+
+    Raises:
+        UsageError: a model behind a server that nobody named.
+    """
+    engine, name = flags.engine_and_name
+    url = agent.agent_base_url
+    if engine == "openai" and url is None:
+        url = os.environ.get(BASE_URL_VAR) or None
+        if url is None:
+            raise UsageError(
+                f"--model {flags.model} is behind a server: name it with --agent_base_url, such as "
+                f"http://127.0.0.1:8001/v1, or in the environment variable {BASE_URL_VAR}."
+            )
+    values = vars(agent) | {"agent": engine, "agent_model": name, "agent_base_url": url}
+    return PlayerFlags(**values)
+
+
+def human_flags(human: HumanFlags, world_name: str) -> HumanFlags:
+    """The human: where no server is named, the one without a model."""
+    simulated = world_of(world_name).answered_by == "human"
+    if simulated and human.env_model == "auto" and not human.server_named:
+        return replace(human, env_model="scripted")
+    return human
+
+
+def _facets(flags: Mapping[str, Any]) -> Facets:
+    """What the flags are about to put together, as in `simulate_interactions`."""
+    chosen = built(EvalFlags, flags)
+    player = player_flags(chosen, built(EvaluatedFlags, flags))
+    human = human_flags(built(HumanFlags, flags), chosen.world)
+    rest = {"reflection_model": None, "reflection_base_url": None}
+    facets = dict(simulate_interactions.facets({**flags, **vars(player), **vars(human), **rest}))  # type: ignore[attr-defined]
+    return facets | {"human": {"server" if server_plays(world_of(chosen.world), human) else "here"}}
+
+
+@recorded(
+    "eval",
+    reads=("tasks", "model", "tokenizer", "agent_prompt_path", "env_model", "user_prompt_path", "place"),
+    prices=True,
+)
+@stage(
+    defaults={"world": first_for("dialogue"), "agent_api": "chat"},
+    helps={
+        "agent_api": "how the server of openai/NAME is asked: chat, or completions, where it offers them and prompts must be exact.",
+        "agent_base_url": f"base URL(s) of the server of openai/NAME; default what {BASE_URL_VAR} says.",
+        "env_model": "who plays the human, or answers in question games: scripted (without a model: the default, unless a server is named), auto (the first model that the named server offers), or the server's name for a model.",
+        "overwrite": "throw away what the folder holds of earlier episodes.",
+        "to_continue": "of no effect: the same command resumes.",
+        "tasks": "one of the world's lists, or a file; default: what the world measures on.",
+        "seed": "every episode's seed is derived from it.",
+    },
+    narrow={
+        "agent_base_url": {"aliases": ("base_url",)},
+        "to_continue": {"shown": "never"},
+        "max_failed": {"shown": "all"},
+    },
+    only=ANSWERED
+    | {
+        "unsafe_no_sandbox": None,
+        "agent_base_url": Only("agent", ("openai",), "--model openai/NAME"),
+        "skill": Only("agent_model", lambda: agents_with("skill"), "scripted agents that take it"),
+        "num_questions": Only(
+            "agent_model", lambda: agents_with("num_questions"), "scripted agents that take it"
+        ),
+    },
+    facets=_facets,
+    options=WORLD_OPTIONS,
+)
+def eval(  # noqa: A001 - it is what is typed
+    flags: EvalFlags, agent: EvaluatedFlags, human: HumanFlags, options: Options, /
+) -> None:
+    """Evaluate an agent: play the tasks, grade, report; one command, which resumes itself.
+
+    Episodes that failed for want of a service are played again, and those that still failed are in no number.
+    The report has success and what the world gives, pass@k and pass^k over repeats, with standard errors clustered
+    by task; turns, questions, tokens and money of agent and human apart; who the human and the grader were. It is
+    printed, and lies as report.json beside episodes.jsonl, which `sweet-rl compare` and the viewers take.
+
+    The smallest run needs no model and no server:
+    sweet-rl eval --model expert --world code --tasks mini:test --limit 50
+    A model behind a server, asked four times for each task:
+    sweet-rl eval --model openai/gpt-4o-mini --base_url https://host/v1 --tasks tasks.jsonl --epochs 4 --prices prices.toml
+    """
+    from sweet_rl.commands import evaluating
+
+    evaluating.run(flags, player_flags(flags, agent), human_flags(human, flags.world), options)

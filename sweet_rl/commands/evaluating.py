@@ -1,0 +1,239 @@
+"""The work of `eval` after its flags are checked: simulate as often as it takes, grade, report."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweet_rl import tracking
+from sweet_rl.command_line.running import judge_failed, words_of
+from sweet_rl.commands import simulation
+from sweet_rl.commands.agent_flags import Player, PlayerFlags
+from sweet_rl.commands.evaluate import plain
+from sweet_rl.commands.humans import Human, HumanFlags
+from sweet_rl.commands.simulate_interactions import SimulationFlags
+from sweet_rl.errors import no_such
+from sweet_rl.evaluation.episodes import Episodes, read_episodes
+from sweet_rl.evaluation.report import Line, Report, counts_of, families_of, lines_of
+from sweet_rl.records import read_rows, replace_file
+from sweet_rl.runs.continuing import has_failed
+from sweet_rl.runs.record import now
+from sweet_rl.statistics import Estimate
+from sweet_rl.types import Json, Task, digest
+from sweet_rl.version import __version__
+from sweet_rl.worlds import Options, World, world_of
+
+if TYPE_CHECKING:
+    from sweet_rl.commands.eval import EvalFlags
+
+EPISODES, GRADING, REPORT = "episodes.jsonl", "grading.json", "report.json"
+"""The files of a folder of `eval`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What is played, and by which rules; several agents may play it.
+
+    Args:
+        flags: of `eval`.
+        world: that is played.
+        options: of it.
+        human: who answers.
+        source: of the tasks.
+        tasks: of them those that are played.
+    """
+
+    flags: EvalFlags
+    world: World
+    options: Options
+    human: Human
+    source: str
+    tasks: tuple[Task, ...]
+
+    def player(self, player: PlayerFlags) -> Player:
+        """The agent in this world."""
+        if player.agent_model == "auto" and self.world.agents:
+            player = replace(player, agent_model=self.world.agents[0])
+        return Player(
+            flags=player,
+            world=self.world,
+            options=self.options,
+            scripted=player,
+            prompt_path=player.agent_prompt_path,
+            seed=self.flags.seed,
+        )
+
+    def play(self, player: Player, path: Path) -> None:
+        """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
+        flags = self.flags
+        parts = simulation.Parts(self.world, self.options, player, self.human)
+        for left in range(flags.retries, -1, -1):
+            anew = flags.overwrite and left == flags.retries
+            wanted = SimulationFlags(
+                input_path=self.source,
+                output_path=str(path),
+                world=flags.world,
+                num_tasks=len(self.tasks),
+                sample_ids=flags.sample_ids,
+                best_of_n=flags.epochs,
+                batch_size=flags.batch_size,
+                to_continue=path.exists() and not anew,
+                overwrite=anew,
+                force_continue=flags.force_continue,
+                max_failed=1.0,
+                seed=flags.seed,
+                quiet=flags.quiet,
+            )
+            failed = simulation.run(wanted, parts, again="")
+            if not failed or not left:
+                return
+            print(f"The {failed} that failed are played again.")
+
+    def grade(self, player: Player, path: Path, report: Path) -> dict[str, Json]:
+        """Grade what has no grades; what the world's stage reports."""
+        from sweet_rl.commands.catalogue import load
+
+        flags, stage = self.flags, load(self.world.evaluation)
+        known = set(inspect.signature(stage).parameters) - {"compat"}
+        given = vars(self.options) | {
+            "unsafe_no_sandbox": player.scripted.unsafe_no_sandbox,
+            "regrade": flags.regrade,
+            "quiet": flags.quiet,
+        }
+        given = {name: value for name, value in given.items() if name in known}
+        with redirect_stdout(io.StringIO()):  # its table is part of our report
+            plain(stage)(str(path), k=flags.epochs, report_path=str(report), overwrite=True, **given)
+        found: dict[str, Json] = json.loads(report.read_bytes())
+        return found
+
+    def bound_names(self) -> list[str]:
+        """Scripted agents that are to play the same tasks.
+
+        Raises:
+            UsageError: there is no such agent.
+        """
+        agents, wanted = self.world.agents, self.flags.bounds
+        if wanted == "none":
+            return []
+        if wanted == "world":
+            return list(self.world.bounds or dict.fromkeys((*agents[:1], *agents[-1:])))
+        names = [name.strip() for name in wanted.split(",")]
+        for name in names:
+            if name not in agents:
+                raise no_such(f"scripted agent of {self.world.name} for --bounds", name, agents)
+        return names
+
+    def bound(self, name: str, player: PlayerFlags, folder: Path) -> list[Line]:
+        """The first numbers of a scripted agent that plays the same tasks."""
+        path = folder / f"{name}.jsonl"
+        agent = self.player(replace(player, agent="scripted", agent_model=name))
+        print(f"{name}:")
+        self.play(agent, path)
+        self.grade(agent, path, folder / f"{name}.{GRADING}")
+        lines = lines_of(read_episodes(path, self.world))
+        return [line for line in lines if not line.name.startswith("pass")][:2]
+
+
+def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Options) -> None:
+    """Simulate, grade, report.
+
+    Raises:
+        SweetRLError: the run cannot continue; the same command resumes it. Also where too much failed.
+    """
+    world = world_of(flags.world)
+    source = flags.tasks or world.test_tasks
+    tasks = simulation.tasks_of(source, flags.limit, flags.sample_ids, world)
+    simulation.check_tasks(world, tasks, source)
+    this = Evaluation(flags, world, options, Human(human, world, options), source, tuple(tasks))
+    player, folder, bounds = this.player(agent), flags.folder, this.bound_names()
+    tracking.writes(folder, folder=True, continues=True)
+    path = folder / EPISODES
+    this.play(player, path)
+    grading = this.grade(player, path, folder / GRADING)
+    found = read_episodes(path, world)
+    known = dict(_floors(grading)) | {name: this.bound(name, agent, folder / "bounds") for name in bounds}
+    report = _report(this, player, found, known)
+    replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
+    print(f"\n{report.to_text()}\n\nThe same is in {folder / REPORT}; the dialogues: sweet-rl view {folder}")
+    first = (words_of(row["error"]) for _, row in read_rows(path) if has_failed(row) and row.get("error"))
+    judge_failed(
+        report.failed,
+        report.played,
+        next(first, "unknown") if report.failed else "",
+        noun="episodes",
+        kept="The same command plays them again.",
+        most=flags.max_failed,
+    )
+
+
+def _report(
+    this: Evaluation, player: Player, found: Episodes, bounds: Mapping[str, Sequence[Line]]
+) -> Report:
+    flags, listener = this.flags, tracking.current()
+    tasks, played, failed = counts_of(found)
+    provenance = json.loads(max(found.provenances, key=lambda said: found.provenances[said]))
+    repeats = f" x {flags.epochs}" if flags.epochs > 1 else ""
+    return Report(
+        f"{player.model} in {this.world.name}, {Path(this.source).name}{repeats}",
+        tasks,
+        played,
+        failed,
+        lines_of(found),
+        families_of(found),
+        bounds,
+        {
+            "made": {"date": now(), "sweet_rl": __version__, "run": tracking.run_id() or ""},
+            "played": {
+                "world": this.world.name,
+                "tasks": this.source,
+                "tasks_digest": digest([dict(task.row) for task in this.tasks]),
+                "epochs": flags.epochs,
+                "seed": flags.seed,
+                "rules": this.world.settings(this.options),
+            },
+            "agent": player.settings() | {"engine": player.engine()},
+            "human": _human(this, provenance),
+            "grader": {}
+            if not found.graders
+            else json.loads(max(found.graders, key=found.graders.__getitem__)),
+        },
+        {} if listener is None else listener.usage(),
+        None if listener is None else listener.cost(),
+        found.problems,
+    )
+
+
+def _human(this: Evaluation, provenance: Mapping[str, Json]) -> dict[str, Json]:
+    """Who answered: the model, its prompt and its version."""
+    if this.world.answered_by == "world":
+        return {}
+    human = this.human
+    known: dict[str, Json] = {"model": provenance["env_model"] or human.flags.env_model}
+    if human.in_process:
+        return known | {"prompt": "", "version": f"sweet_rl {provenance['sweet_rl']}"}
+    prompt = human.flags.user_prompt_path or this.world.user_prompt or ""
+    return known | {
+        "prompt": prompt,
+        "prompt_digest": human.settings().get("user_prompt", ""),
+        "version": f"as {', '.join(human.flags.urls)} has it",
+    }
+
+
+def _floors(grading: Mapping[str, Json]) -> Iterator[tuple[str, list[Line]]]:
+    """What grading knows of floors without playing: a constant answer, a black picture, a blank page."""
+    constant = (grading.get("columns") or {}).get("constant answer")
+    if constant:
+        rows = constant["rows"]
+        names = {"success": "success", "tests passed": "tests_passed"}
+        yield (
+            "a constant answer",
+            [Line(name, "share", Estimate(**constant[field]), rows, rows) for name, field in names.items()],
+        )
+    for name, mean in ((grading.get("rewards") or {}).get("floors") or {}).items():
+        yield f"a {name}", [Line("similarity", "share", Estimate(mean), grading["tasks"], grading["tasks"])]

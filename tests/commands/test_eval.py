@@ -1,0 +1,183 @@
+"""One command plays, grades and reports; failures are played again and never scored."""
+
+import json
+from statistics import fmean
+
+import pytest
+
+from sweet_rl.command_line import read
+from sweet_rl.commands.catalogue import values_of
+from sweet_rl.commands.eval import eval as evaluate
+from sweet_rl.errors import ServiceError, UsageError
+from sweet_rl.users.server_process import start_server
+
+SMALL = {"model": "expert", "tasks": "mini:test", "limit": 8, "quiet": True}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def report(folder):
+    return json.loads((folder / "report.json").read_text())
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_numbers_are_those_of_the_episodes(tmp_path, capsys):
+    evaluate(**SMALL, epochs=3, bounds="world")
+    folder = tmp_path / "evals/code-mini_test-expert"
+    found, played = report(folder), rows(folder / "episodes.jsonl")
+    assert (found["tasks"], found["episodes"], found["failed"]) == (8, 24, 0)
+    solved = {}
+    for row in played:
+        solved.setdefault(row["task_id"], []).append(row["reward"] == 1)
+    measures = found["measures"]
+    assert measures["success"]["mean"] == pytest.approx(fmean(fmean(task) for task in solved.values()))
+    assert measures["tests passed"]["mean"] == pytest.approx(fmean(row["reward"] for row in played))
+    assert measures["pass@3"]["mean"] == fmean(any(task) for task in solved.values())
+    assert measures["pass^3"]["mean"] == fmean(all(task) for task in solved.values())
+    turns = [sum(turn["role"] == "assistant" for turn in row["dialogue_history"]) for row in played]
+    assert measures["turns"]["mean"] == pytest.approx(fmean(turns))
+    assert measures["questions"]["mean"] == pytest.approx(fmean(turns) - 1)  # the last turn is the answer
+    assert found["bounds"]["oracle"]["success"]["mean"] == 1
+    assert found["bounds"]["constant"]["success"]["mean"] < 1
+    assert found["bounds"]["a constant answer"]["tests passed"]["tasks"] == 8
+    assert found["human"] == {
+        "model": "scripted",
+        "prompt": "",
+        "version": f"sweet_rl {found['made']['sweet_rl']}",
+    }
+    assert found["grader"]["grader"] == "tests"
+    out = capsys.readouterr().out
+    assert "pass^3" in out
+    assert "human: model scripted" in out
+
+
+def test_the_same_command_resumes_and_more_epochs_are_added(tmp_path, capsys):
+    evaluate(**SMALL, output_dir="out")
+    first = rows(tmp_path / "out/episodes.jsonl")
+    capsys.readouterr()
+    evaluate(**SMALL, output_dir="out")
+    assert "nothing was left to do" in capsys.readouterr().out
+    assert rows(tmp_path / "out/episodes.jsonl") == first
+    evaluate(**SMALL, output_dir="out", epochs=2)
+    assert rows(tmp_path / "out/episodes.jsonl")[:8] == first
+    assert report(tmp_path / "out")["measures"]["pass@2"]["episodes"] == 16
+    with pytest.raises(UsageError, match="made with other settings: agent_model was 'expert'"):
+        evaluate(**SMALL | {"model": "random"}, output_dir="out")
+    record = json.loads((tmp_path / "out/run.json").read_text())
+    assert record["stage"] == "eval"
+    assert len(record["sessions"]) == 4
+
+
+def test_failed_episodes_are_played_again_and_are_in_no_number(tmp_path, capsys):
+    served = {"output_dir": "out", "request_attempts": 1, "model": "questioner", "limit": 20}
+    with start_server(fault_rate=0.25, faults="server_error", seed=3) as server:
+        with pytest.raises(ServiceError, match="have no score and are in no mean"):
+            evaluate(**SMALL | served, env_base_url=server.base_url, env_model="scripted", retries=0)
+        found, played = report(tmp_path / "out"), rows(tmp_path / "out/episodes.jsonl")
+        failed = sum(row["stop_reason"] == "user_failed" for row in played)
+        assert 0 < failed < 20
+        assert found["failed"] == failed
+        assert found["measures"]["success"]["episodes"] == 20 - failed
+        assert all(row.get("reward") is None for row in played if row["stop_reason"] == "user_failed")
+        evaluate(**SMALL | served, env_base_url=server.base_url, env_model="scripted", retries=20)
+    assert "that failed are played again" in capsys.readouterr().out
+    found = report(tmp_path / "out")
+    assert (found["failed"], found["measures"]["success"]["episodes"]) == (0, 20)
+    assert found["human"]["model"] == "scripted"
+    assert len(found["human"]["prompt_digest"]) == 12
+    (used,) = found["usage"]["user"].values()
+    assert used["failed_requests"] >= failed  # of all sessions together
+
+
+def test_tokens_and_money_of_agent_and_human_apart(tmp_path, monkeypatch):
+    (tmp_path / "prices.toml").write_text(
+        "[echo]\ninput = 2\noutput = 8\n[scripted]\ninput = 1\noutput = 1\n"
+    )
+    with start_server() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        evaluate(
+            **SMALL | {"model": "openai/echo"}, output_dir="out", max_turns=3, env_base_url=server.base_url,
+            prices="prices.toml",
+        )  # fmt: skip
+    found = report(tmp_path / "out")
+    agent, human = found["usage"]["agent"]["echo"], found["usage"]["user"]["scripted"]
+    assert agent["replies"] == 24
+    expected = (2 * agent["prompt_tokens"] + 8 * agent["completion_tokens"]) / 1e6
+    assert found["cost"]["agent_usd"] == pytest.approx(expected, abs=1e-6)
+    assert found["cost"]["user_usd"] == pytest.approx(
+        (human["prompt_tokens"] + human["completion_tokens"]) / 1e6, abs=1e-6
+    )
+    first = rows(tmp_path / "out/episodes.jsonl")[0]["dialogue_history"][1]
+    assert isinstance(json.loads(first["input"]), list)  # chat is the default: the messages are what is sent
+
+
+def test_a_server_without_the_route_is_told_by_the_flag(completions_only):
+    with pytest.raises(ServiceError, match="--agent_api completions"):
+        evaluate(**SMALL | {"model": "openai/any"}, output_dir="out", agent_base_url=completions_only)
+
+
+@pytest.fixture
+def completions_only():
+    """A server that lists its models and has no chat."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    class Nothing(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": [{"id": "any"}]}')
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Nothing)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_some_tasks_alone(tmp_path):
+    evaluate(**SMALL | {"limit": None}, output_dir="out", sample_ids="3, 5-6")
+    places = [row["task_id"] for row in rows(tmp_path / "out/episodes.jsonl")]
+    evaluate(**SMALL | {"limit": None}, output_dir="by_id", sample_ids=places[1])
+    assert [row["task_id"] for row in rows(tmp_path / "by_id/episodes.jsonl")] == places[1:2]
+    assert len(places) == 3
+    for wrong in ("500", "nothing", "6-5"):
+        with pytest.raises(UsageError, match="for --sample_ids"):
+            evaluate(**SMALL | {"limit": None}, output_dir="other", sample_ids=wrong)
+
+
+def test_a_world_that_rewards_turns(tmp_path):
+    evaluate(model="planner", world="dangerous_taxi", limit=5, quiet=True, output_dir="out", bounds="random")
+    found = report(tmp_path / "out")
+    won = [row["game"]["won"] for row in rows(tmp_path / "out/episodes.jsonl")]
+    assert found["measures"]["success"]["mean"] == fmean(won) > 0
+    assert found["measures"]["return"]["unit"] == "number"
+    assert found["human"] == {}
+    assert "questions" not in found["measures"]
+    assert found["bounds"]["random"]["success"]["mean"] == 0
+
+
+def test_what_is_refused_says_how_to_mend_it():
+    with pytest.raises(UsageError, match="OPENAI_BASE_URL"):
+        evaluate(**SMALL | {"model": "openai/some"})
+    with pytest.raises(UsageError, match="no scripted agent of code for --bounds 'planner'"):
+        evaluate(**SMALL, bounds="planner")
+    typed = read(evaluate, ["--model", "expert", "--base_url", "http://127.0.0.1:1/v1"])
+    with pytest.raises(UsageError, match="--agent_base_url belongs to --model openai/NAME"):
+        values_of(evaluate, typed)
