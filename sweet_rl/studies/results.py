@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import DataError
+from sweet_rl.statistics import mean_of
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
 
@@ -306,39 +305,8 @@ def interval(values: Sequence[float], *, among: int = 1) -> tuple[float, float |
         values: all of them.
         among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
     """
-    mean = fmean(values)
-    if len(values) < 2:
-        return mean, None, None
-    half = _student(len(values) - 1, 0.05 / among) * stdev(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
-
-
-@lru_cache(maxsize=1000)
-def _student(freedom: int, outside: float) -> float:
-    """What Student's t with these degrees of freedom exceeds, to either side, with probability `outside`.
-
-    To three places, as printed tables have it.
-    """
-    low, high = 0.0, 1.0
-    while 1 - _within(high, freedom) > outside:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if 1 - _within(middle, freedom) > outside else (low, middle)
-    return round(high, 3)
-
-
-def _within(t: float, freedom: int) -> float:
-    """The probability that Student's t lies between -t and t: a finite sum for whole degrees of freedom."""
-    angle = math.atan(t / math.sqrt(freedom))
-    odd = freedom % 2
-    term = math.cos(angle) if odd else 1.0
-    total = 0.0
-    for step in range(1 + odd, freedom, 2):
-        total += term
-        term *= step / (step + 1) * math.cos(angle) ** 2
-    total *= math.sin(angle)
-    return 2 / math.pi * (angle + total) if odd else total
+    found = mean_of(values, among=among)
+    return found.mean, found.low, found.high
 
 
 def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, among: int = 1) -> Claim:
