@@ -91,7 +91,7 @@ class Report:
             rows += [_cells(f"{what}: {name}", line) for name, line in self.families.items()]
         for name, several in self.bounds.items():
             rows += [_cells(f"{line.name} of {name}", line) for line in several]
-        lines += _aligned(rows)
+        lines += aligned(rows)
         lines += ["", *self._facts(), *(f"Note: {problem}." for problem in self.problems)]
         return "\n".join(lines)
 
@@ -183,7 +183,8 @@ def _number(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines: the first column to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

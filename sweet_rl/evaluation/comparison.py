@@ -1,0 +1,266 @@
+"""Runs of the same tasks, compared task by task: the first one with each of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+from sweet_rl.errors import UsageError
+from sweet_rl.evaluation.episodes import Episode
+from sweet_rl.evaluation.measures import ByTask, Measure, Unit, measures_of
+from sweet_rl.evaluation.sources import Source, labels_of, unknown, unlike
+from sweet_rl.statistics import Difference, Estimate, difference
+from sweet_rl.types import Json
+
+FORMAT = "sweet_rl.compare/1"
+_BINS = 8
+
+IntervalWay = Literal["student", "bootstrap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A number of two runs over the tasks that both have it: both means, and their difference.
+
+    Attributes:
+        name: of the number, or of the kind of task.
+        unit: of the number.
+        better: which direction is good.
+        ours: of the first run.
+        theirs: of the other one.
+        difference: of both, task by task.
+    """
+
+    name: str
+    unit: Unit
+    better: str
+    ours: Estimate
+    theirs: Estimate
+    difference: Difference
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says: "better", "worse", "open", or "" where no direction is good."""
+        low, high = self.difference.low, self.difference.high
+        if not self.better:
+            return ""
+        if low is None or high is None or low <= 0 <= high:
+            return "open"
+        return "better" if (low > 0) == (self.better == "more") else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Episodes that ended after `first` to `last` turns: of each run how many, and their mean of a number."""
+
+    first: int
+    last: int
+    episodes: Sequence[int]
+    means: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The first run and another one.
+
+    Attributes:
+        other: place of the other one among the runs.
+        rows: each number.
+        families: the first number, by kinds of tasks.
+        endings: the first number, by turns; of both runs.
+        only_ours: tasks that the first run solves in every repeat and the other in none; without success,
+            tasks in which the first is better, the largest differences first.
+        only_theirs: likewise.
+    """
+
+    other: int
+    rows: Sequence[Row]
+    families: Sequence[Row]
+    endings: Sequence[Ending]
+    only_ours: Sequence[str]
+    only_theirs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came out.
+
+    Attributes:
+        sources: the runs, the first of which is compared with each other one.
+        labels: short names of them.
+        pairings: one for each other run.
+        warnings: why the numbers might not be comparable.
+        interval: "student" or "bootstrap".
+        failed: episodes that failed, of each run.
+    """
+
+    sources: Sequence[Source]
+    labels: Sequence[str]
+    pairings: Sequence[Pairing]
+    warnings: Sequence[str] = ()
+    interval: str = "student"
+    failed: Sequence[int] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Json]:
+        """All numbers; differences are the first run's minus the other's."""
+        return {
+            "format": FORMAT,
+            "runs": [
+                {
+                    "label": label,
+                    "path": str(source.path),
+                    "episodes": len(source.episodes.episodes),
+                    "failed": failed,
+                }
+                for label, source, failed in zip(self.labels, self.sources, self.failed, strict=True)
+            ],
+            "interval": self.interval,
+            "warnings": list(self.warnings),
+            "pairings": [
+                {"other": self.labels[each.other]}
+                | {name: value for name, value in asdict(each).items() if name != "other"}
+                for each in self.pairings
+            ],
+        }
+
+
+def compared(
+    sources: Sequence[Source], *, interval: IntervalWay = "student", force: bool = False
+) -> Comparison:
+    """Compare the first run with each of the others.
+
+    Args:
+        sources: two or more.
+        interval: of differences: Student's over tasks, or a paired bootstrap's over tasks.
+        force: compare what the runs share, although they are unlike; the comparison then has warnings.
+
+    Raises:
+        UsageError: there are fewer than two; they are of other tasks, worlds, humans, rules or graders;
+            nothing is graded.
+    """
+    if len(sources) < 2:
+        raise UsageError("Name at least two runs to compare.")
+    first, *others = sources
+    labels = labels_of([str(source.path) for source in sources])
+    named = [
+        Source(label, source.path, source.episodes) for label, source in zip(labels, sources, strict=True)
+    ]
+    warnings = list(dict.fromkeys(why for other in named[1:] for why in unlike(named[0], other)))
+    if warnings and not force:
+        listed = "\n".join(f"  - {why}." for why in warnings)
+        raise UsageError(
+            f"These runs cannot be compared task by task:\n{listed}\n--force compares what they share; "
+            "the page then says this on top."
+        )
+    measures = measures_of([source.episodes for source in sources])
+    if measures[0].field not in {"success", "reward"}:
+        raise UsageError("Not every run has rewards: grade them first with `sweet-rl evaluate FILE`.")
+    pairings = [
+        _pairing(first, other, place, measures, interval, among=len(others))
+        for place, other in enumerate(others, start=1)
+    ]
+    failed = [sum(one.failed for one in source.episodes.episodes) for source in sources]
+    return Comparison(sources, labels, pairings, [*warnings, *unknown(named)], interval, failed)
+
+
+def _pairing(
+    first: Source, other: Source, place: int, measures: Sequence[Measure], interval: str, *, among: int
+) -> Pairing:
+    ours, theirs = first.episodes.episodes, other.episodes.episodes
+    rows = []
+    for measure in measures:
+        row = _row(measure.name, measure, measure.by_task(ours), measure.by_task(theirs), interval, among)
+        if row is not None:
+            rows.append(row)
+    if not rows:
+        raise UsageError("No task has been graded in both runs.")
+    top = measures[0]
+    mine, yours = top.by_task(ours), top.by_task(theirs)
+    only_ours, only_theirs = _solved_alone(top, mine, yours), _solved_alone(top, yours, mine)
+    return Pairing(
+        place,
+        rows,
+        _families(top, first, mine, yours, interval, among),
+        _endings(top, ours, theirs),
+        only_ours,
+        only_theirs,
+    )
+
+
+def _row(name: str, measure: Measure, ours: ByTask, theirs: ByTask, interval: str, among: int) -> Row | None:
+    both = [task for task in ours if task in theirs]
+    if not both:
+        return None
+    mine, yours = {task: ours[task] for task in both}, {task: theirs[task] for task in both}
+    found = difference(
+        list(mine.values()), list(yours.values()), among=among, bootstrap=interval == "bootstrap"
+    )
+    if measure.unit != "number" and found.low is not None and found.high is not None:
+        found = replace(found, low=max(-1.0, found.low), high=min(1.0, found.high))
+    return Row(name, measure.unit, measure.better, measure.estimate(mine), measure.estimate(yours), found)
+
+
+def _families(
+    measure: Measure, source: Source, ours: ByTask, theirs: ByTask, interval: str, among: int
+) -> list[Row]:
+    family = {one.task: one.family for one in source.episodes.episodes if one.family}
+    names = sorted(set(family.values()))
+    rows = [
+        _row(
+            name,
+            measure,
+            {task: ours[task] for task in ours if family.get(task) == name},
+            theirs,
+            interval,
+            among,
+        )
+        for name in names
+    ]
+    return [row for row in rows if row is not None] if len(names) > 1 else []
+
+
+def _endings(measure: Measure, *runs: Iterable[Episode]) -> list[Ending]:
+    """Episodes by their turns; many numbers of turns become a few ranges of about as many episodes each."""
+    by_turns: list[dict[int, list[float]]] = []
+    for run in runs:
+        values: dict[int, list[float]] = {}
+        for one in run:
+            value = getattr(one, measure.field)
+            if not one.failed and value is not None:
+                values.setdefault(one.turns, []).append(value)
+        by_turns.append(values)
+    ranges = _ranges(
+        {turns: sum(len(run.get(turns, ())) for run in by_turns) for run in by_turns for turns in run}
+    )
+    endings = []
+    for low, high in ranges:
+        inside = [[v for turns, vs in run.items() if low <= turns <= high for v in vs] for run in by_turns]
+        means = [sum(values) / len(values) if values else None for values in inside]
+        endings.append(Ending(low, high, [len(values) for values in inside], means))
+    return endings
+
+
+def _ranges(counts: Mapping[int, int]) -> list[tuple[int, int]]:
+    known = sorted(counts)
+    if len(known) <= _BINS:
+        return [(turns, turns) for turns in known]
+    enough, ranges, held, low = sum(counts.values()) / _BINS, [], 0, known[0]
+    for place, turns in enumerate(known):
+        held += counts[turns]
+        if held >= enough or place == len(known) - 1:
+            ranges.append((low, turns))
+            held, low = 0, known[min(place + 1, len(known) - 1)]
+    return ranges
+
+
+def _solved_alone(measure: Measure, ours: ByTask, theirs: ByTask) -> list[str]:
+    both = [
+        (task, sum(ours[task]) / len(ours[task]), sum(theirs[task]) / len(theirs[task]))
+        for task in ours
+        if task in theirs
+    ]
+    if measure.unit == "success":
+        return [task for task, mine, yours in both if mine == 1 and yours == 0]
+    better = [(mine - yours, task) for task, mine, yours in both if mine > yours]
+    return [task for _, task in sorted(better, key=lambda each: -each[0])]

@@ -1,0 +1,237 @@
+"""A comparison as one page that needs neither network nor scripts: numbers, and dialogues side by side.
+
+What models wrote is hostile: jinja2 escapes every text, and a Content-Security-Policy allows the page's own
+style and the pictures in it, nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sweet_rl.evaluation import charts, words
+from sweet_rl.evaluation.comparison import Comparison, Pairing
+from sweet_rl.evaluation.episodes import Episode, rows_at
+from sweet_rl.evaluation.sources import Source, Training
+from sweet_rl.types import NO_ANSWER, Json
+from sweet_rl.version import __version__
+from sweet_rl.viewer.gallery import Picture, find_picture
+from sweet_rl.viewer.page import source_hash, static_text
+
+_LONGEST: Final = 20_000
+"""Characters of one message that are shown."""
+_LARGEST: Final = 1_000_000
+"""Bytes of a picture that becomes part of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message; `code` for what is to stand in a fixed-width face."""
+
+    role: str
+    text: str
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run's dialogue about a task."""
+
+    place: int
+    label: str
+    outcome: str
+    good: bool | None
+    messages: Sequence[Said]
+    picture: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """The dialogues of two runs about the same task."""
+
+    task: str
+    request: str
+    hidden: str
+    sides: Sequence[Side]
+
+
+def comparison_page(found: Comparison, *, command: str, made: str, dialogues: int) -> str:
+    """One HTML page.
+
+    Args:
+        found: what is shown.
+        command: that makes the page again.
+        made: the day.
+        dialogues: so many tasks that only the one solves, and as many that only the other does.
+    """
+    pairs = [
+        {
+            "pairing": pairing,
+            "other": found.labels[pairing.other],
+            "headline": words.headline(found, pairing),
+            "groups": list(_groups(found, pairing, dialogues)),
+        }
+        for pairing in found.pairings
+    ]
+    return _render(
+        "comparison.html",
+        title=" against ".join(found.labels),
+        command=command,
+        made=made,
+        found=found,
+        pairs=pairs,
+        interval=partial(charts.interval, write=words.signed),
+    )
+
+
+def trainings_page(trainings: Sequence[Training], labels: Sequence[str], *, command: str, made: str) -> str:
+    """The numbers of trainings side by side, each as a chart."""
+    ends = [words.last_numbers(training) for training in trainings]
+    names = list(dict.fromkeys(name for end in ends for name in end))
+    names.sort(key=lambda name: -sum(name in end for end in ends))
+    panels = [
+        {
+            "name": name,
+            "ends": [f"{end[name]:.4g}" if name in end else "" for end in ends],
+            "chart": charts.curves(
+                [[row[name] for row in training.rows if name in row] for training in trainings], name
+            ),
+        }
+        for name in names
+    ]
+    return _render(
+        "trainings.html",
+        title=" against ".join(labels),
+        command=command,
+        made=made,
+        labels=labels,
+        panels=panels,
+        rows=[len(training.rows) for training in trainings],
+    )
+
+
+def _render(template: str, **given: Any) -> str:
+    style = static_text("palette.css") + (
+        files("sweet_rl.evaluation") / "static" / "comparison.css"
+    ).read_text(encoding="utf-8")
+    environment = Environment(
+        loader=PackageLoader("sweet_rl.evaluation"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    allowed = f"style-src {source_hash(style)}; img-src data:"
+    rules = ["default-src 'none'", allowed, "base-uri 'none'", "form-action 'none'"]
+    return environment.get_template(template).render(
+        policy="; ".join(rules),
+        style=Markup(style),  # noqa: S704 - a file of this package
+        version=__version__,
+        words=words,
+        **given,
+    )
+
+
+def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str, Any]]:
+    """What only the first solves, and what only the other one does, with dialogues."""
+    success = pairing.rows[0].unit == "success"
+    sources = (found.sources[0], found.sources[pairing.other])
+    labels = (found.labels[0], found.labels[pairing.other])
+    for place, tasks in enumerate((pairing.only_ours, pairing.only_theirs)):
+        if tasks:
+            heading = f"Only {labels[place]} solves" if success else f"{labels[place]} is better"
+            shown = list(_dialogues(sources, labels, (0, pairing.other), tasks[:most], better=place))
+            yield {"heading": heading, "number": len(tasks), "tasks": shown}
+
+
+def _dialogues(
+    sources: Sequence[Source],
+    labels: Sequence[str],
+    places: Sequence[int],
+    tasks: Sequence[str],
+    *,
+    better: int,
+) -> Iterator[Both]:
+    chosen = [_best(source, tasks, best=side == better) for side, source in enumerate(sources)]
+    rows = [_rows(source, one) for source, one in zip(sources, chosen, strict=True)]
+    for task in tasks:
+        if any(task not in one for one in rows):
+            continue
+        of_task = rows[0][task].get("task") or {}
+        sides = [
+            _side(place, label, one[task], episodes[task], source)
+            for place, label, one, episodes, source in zip(places, labels, rows, chosen, sources, strict=True)
+        ]
+        hidden = of_task.get("hidden_information") or of_task.get("ground_truth") or ""
+        yield Both(task, str(of_task.get("problem_description", "")), _short(hidden), sides)
+
+
+def _best(source: Source, tasks: Sequence[str], *, best: bool) -> dict[str, Episode]:
+    """Of each task the repeat with the highest reward, or the lowest."""
+    wanted, chosen = set(tasks), dict[str, Episode]()
+    for one in source.episodes.episodes:
+        if one.task in wanted and one.reward is not None:
+            known = chosen.get(one.task)
+            if (
+                known is None
+                or known.reward is None
+                or (one.reward > known.reward if best else one.reward < known.reward)
+            ):
+                chosen[one.task] = one
+    return chosen
+
+
+def _rows(source: Source, chosen: Mapping[str, Episode]) -> dict[str, Mapping[str, Json]]:
+    return dict(zip(chosen, rows_at(source.path, [one.offset for one in chosen.values()]), strict=True))
+
+
+def _side(place: int, label: str, row: Mapping[str, Json], episode: Episode, source: Source) -> Side:
+    world = source.episodes.world
+    name = "reward" if world is None else world.reward_is
+    text = f"{name} {episode.reward:.2f}" if episode.reward is not None else "no reward"
+    if episode.success is not None:
+        text = f"{'solved' if episode.success else 'not solved'}, {text}"
+    good = None if episode.success is None else bool(episode.success)
+    messages = [_said(entry) for entry in row.get("dialogue_history") or [] if isinstance(entry, Mapping)]
+    return Side(
+        place, label, f"{text}, {episode.turns} turns", good, messages[1:], _picture(row, source.path.parent)
+    )
+
+
+def _said(entry: Mapping[str, Json]) -> Said:
+    text = _short(entry.get("content", ""))
+    return Said(
+        str(entry.get("role", "")),
+        text,
+        code="\n" in text and ("def " in text or "<" in text or "```" in text),
+    )
+
+
+def _short(text: Json) -> str:
+    shown = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    return (
+        shown
+        if len(shown) <= _LONGEST
+        else f"{shown[:_LONGEST]}\n[{len(shown) - _LONGEST:,} characters more]"
+    )
+
+
+def _picture(row: Mapping[str, Json], folder: Path) -> str:
+    """What was handed in as a picture, as a data URL; nothing where it is none, or too large."""
+    answer = row.get("answer")
+    if not isinstance(answer, str) or answer == NO_ANSWER or not answer.endswith(".png"):
+        return ""
+    found = find_picture(answer, folder)
+    data = found.read() if isinstance(found, Picture) else None
+    if data is None or len(data) > _LARGEST:
+        return ""
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"

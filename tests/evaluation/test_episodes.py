@@ -1,0 +1,69 @@
+"""Rows to numbers: what counts, what does not, and files that are torn or being written."""
+
+import json
+
+import pytest
+
+from sweet_rl.errors import DataError, UsageError
+from sweet_rl.evaluation.episodes import episodes_of, read_episodes, rows_at
+from sweet_rl.records import load_trajectories, locked
+from tests.evaluation.samples import row, write
+
+
+def test_an_episode_in_numbers(tmp_path):
+    rows = [
+        row("t1", 1.0, turns=3, family="sums"),
+        row("t2", 0.5),
+        row("t3", 1.0, stop_reason="user_failed", error={"kind": "timeout"}),
+    ]
+    path = write(tmp_path / "a.jsonl", rows)
+    first, second, third = read_episodes(path).episodes
+    assert (first.success, first.reward, first.turns, first.questions, first.family) == (1, 1.0, 3, 2, "sums")
+    assert (second.success, second.questions) == (0, 0)
+    assert (third.failed, third.reward, third.success) == (True, None, None)
+    assert [each["task_id"] for each in rows_at(tmp_path / "a.jsonl", [second.offset])] == ["t2"]
+    in_memory = episodes_of(load_trajectories(path))
+    assert [(one.task, one.success, one.turns) for one in in_memory.episodes] == [
+        (one.task, one.success, one.turns) for one in read_episodes(path).episodes
+    ]
+
+
+def test_of_an_episode_that_was_played_again_the_last_row_counts(tmp_path):
+    rows = [row("t1", None, stop_reason="user_failed"), row("t1", 1.0)]
+    (one,) = read_episodes(write(tmp_path / "a.jsonl", rows)).episodes
+    assert (one.failed, one.reward) == (False, 1.0)
+
+
+def test_a_line_that_is_cut_off_is_told_and_left_out(tmp_path):
+    path = tmp_path / "a.jsonl"
+    whole = json.dumps(row("t1", 1.0)) + "\n"
+    path.write_text(whole + whole.replace("t1", "t2")[:200])
+    found = read_episodes(path)
+    assert len(found.episodes) == 1
+    assert found.problems == ("line 2 is cut off: it is left out",)
+    path.write_text(whole[:200] + "\n" + whole)
+    with pytest.raises(DataError, match=r"a\.jsonl, line 1: is not JSON"):
+        read_episodes(path)
+    path.write_text(whole + json.dumps(row("t2", "much")) + "\n")
+    with pytest.raises(DataError, match="line 2: field 'reward' must be a finite number"):
+        read_episodes(path)
+    path.write_text("")
+    with pytest.raises(UsageError, match="holds no trajectories"):
+        read_episodes(path)
+
+
+def test_a_file_that_a_run_is_writing_is_told(tmp_path):
+    path = write(tmp_path / "a.jsonl", [row("t1", 1.0)])
+    with locked(path):
+        assert "a run is writing to it" in read_episodes(path).problems[0]
+    assert not read_episodes(path).problems
+
+
+def test_published_rows_without_names_count_their_repeats(tmp_path):
+    plain = row("t1", 1.0)
+    for name in ("task_id", "sample_index", "provenance", "stop_reason", "graded_with"):
+        del plain[name]
+    del plain["task"]["task_id"]
+    found = read_episodes(write(tmp_path / "a.jsonl", [plain, plain | {"reward": 0.0}]))
+    assert [(one.sample, one.reward) for one in found.episodes] == [(0, 1.0), (1, 0.0)]
+    assert len({one.task for one in found.episodes}) == 1
