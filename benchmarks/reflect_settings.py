@@ -1,4 +1,4 @@
-"""Settings for the Reflect-RL study, chosen on development seeds: every method gets a grid of four.
+"""Settings for the Reflect-RL study, chosen on development seeds: every method gets a grid of three rates.
 
 First fine-tuning, without and with reflections; then online learning from the best of these: from nothing,
 after fine-tuning on actions, and Reflect-RL. The reflection model has the settings that stand in
@@ -15,7 +15,6 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -38,14 +37,10 @@ ONLINE = {"rl": "rl", "sft_rl": "sft_rl", "reflect_rl": "reflect_rl"}
 
 
 def grid(amount: Amount, field: str) -> list[Tuning | Online]:
-    """Four settings: of a fine-tuning as many updates or half of them, at two rates; online four rates."""
+    """Three learning rates, for as many updates or episodes each."""
     found = getattr(amount, field)
-    if isinstance(found, Tuning):
-        return [
-            Tuning(updates, rate)
-            for updates, rate in product((found.updates // 2, found.updates), (1e-3, 3e-3))
-        ]
-    return [found._replace(rate=rate) for rate in (1e-4, 2e-4, 5e-4, 1e-3)]
+    rates = (5e-4, 1e-3, 3e-3) if isinstance(found, Tuning) else (2e-4, 5e-4, 1e-3)
+    return [found._replace(rate=rate) for rate in rates]
 
 
 def main() -> None:

@@ -41,8 +41,10 @@ class Sampling:
     @classmethod
     def of(cls, settings: ReflectSettings, *, reflection: bool = False) -> Sampling:
         """As the settings say, for actions or for reflections."""
-        tokens = settings.reflect_max_new_tokens if reflection else settings.max_new_tokens
-        return cls(settings.temperature, settings.top_k, settings.top_p, tokens)
+        if not reflection:
+            return cls(settings.temperature, settings.top_k, settings.top_p, settings.max_new_tokens)
+        temperature = settings.reflect_temperature or settings.temperature
+        return cls(temperature, settings.top_k, settings.top_p, settings.reflect_max_new_tokens)
 
 
 def label_tokens(tokenizer: Any, labels: Sequence[str]) -> list[int]:

@@ -20,7 +20,7 @@ _REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
 
 @dataclass(frozen=True)
 class ReflectFlags(Compatible):
-    """Flags of any world, under their published names and defaults; the last seven are ours.
+    """Flags of any world, under their published names and defaults; the last eight are ours.
 
     Raises:
         UsageError: a value is out of its range.
@@ -153,6 +153,9 @@ class ReflectFlags(Compatible):
         4096, "tokens computed together at most, padding included. Changes speed and memory only.", at_least=1
     )
     reflect_max_new_tokens: int = flag(100, "tokens of a reflection at most.", at_least=1, only=_REFLECTING)
+    reflect_temperature: float | None = flag(
+        None, "of sampling reflections; default --temperature.", above=0, only=_REFLECTING
+    )
     target_modules: str = flag(
         "auto",
         "names of the modules that get adapters, by commas; auto: peft's own for the kind of model; all-linear: all.",

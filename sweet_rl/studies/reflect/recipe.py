@@ -65,6 +65,9 @@ ONLINE: Mapping[str, Any] = {
 }
 """Episodes drawn from replay after an iteration; without a critic costs vary too much for so few episodes."""
 
+REFLECTION_TEMPERATURE = 0.2
+"""A tiny model is never quite sure of a token, and of thirty drawn ones some are wrong."""
+
 _TOKENIZED = 2_000
 """Texts that the tokenizer of a tiny model is learned from, or nearly so many; their words are those of all."""
 
@@ -171,6 +174,13 @@ class ReflectStudy:
             return {"env": HOUSEHOLD}
         return {"env": EXPLORE, "repo_dir": data.repositories(self.folder, world, seed)}
 
+    def writing(self, world: str) -> dict[str, Any]:
+        """Flags of reflections, the same when a policy learns and when it is measured."""
+        return {
+            "reflect_max_new_tokens": self.amounts[world].reflection_tokens,
+            "reflect_temperature": REFLECTION_TEMPERATURE,
+        }
+
     def tasks(self, world: str, seed: int, part: str) -> dict[str, Any]:
         """Flags for the tasks of a part, train or test; the taxi draws its own."""
         if world == TAXI:
@@ -276,7 +286,7 @@ def _learn(study: ReflectStudy, world: str, method: Method, seed: int) -> Step:
     if method.reflects:
         flags |= {
             "reflect": True,
-            "reflect_max_new_tokens": study.amounts[world].reflection_tokens,
+            **study.writing(world),
             "reflect_model_name": study.reflecting_base(world, seed),
             "reflect_load_dir": study.tuned_checkpoint(world, method.reflection_texts, seed),
         }
@@ -291,7 +301,7 @@ def _measure(study: ReflectStudy, world: str, method: Method, seed: int) -> Step
     batch = min(50, study.test_games)
     flags = {
         **study.playing(world, seed),
-        "reflect_max_new_tokens": study.amounts[world].reflection_tokens,
+        **study.writing(world),
         **study.amounts[world].easier,
         **study.tasks(world, seed, "test"),
         "report": output,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from sweet_rl.errors import DataError
 from sweet_rl.studies.reflect import worlds
@@ -187,11 +188,14 @@ def _levels(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -
 
 
 def _curve(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Points:
-    """Of each iteration, the episodes learned from before it and the share of its own that succeeded."""
+    """Of each iteration, the episodes learned from before it and the share of its own that succeeded.
+
+    Fewer than were asked for where a pass over the tasks ended, or the world broke some.
+    """
     path = study.checkpoint(world, method, seed) / "logs.json"
-    found = [float(entry["succ"]) for entry in json.loads(path.read_text())]
-    episodes = study.online(world, method).episodes
-    return tuple((float(episodes * at), share) for at, share in enumerate(found))
+    entries = json.loads(path.read_text())
+    before = accumulate((float(len(entry["log"])) for entry in entries), initial=0.0)
+    return tuple(zip(before, (float(entry["succ"]) for entry in entries), strict=False))
 
 
 def _amounts(study: ReflectStudy, world: str) -> dict[str, Json]:

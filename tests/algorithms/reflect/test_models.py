@@ -1,5 +1,7 @@
 """What is changed about models when they are loaded changes nothing about what they say."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -44,3 +46,13 @@ def test_the_fused_activation_is_the_same_function(model):
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.no_grad():
         assert torch.allclose(loaded(ids).logits, usual(ids).logits, atol=1e-5)
+
+
+def test_reflections_may_have_a_temperature_of_their_own(model):
+    flags = taxi.settings(model, reflect=True, temperature=0.7)
+    for changed, expected in (({}, 0.7), ({"reflect_temperature": 0.2}, 0.2)):
+        given = replace(flags, **changed)
+        reflector = load_reflector(given)
+        assert reflector is not None
+        assert reflector.sampling.temperature == expected
+        assert load_policy(given, ["0", "1"]).sampling.temperature == 0.7

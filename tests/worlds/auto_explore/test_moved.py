@@ -87,8 +87,21 @@ def test_the_teacher_reads_where_it_is_and_goes_there():
         name = row["ground_truth"].rpartition("/")[2]
         assert commands[-3:] == [f"cat {INDEX}", f"cat {name}", f"id {name}"]
         assert all(command.startswith("cd ") for command in commands[:-3])
-        assert name in turns[-2].reflection
+        assert turns[-2].reflection.endswith(f": {name}.")
         assert not any(name in turn.reflection for turn in turns[:-2])
+
+
+def test_a_thought_behind_the_index_is_a_chain_of_what_can_be_looked_up():
+    """No word twice: each stands in the state behind the one that the thought has before it."""
+    for number, row in enumerate(explore_tasks("hops=2:test")[::16]):
+        turns = played(task_from_row(row), number)
+        shown = next(turn for turn in turns if turn.command == f"cat {INDEX}").moved.text
+        topic, owner, name = turns[-2].reflection.rpartition(" for ")[2].removesuffix(".").split(": ")
+        assert f" for {topic}" in row["problem_description"]
+        assert f"\n{topic}: {owner}\n" in shown
+        assert f"\n{owner}: {name}\n" in shown
+        assert turns[-1].reflection.endswith(f"says: cat {name}.")
+        assert f"Executing: cat {name}\n" in turns[-2].moved.text
 
 
 def test_the_teacher_knows_what_the_index_says_and_not_what_is_right():

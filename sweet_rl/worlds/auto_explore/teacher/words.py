@@ -26,13 +26,13 @@ _COMMON: Final = frozenset(
 
 def thought(search: Search, draws: random.Random) -> str:
     """The text before a choice: at most three short sentences."""
-    return f"{_so_far(search, draws)} {_next(search, draws)}"
+    return _pointed(search, draws) or f"{_so_far(search, draws)} {_next(search, draws)}"
 
 
 def second_thought(search: Search, draws: random.Random) -> str:
     """The text after a wrong file was opened: why it is wrong, and how to continue."""
-    if _is_shown(search):
-        return thought(search, draws)
+    if pointed := _pointed(search, draws):
+        return pointed
     wrong = posixpath.basename(search.opened[-1]) if search.opened else "this file"
     subject, missing = _subject(search.question, draws), _missing(search)
     sentences = [
@@ -49,8 +49,6 @@ def second_thought(search: Search, draws: random.Random) -> str:
 
 def _so_far(search: Search, draws: random.Random) -> str:
     subject = _subject(search.question, draws)
-    if _is_shown(search):
-        return _hops(search, draws)
     if search.found is not None and search.pointer is not None:
         return f"{INDEX} led to {posixpath.basename(search.found)}."
     if search.found is not None:
@@ -78,23 +76,20 @@ def _so_far(search: Search, draws: random.Random) -> str:
     )
 
 
-def _is_shown(search: Search) -> bool:
-    """Whether the last command showed where the answer is."""
-    return search.pointer is not None and bool(search.content) and search.opened[-1].endswith(INDEX)
+def _pointed(search: Search, draws: random.Random) -> str:
+    """The thought right behind a file that says where things are, and behind the one that it named; else "".
 
-
-def _hops(search: Search, draws: random.Random) -> str:
-    """From the topic to its owner, and from there to the file, one after the other."""
-    if search.pointer is None:
+    From the topic to its owner, from there to the file, and no word twice: a small model that can look up finds
+    each behind the one before, and to choose among words of its own is harder.
+    """
+    if search.pointer is None or not search.content:
         return ""
     topic, owner, path = search.pointer
-    name = posixpath.basename(path)
-    return draws.choice(
-        (
-            f"The question is about {topic}. It says {topic}: {owner}, and {owner}: {name}.",
-            f"I look for {topic}. There is {topic}: {owner}, and {owner}: {name}.",
-        )
-    )
+    name, hands_in = posixpath.basename(path), search.plan.command.startswith("id ")
+    verb = draws.choice(("Now identify", "Identify", "I hand in") if hands_in else ("Open", "Next look into"))
+    if search.opened[-1].endswith(INDEX):
+        return f"{verb} what it says for {topic}: {owner}: {name}."
+    return f"{verb} what was shown, as {INDEX} says: cat {name}." if search.opened[-1] == path else ""
 
 
 def _next(search: Search, draws: random.Random) -> str:

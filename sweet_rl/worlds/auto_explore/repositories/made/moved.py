@@ -67,7 +67,7 @@ _SORTS: Final = (
         "    return client.send(things, wait_s=WAIT_S, batch=BATCH)\n",
         ("How many seconds does the code for {topic} wait?",),
         (
-            "How many {topic} does the code send in one batch?",
+            "How many things does the code for {topic} send in one batch?",
             "What is the batch size in the code for {topic}?",
         ),
         lambda draws: (draws.number(100, 999), draws.number(1000, 9999)),
