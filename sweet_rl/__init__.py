@@ -31,13 +31,39 @@ from sweet_rl.version import __version__
 if TYPE_CHECKING:
     from sweet_rl import worlds
     from sweet_rl.contracts import Env, Policy, User
-    from sweet_rl.interface import View, agrade, aplay, asimulate, credit, grade, pairs, play, simulate, view
+    from sweet_rl.interface import (
+        View,
+        agrade,
+        aplay,
+        asimulate,
+        compare,
+        credit,
+        evaluate,
+        grade,
+        pairs,
+        play,
+        simulate,
+        view,
+    )
     from sweet_rl.worlds import Options, World, load_tasks
 
 _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),
     **dict.fromkeys(
-        ("View", "agrade", "aplay", "asimulate", "credit", "grade", "pairs", "play", "simulate", "view"),
+        (
+            "View",
+            "agrade",
+            "aplay",
+            "asimulate",
+            "compare",
+            "credit",
+            "evaluate",
+            "grade",
+            "pairs",
+            "play",
+            "simulate",
+            "view",
+        ),
         "sweet_rl.interface",
     ),
     **dict.fromkeys(("Options", "World", "load_tasks"), "sweet_rl.worlds"),
@@ -67,7 +93,9 @@ __all__ = [
     "agrade",
     "aplay",
     "asimulate",
+    "compare",
     "credit",
+    "evaluate",
     "grade",
     "load_tasks",
     "pairs",

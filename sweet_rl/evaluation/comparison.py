@@ -102,6 +102,12 @@ class Comparison:
     interval: str = "student"
     failed: Sequence[int] = field(default_factory=tuple)
 
+    def __str__(self) -> str:
+        """The table that `sweet-rl compare` prints."""
+        from sweet_rl.evaluation.words import text_of  # noqa: PLC0415 - words are about comparisons
+
+        return text_of(self)
+
     def to_json(self) -> dict[str, Json]:
         """All numbers; differences are the first run's minus the other's."""
         return {

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from sweet_rl.evaluation import charts, words
 from sweet_rl.evaluation.comparison import Comparison, Pairing
 from sweet_rl.evaluation.episodes import Episode, rows_at
-from sweet_rl.evaluation.sources import Source, Training
+from sweet_rl.evaluation.sources import Source, Training, facts_of
 from sweet_rl.types import NO_ANSWER, Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.gallery import Picture, find_picture
@@ -89,8 +89,15 @@ def comparison_page(found: Comparison, *, command: str, made: str, dialogues: in
         made=made,
         found=found,
         pairs=pairs,
+        facts=_facts(found.sources),
         interval=partial(charts.interval, write=words.signed),
     )
+
+
+def _facts(sources: Sequence[Source]) -> list[tuple[str, list[str]]]:
+    each = [facts_of(source) for source in sources]
+    names = dict.fromkeys(name for one in each for name in one)
+    return [(name, [one.get(name, "") for one in each]) for name in names]
 
 
 def trainings_page(trainings: Sequence[Training], labels: Sequence[str], *, command: str, made: str) -> str:

@@ -61,6 +61,9 @@ class Report:
     cost: Mapping[str, Json] | None = None
     problems: Sequence[str] = ()
 
+    def __str__(self) -> str:
+        return self.to_text()
+
     def to_json(self) -> dict[str, Json]:
         """Everything, shares as fractions."""
         return {
@@ -96,6 +99,9 @@ class Report:
         return "\n".join(lines)
 
     def _facts(self) -> Iterator[str]:
+        graded = next((line for line in self.lines if line.name not in {"turns", "questions"}), None)
+        if graded is not None and (missing := self.played - self.failed - graded.episodes):
+            yield f"{missing} episodes have no grade, which their tasks do not allow: in no mean of grades"
         for role in ("human", "grader"):
             if known := self.about.get(role):
                 yield f"{role}: " + ", ".join(

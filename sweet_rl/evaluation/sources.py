@@ -101,8 +101,37 @@ def labels_of(paths: Sequence[str]) -> list[str]:
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(names):
-            return names
+            return _without_common_beginning(names)
     return [f"{name} ({place})" for place, name in enumerate(paths, 1)]
+
+
+def _without_common_beginning(names: list[str]) -> list[str]:
+    """Up to the last hyphen that all of them have alike: `code-test-a` and `code-test-b` are a and b."""
+    words = [name.split("-") for name in names]
+    while all(len(each) > 1 for each in words) and len({each[0] for each in words}) == 1:
+        words = [each[1:] for each in words]
+    return ["-".join(each) for each in words]
+
+
+def facts_of(source: Source) -> dict[str, str]:
+    """Who played, answered and graded, by which rules: as most rows of a run say it."""
+    said: dict[str, Json] = {}
+    if source.episodes.provenances:
+        found = source.episodes.provenances
+        said = json.loads(max(found, key=found.__getitem__))
+    settings = said.pop("settings", None) or {}
+    graders = source.episodes.graders
+    known = {
+        "agent": said.get("agent_model"),
+        "human": said.get("env_model"),
+        "human's prompt": settings.get("user_prompt"),
+        "grader": None
+        if not graders
+        else " ".join(map(str, json.loads(max(graders, key=graders.__getitem__)).values())),
+        "sweet_rl": said.get("sweet_rl"),
+    }
+    rest = {name: value for name, value in settings.items() if name not in _OF_HUMANS | {"agent_model"}}
+    return {name: str(value) for name, value in {**known, **rest}.items() if value is not None}
 
 
 # ---- what two runs do not share

@@ -5,10 +5,24 @@ A layer over the same parts (`rollout`, `grading`, `preferences`, `viewer`); it 
 already; `asimulate`, `aplay` and `agrade` are the same to await.
 """
 
+from sweet_rl.interface.evaluation import compare, evaluate
 from sweet_rl.interface.grades import agrade, grade
 from sweet_rl.interface.preference_pairs import pairs
 from sweet_rl.interface.simulation import aplay, asimulate, play, simulate
 from sweet_rl.interface.turn_credit import credit
 from sweet_rl.interface.viewing import View, view
 
-__all__ = ["View", "agrade", "aplay", "asimulate", "credit", "grade", "pairs", "play", "simulate", "view"]
+__all__ = [
+    "View",
+    "agrade",
+    "aplay",
+    "asimulate",
+    "compare",
+    "credit",
+    "evaluate",
+    "grade",
+    "pairs",
+    "play",
+    "simulate",
+    "view",
+]

@@ -6,6 +6,7 @@ import pytest
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.evaluation.episodes import episodes_of, read_episodes, rows_at
+from sweet_rl.evaluation.sources import labels_of
 from sweet_rl.records import load_trajectories, locked
 from tests.evaluation.samples import row, write
 
@@ -26,6 +27,13 @@ def test_an_episode_in_numbers(tmp_path):
     assert [(one.task, one.success, one.turns) for one in in_memory.episodes] == [
         (one.task, one.success, one.turns) for one in read_episodes(path).episodes
     ]
+
+
+def test_labels_are_as_short_as_they_differ():
+    assert labels_of(["evals/code-test-a/episodes.jsonl", "evals/code-test-b/episodes.jsonl"]) == ["a", "b"]
+    assert labels_of(["x/a.jsonl", "y/a.jsonl"]) == ["x/a", "y/a"]
+    assert labels_of(["a.jsonl", "b.jsonl"]) == ["a", "b"]
+    assert labels_of(["a.jsonl", "a.jsonl"]) == ["a.jsonl (1)", "a.jsonl (2)"]
 
 
 def test_of_an_episode_that_was_played_again_the_last_row_counts(tmp_path):
