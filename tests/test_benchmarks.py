@@ -1,11 +1,14 @@
 """The study of many seeds: which studies it makes, what it refuses, and how its settings were chosen."""
 
 import argparse
+import json
 import sys
 
 import pytest
 
 from sweet_rl.errors import DataError, UsageError
+from sweet_rl.studies.archer.recipe import OnlineStudy
+from sweet_rl.studies.archer.settings import METHODS
 from sweet_rl.studies.sweet.full_study import FullStudy, Seed, write_full_study
 from tests.conftest import ROOT
 
@@ -24,6 +27,14 @@ def mini_settings(monkeypatch):
     import mini_settings
 
     return mini_settings
+
+
+@pytest.fixture
+def archer_settings(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import archer_settings
+
+    return archer_settings
 
 
 def asked(tmp_path, **changes):
@@ -119,3 +130,23 @@ def test_the_best_settings_of_one_world_go_on_and_those_that_were_best_elsewhere
     # 0.75 + 0.25 against 0.5 + 0.625; what was not measured in the second world comes after both.
     rows = [row(1, first=1.0), row(2, first=0.75, second=0.25), row(3, first=0.5, second=0.625)]
     assert [one["settings"]["beta"] for one in mini_settings._best(rows)] == [3, 2, 1]
+
+
+def test_archer_and_its_rivals_get_grids_of_one_size_and_the_winners_are_the_settings(archer_settings):
+    """As committed: what was tried is the grid around the settings of the study, and the best of it is they."""
+    assert {len(archer_settings.tries(method)) for method in archer_settings.GRIDS} == {3}
+    saved = json.loads((ROOT / "benchmarks/results/archer_settings.json").read_text())
+    for method, rows in saved["methods"].items():
+        tried = archer_settings.tries(method)
+        assert all(row["settings"] in tried for row in rows)
+        assert len(rows) == len(tried)
+        assert all(len(row["returns"]) == len(saved["seeds"]) for row in rows)
+        best = max(rows, key=lambda row: sum(row["returns"]))
+        assert best["settings"] == METHODS[method]
+
+
+def test_no_setting_is_chosen_by_what_is_not_measured(archer_settings, tmp_path):
+    """Runs and sampled games of every setting, and what they need."""
+    study = OnlineStudy(tmp_path, 1, 100, methods={"a": METHODS["archer"]})
+    names = [[[step.name for step in chain] for chain in each] for each in archer_settings._rounds(study)]
+    assert names == [[["hasty-100.jsonl", "start-100"]], [["a-100", "a-100.sampled.jsonl"]]]

@@ -60,12 +60,13 @@ def run_study(
 
     started, folder = time.perf_counter(), Path(flags.output_dir)
     run_steps(steps, folder, How(jobs=flags.jobs, fresh=False, small=True))
-    _finish(folder, results(seconds_of(folder, steps)))
+    finish(folder, results(seconds_of(folder, steps)))
     took = time.perf_counter() - started
     print(f"Done in {took:.0f} s. Open {folder / 'report.html'} in a browser.")
 
 
-def _finish(folder: Path, results: Results) -> None:
+def finish(folder: Path, results: Results) -> None:
+    """Write `study.json` and `report.html`, and print the table."""
     from sweet_rl.studies.report.page import results_page
 
     numbers = json.dumps(dataclasses.asdict(results), ensure_ascii=True)

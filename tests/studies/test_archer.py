@@ -1,6 +1,8 @@
 """The online study: its commands, its files and what is read from them; once for real, as small as it gets."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,16 +13,20 @@ from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer.demo import demo_archer
-from sweet_rl.studies.archer.recipe import CONFIG, METHODS, START, OnlineStudy, learner_of, rounds
-from sweet_rl.studies.archer.results import TITLES, results
-from sweet_rl.studies.archer.swaps import swap
+from sweet_rl.studies.archer.recipe import START, OnlineStudy, learner_of, rounds
+from sweet_rl.studies.archer.results import CLAIMS, TITLES, games_until, results
+from sweet_rl.studies.archer.settings import ABLATIONS, BOUNDS, CONFIG, METHODS, TASKS, TEACHER, has_critic
+from sweet_rl.studies.archer.swaps import _area, swap
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
 from sweet_rl.tiny_models.question_models import make_models
 from sweet_rl.training.state_files import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
+from sweet_rl.worlds.twenty_questions.questions import guess
 from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
+
+WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
 
 
 def calls_of(study):
@@ -38,17 +44,48 @@ def test_every_command_is_one_that_a_person_can_type(tmp_path):
     assert len({call.name for call in calls}) == len(calls)  # what a step made is found again by its name
 
 
-def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_the_method(tmp_path):
+def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_their_own_settings_only(tmp_path):
     study = OnlineStudy(tmp_path / "it's a folder", iterations=3)
-    configs = [load_config(CONFIG, study.overrides(method, 1)) for method in METHODS]
-    assert [config["agent_type"] for config in configs] == list(METHODS)
-    assert {config["policy_lm"] for config in configs} == {str(study.start(1) / "policy")}
-    for config, method in zip(configs, METHODS, strict=True):
-        assert config.pop("save_path") == str(study.run(method, 1))
-        config.pop("agent_type")
-    assert configs[0] == configs[1] == configs[2]
-    assert (configs[0]["seed"], configs[0]["iterations"]) == (1, 3)
-    assert set(TITLES) == {START, *METHODS}
+    configs = {method: load_config(CONFIG, study.overrides(method, 1)) for method in METHODS}
+    start = str(study.start(1) / "policy")
+    assert {config["policy_lm"] for config in configs.values()} == {start}
+    assert {config["critic_lm"] for config in configs.values()} == {start}
+    shared = [
+        {key: value for key, value in config.items() if key not in {*METHODS[method], "save_path"}}
+        for method, config in configs.items()
+    ]
+    whole = configs["archer"]
+    assert all(one[key] == whole[key] for one in shared for key in one if key not in METHODS["archer"])
+    assert [config["save_path"] for config in configs.values()] == [str(study.run(m, 1)) for m in METHODS]
+    assert (whole["seed"], whole["iterations"], whole["tasks"]) == (1, 3, TASKS)
+    assert set(TITLES) == {START, TEACHER, *METHODS, *BOUNDS}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [("archer_single", {"double_critic": False}), ("archer_at_once", {"warmup_iter": 0})],
+)
+def test_an_ablation_is_the_whole_but_for_one_setting(tmp_path, name, changed):
+    whole, other = (load_config(CONFIG, OnlineStudy(tmp_path).overrides(m, 0)) for m in ("archer", name))
+    assert {key: other[key] for key in other if other[key] != whole[key] and key != "save_path"} == changed
+
+
+@pytest.mark.parametrize("ablations", [False, True])
+def test_ablations_are_run_where_they_are_asked_for(tmp_path, monkeypatch, ablations):
+    ran = []
+    monkeypatch.setattr("sweet_rl.pipelines.running.run_steps", lambda steps, *_: ran.extend(steps) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        demo_archer(str(tmp_path), ablations=ablations)
+    learned = {step.name for step in ran if step.run == "run_archer"}
+    assert learned == {f"{name}-0" for name in METHODS if ablations or name not in ABLATIONS}
+
+
+def test_seeds_have_demonstrations_and_test_games_of_their_own(tmp_path):
+    calls = calls_of(OnlineStudy(tmp_path, seeds=2, first_seed=5))
+    taught = [call for call in calls if call.flags.get("agent_model") == TEACHER]
+    assert [call.flags["seed"] for call in taught] == [5, 6]
+    measured = {(call.name.split(".")[0][-1], call.flags["seed"]) for call in calls if ":measure" in call.run}
+    assert measured == {("5", 1005), ("6", 1006)}
 
 
 # ---- what is read
@@ -57,10 +94,8 @@ def test_methods_of_a_seed_begin_with_the_same_policy_and_differ_in_nothing_but_
 def game(number, task, turns, *, solved, failed=False, thing="it"):
     entries = [Message("user", "Questions:\n")]
     for turn in range(turns):
-        last = solved and turn == turns - 1
-        entries.append(
-            AgentTurn("assistant", f"Is {thing} {turn}?", input="", output="", reward=0.0 if last else -1.0)
-        )
+        last, said = solved and turn == turns - 1, f"Is {thing} {turn}?"
+        entries.append(AgentTurn("assistant", said, input="", output=said, reward=0.0 if last else -1.0))
         entries.append(Message("user", "Yes." if last else "No."))
     stop = StopReason.USER_FAILED if failed else StopReason.ENDED if solved else StopReason.TURN_LIMIT
     return Trajectory(
@@ -81,24 +116,30 @@ def write_games(path, games):
 @pytest.fixture
 def study(tmp_path):
     """One seed: the start solves one of two words in 4 turns, what came of it both, in 2 and 3."""
-    study = OnlineStudy(tmp_path, seeds=1)
-    banana, dog = [task_from_row(row) for row in twenty_questions_tasks("ten")][:2]
-    before = [game(0, banana, 4, solved=True), game(0, dog, 20, solved=False)]
-    after = [game(0, banana, 2, solved=True), game(0, dog, 3, solved=True)]
+    study = OnlineStudy(tmp_path)
+    first, second = WORDS
+    before = [game(0, first, 4, solved=True), game(0, second, 20, solved=False)]
+    after = [game(0, first, 2, solved=True), game(0, second, 3, solved=True)]
     for name in ("start", *METHODS):
         for greedy in (False, True):
             write_games(study.games(name, 0, greedy=greedy), before if name == "start" else after)
+    write_games(study.teacher(0), before)
+    for name in BOUNDS:
+        write_games(study.bound(name), after)
     rows = [
-        {"step": 1, "env_steps": 500, "rollout.mean": -12.0, "q1.loss": 9.0},
-        {"step": 2, "env_steps": 900, "rollout.mean": -8.0, "q1.loss": 5.0},
+        {"step": 1, "rollout.failed": 1, "rollout.mean": -12.0, "q1.loss": 9.0},
+        {"step": 2, "rollout.failed": 0, "rollout.mean": -6.0, "q1.loss": 5.0},
+        {"step": 3, "rollout.failed": 0, "rollout.mean": -4.0, "q1.loss": 5.0},
     ]
     for method in METHODS:
-        if method != "online_filteredbc":
-            study.swap(method, 0).write_text('{"turns": 5, "correlation": 0.75}')
+        critic = has_critic(METHODS[method])
+        if critic:
+            numbers = {"turns": 5, "correlation": 0.75, "auc": 0.9, "auc_swapped": None}
+            study.swap(method, 0).write_text(json.dumps(numbers))
         study.run(method, 0).mkdir()
-        chosen = [
-            {k: v for k, v in row.items() if method != "online_filteredbc" or k != "q1.loss"} for row in rows
-        ]
+        chosen = [{k: v for k, v in row.items() if critic or k != "q1.loss"} for row in rows]
+        if method == "ppo":
+            chosen[-1] = chosen[-1] | {"rollout.mean": -9.0}
         replace_file(
             study.run(method, 0) / "metrics.jsonl", [json.dumps(row).encode() + b"\n" for row in chosen]
         )
@@ -106,17 +147,28 @@ def study(tmp_path):
 
 
 def test_results_say_what_the_files_say(study):
-    found = results(study, {"teacher.jsonl": 1.0, "archer-0": 5.0, "archer-0.greedy.jsonl": 2.0})
-    (part,) = found.comparisons
+    found = results(study, {"hasty-0.jsonl": 1.0, "archer-0": 5.0, "archer-0.greedy.jsonl": 2.0})
+    part, games = found.comparisons
     (start,), (run,) = part.method("start").runs, part.method("archer").runs
     assert [start.measures[name].mean for name in ("return", "success", "turns")] == [-11.5, 0.5, 12.0]
     assert [run.measures[name].mean for name in ("return", "success", "turns")] == [-1.5, 1.0, 2.5]
     assert run.measures["greedy"].mean == -1.5
     assert run.measures["swapped"].mean == 0.75
     assert "swapped" not in part.method("online_filteredbc").runs[0].measures
-    assert run.curves["return"] == ((0, -12.0), (500, -8.0))  # by the steps that were learned from
-    assert run.curves["loss"] == ((1, 9.0), (2, 5.0))
+    assert (run.measures["auc"].mean, "auc_swapped" in run.measures) == (0.9, False)
+    assert run.curves["return"] == (
+        (0, -12.0),
+        (63, -6.0),
+        (127, -4.0),
+    )  # by the games that were learned from
+    assert run.curves["loss"] == ((1, 9.0), (2, 5.0), (3, 5.0))
     assert part.method("online_filteredbc").runs[0].curves["loss"] == ()
+    bounds = {method.name: method.mean("return") for method in part.methods if method.bound}
+    assert bounds == {TEACHER: -11.5, "best": -1.5, "namer": -1.5, "random": -1.5}
+    assert games.method("archer").mean("games") == 63
+    assert games.method("ppo").mean("games") == 191  # never: those of one more iteration
+    assert [games.method(name).mean("reached") for name in ("archer", "ppo")] == [1.0, 0.0]
+    assert [claim.among for claim in (*part.claims, *games.claims)] == [len(CLAIMS) + 1] * (len(CLAIMS) + 1)
     first, second, *_ = found.dialogues
     assert [first.method, second.method] == ["start", "archer"]
     assert first.reward == -20.0  # the word with the greatest change comes first
@@ -124,15 +176,26 @@ def test_results_say_what_the_files_say(study):
     assert (found.seconds["ArCHer"], found.seconds["measuring"]) == (5.0, 2.0)
 
 
+def test_the_games_until_a_level():
+    """Two iterations in a row decide, not one that was lucky."""
+    lucky = ((0, -9.0), (10, -2.0), (20, -9.0), (30, -5.0), (40, -5.0))
+    assert games_until(lucky, -5.5) == 0
+    assert games_until(lucky, -5.0) == 30
+    assert games_until(lucky, -1.0) is None
+    assert games_until(lucky[:1], -9.0) is None
+
+
 def test_page_and_table_take_the_results(study):
     found = results(study, {})
-    assert "ArCHer reaches <strong>\u22121.50</strong>" in results_page(found)
-    assert "ArCHer improves on its start: +10.00: one seed does not settle it" in table(found)
+    page = " ".join(re.sub(r"<[^>]+>", "", results_page(found)).split())
+    assert "ArCHer reaches \u22121.50" in page
+    assert "ArCHer needs 63 games until \u22125.5, Online CHAI 63" in page.replace("-5.5", "\u22125.5")
+    assert "ArCHer improves on imitation: +10.00: one seed does not settle it" in table(found)
 
 
 def test_a_game_that_failed_is_no_number(study):
-    banana = task_from_row(twenty_questions_tasks("ten")[0])
-    write_games(study.games("archer", 0, greedy=False), [game(0, banana, 3, solved=False, failed=True)])
+    first = WORDS[0]
+    write_games(study.games("archer", 0, greedy=False), [game(0, first, 3, solved=False, failed=True)])
     with pytest.raises(DataError, match="must be played to the end"):
         results(study, {})
 
@@ -142,20 +205,23 @@ def test_a_game_that_failed_is_no_number(study):
 
 def test_what_the_critic_is_given_does_not_know_the_word():
     """The same dialogue about another word is the same to it, and the word is only in it once it was said."""
-    banana, dog = [task_from_row(row) for row in twenty_questions_tasks("ten")][:2]
+    first, second = WORDS
     transcript = world_of("twenty_questions").transcript()
-    one, other = (transitions(game(0, task, 3, solved=False), transcript) for task in (banana, dog))
+    one, other = (transitions(game(0, task, 3, solved=False), transcript) for task in (first, second))
     assert one == other
-    assert not any(word in turn.next_observation for turn in one for word in (banana.ground_truth, "dog"))
+    assert not any(
+        word in turn.next_observation for turn in one for word in (first.ground_truth, second.ground_truth)
+    )
 
 
 def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(study):
     """A tiny critic as it is drawn; and one whose heads are cut off from the dialogue."""
-    banana, dog = [task_from_row(row) for row in twenty_questions_tasks("ten")][:2]
-    games = [game(0, banana, 3, solved=False), game(0, dog, 2, solved=True, thing="that thing")]
+    first, *others = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:4]
+    games = [game(0, first, 3, solved=False)]
+    games += [game(0, word, 2, solved=True, thing=f"thing {number}") for number, word in enumerate(others)]
     write_games(study.games("archer", 0, greedy=False), games)
-    policy, critic = make_models(study.start(0), seed=0)
-    overrides = [*study.overrides("archer", 0), f"policy_lm={policy}", f"critic_lm={critic}"]
+    make_models(study.start(0), seed=0)
+    overrides = study.overrides("archer", 0)
     learner = learner_of(overrides, trained=False)
 
     def correlation():
@@ -167,21 +233,30 @@ def test_a_critic_that_reads_no_dialogue_keeps_its_advantages_in_the_swap_test(s
         return json.loads(study.swap("archer", 0).read_text())
 
     found = correlation()
-    assert found["turns"] == 2  # the second of each: the first have nothing before them, the third is alone
+    assert found["turns"] == 4  # the second of each: the first have nothing before them, the third is alone
     assert found["correlation"] < 0.999
     for head in (learner.critic.critic1, learner.critic.critic2):
         width = learner.critic.encoder.width
         head[0].weight.data[:, :width] = 0  # what reads the dialogue
         head[0].weight.data[:, 2 * width :] = 0  # and its products with the utterance
-        head[0].weight.data[:, width : 2 * width] *= 10  # what is left is to tell two utterances apart
     for head in (learner.critic.v_critic1, learner.critic.v_critic2):
         head[-1].weight.data.zero_()
     assert correlation()["correlation"] == pytest.approx(1.0, abs=1e-6)
 
 
+def test_how_often_the_name_that_wins_is_above_one_that_does_not():
+    """By hand: of two that win and two that do not, three pairs are right; questions do not count."""
+    turn = transitions(game(0, WORDS[0], 1, solved=False), world_of("twenty_questions").transcript())[0]
+    names = [guess(word.hidden_information) for word in WORDS]
+    said = [(names[0], 0.0), (names[1], -1.0), (names[1], 0.0), (names[0], -1.0), ("Is it 0?", -1.0)]
+    turns = [replace(turn, action=action, reward=reward) for action, reward in said]
+    assert _area(turns, [3.0, 1.0, 1.5, 2.0, 9.0]) == 0.75
+    assert _area(turns[1:2], [1.0]) is None
+
+
 def test_games_about_one_word_are_no_swap_test(study):
-    banana = task_from_row(twenty_questions_tasks("ten")[0])
-    write_games(study.games("archer", 0, greedy=False), [game(0, banana, 3, solved=False)])
+    first = WORDS[0]
+    write_games(study.games("archer", 0, greedy=False), [game(0, first, 3, solved=False)])
     with pytest.raises(DataError, match="must hold different games about two words"):
         swap(str(study.games("archer", 0, greedy=False)), str(study.swap("archer", 0)))
 

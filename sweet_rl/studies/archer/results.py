@@ -6,21 +6,25 @@ Reads the files of the runs and of the games that policies were measured on, and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from pathlib import Path
 from statistics import fmean
 
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError
 from sweet_rl.records import load_trajectories, read_rows
-from sweet_rl.studies.archer.recipe import (
+from sweet_rl.studies.archer.recipe import START, OnlineStudy
+from sweet_rl.studies.archer.settings import (
+    BOUNDS,
     CONFIG,
-    CRITICS,
     IMITATION,
     LAYERS,
-    METHODS,
-    START,
+    LEVEL,
+    TEACHER,
     WIDTH,
-    OnlineStudy,
+    has_critic,
 )
 from sweet_rl.studies.results import (
     Axes,
@@ -39,7 +43,7 @@ from sweet_rl.studies.results import (
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
 
 TITLES = {
-    START: ("Start", "Imitates a scripted asker; all methods of a seed begin with it."),
+    START: ("Imitation", "Imitates a scripted player; all methods of a seed begin with it."),
     "archer": (
         "ArCHer",
         "A critic of whole utterances, learned from remembered games; the policy follows its advantage.",
@@ -49,8 +53,31 @@ TITLES = {
         "The same critic chooses among five utterances of the policy, which stays as it is.",
     ),
     "online_filteredbc": ("Online Filtered BC", "Imitates the best tenth of the games it has played."),
+    "ppo": (
+        "PPO",
+        "Whole games, the newest only: clipped steps by what each turn returned, less a learned value.",
+    ),
+    "reinforce": ("REINFORCE", "Whole games, the newest only: by what each turn returned, less the mean."),
+    "archer_single": ("One critic", "ArCHer with one critic instead of two."),
+    "archer_at_once": ("No delay", "ArCHer whose policy learns from the first iteration on."),
+    TEACHER: ("Demonstrator", "Whom the policies imitated at first."),
+    "best": ("Best play", "The ceiling, computed exactly."),
+    "namer": ("Names in order", "A floor: names one word after the other and asks nothing."),
+    "random": ("Random", "A floor: any question or name at every turn."),
 }
 """Every method's name, and what it is, in one sentence."""
+
+CLAIMS = (
+    ("ArCHer improves on imitation", "archer", START),
+    ("ArCHer beats Online Filtered BC", "archer", "online_filteredbc"),
+    ("ArCHer beats Online CHAI", "archer", "chai"),
+    ("Two critics are better than one", "archer", "archer_single"),
+    ("It helps when the critic learns first", "archer", "archer_at_once"),
+)
+"""Published orderings of returns: what is claimed, the better method, the worse one."""
+
+SAVED = f"PPO needs more games than ArCHer to reach {LEVEL:g}"
+"""The published claim about what it takes to learn."""
 
 _SHOWN_GAMES = 3
 _KEPT = (
@@ -61,10 +88,10 @@ _KEPT = (
     "actor_epochs",
     "batch_size",
     "grad_accum_steps",
-    "critic_lr",
-    "lm_lr",
     "gamma",
     "tau",
+    "capacity",
+    "normalize_advantages",
 )
 
 
@@ -74,17 +101,28 @@ MEASURES = (
     Measure("turns", "turns", "number", better="fewer"),
     Measure("greedy", "greedy return", "number"),
     Measure("swapped", "critic, swap test", "number", better="fewer"),
+    Measure("auc", "the name that wins", "number", "critic"),
+    Measure("auc_swapped", "the same after another game's dialogue", "number", "critic"),
 )
 """What a policy is measured by, on the same games for all; greedy: its likeliest tokens. The critic: the
-correlation of its advantages with those after another game's dialogue; 1 where it does not read any."""
+correlation of its advantages with those after another game's dialogue, 1 where it does not read any; and whether
+it tells names that win from names that do not."""
+
+GAMES = Measure("games", f"games until {LEVEL:g}", "count", better="fewer")
+"""Games played before the first two iterations in a row whose mean return reaches the level; all, and one more
+iteration, where it is not reached."""
+
+REACHED = Measure("reached", "reached it")
+"""Whether a run ever did."""
 
 _SWAP_TEST = (
     "Swap test: no critic is told the word. Its advantages with the dialogue of another word's game, as long as "
-    "its own, have this correlation with the right ones: near 1, it does not read the dialogue."
+    "its own, have this correlation with the right ones: near 1, it does not read the dialogue. Of names, good "
+    "is the one that wins the game."
 )
 
 CURVES = (
-    Axes("return", "mean return", "environment steps (questions asked)", main=True),
+    Axes("return", "mean return", "games played to learn from", main=True),
     Axes("loss", "mean squared error of Q1", "iteration"),
 )
 """Of a run: the games that it plays to learn from, and its critic."""
@@ -92,14 +130,13 @@ CURVES = (
 
 def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     """Methods with their curves and measurements, and games before and after."""
-    methods = {name: _method(study, name) for name in (START, *METHODS)}
-    own, start = methods["archer"], methods[START]
-    pairs = [(f"{methods[name].title} improves on its start", methods[name], start) for name in METHODS]
-    pairs += [
-        (f"{own.title} beats {methods[name].title}", own, methods[name])
-        for name in METHODS
-        if name != "archer"
-    ]
+    methods = {name: _method(study, name) for name in (START, *study.methods)}
+    bounds = (
+        Method(TEACHER, *TITLES[TEACHER], tuple(_teacher(study, seed) for seed in study.numbers), bound=True),
+        *(Method(name, *TITLES[name], (_bound(study, name),), bound=True) for name in BOUNDS),
+    )
+    pairs = [claim for claim in CLAIMS if {claim[1], claim[2]} <= methods.keys()]
+    among = len(pairs) + ("ppo" in methods)
     part = Comparison(
         "twenty_questions",
         "Twenty Questions",
@@ -107,15 +144,18 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         start=START,
         measures=MEASURES,
         curves=CURVES,
-        methods=tuple(methods.values()),
-        claims=tuple(claim_over_seeds(*pair, "return") for pair in pairs),
+        methods=(*methods.values(), *bounds),
+        claims=tuple(
+            claim_over_seeds(text, methods[better], methods[worse], "return", among=among)
+            for text, better, worse in pairs
+        ),
     )
     return Results(
         "archer",
         "ArCHer and its rivals on Twenty Questions",
-        f"Ten words, {study.seeds} seeds; a GPT-2 of {LAYERS} layers and width {WIDTH}, which first "
-        "imitated a scripted asker.",
-        (part,),
+        f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {LAYERS} layers and width {WIDTH}, which first "
+        "imitated a scripted player.",
+        (part, *([_games_needed(methods, among)] if "ppo" in methods else [])),
         tuple(_dialogues(study)),
         settings=_settings(study),
         provenance=provenance(),
@@ -123,6 +163,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         notes=(
             "All methods of a seed begin with the same policy and are measured on the same games.",
             "A turn costs 1, the one that names the word nothing; a game ends after twenty turns at most.",
+            "A point of a curve is the mean return of an iteration's own games, by the games learned from before.",
             _SWAP_TEST,
             "Greedy games of CHAI are those of its start: its candidates are then all alike.",
             "Seconds are added up over runs; some of them ran at the same time.",
@@ -130,30 +171,88 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
     )
 
 
+def _games_needed(methods: Mapping[str, Method], among: int) -> Comparison:
+    """How many games each method plays until its return reaches the level."""
+    counted = {
+        name: replace(method, runs=tuple(Run(run.seed, _until(run.curves["return"])) for run in method.runs))
+        for name, method in methods.items()
+        if name != START
+    }
+    return Comparison(
+        "games",
+        f"Games until a mean return of {LEVEL:g}",
+        own="archer",
+        text="Half of the way from naming the words in order to the best play. A run that never reached it counts with all its "
+        "games and those of one iteration more.",
+        measures=(GAMES, REACHED),
+        methods=tuple(counted.values()),
+        claims=(claim_over_seeds(SAVED, counted["ppo"], counted["archer"], "games", among=among),),
+    )
+
+
+def _until(curve: Points) -> dict[str, Estimate]:
+    games = games_until(curve, LEVEL)
+    whole = curve[-1][0] + (curve[-1][0] - curve[-2][0] if len(curve) > 1 else 1.0)
+    found = whole if games is None else games
+    return {"games": Estimate(found), "reached": Estimate(float(games is not None))}
+
+
+def games_until(curve: Points, level: float) -> float | None:
+    """Games that a run had learned from when it first returned the level, on average over two iterations.
+
+    None where it never did.
+    """
+    return next(
+        (games for (games, first), (_, second) in pairwise(curve) if (first + second) / 2 >= level), None
+    )
+
+
 def _method(study: OnlineStudy, name: str) -> Method:
-    return Method(name, *TITLES[name], tuple(_run(study, name, seed) for seed in range(study.seeds)))
+    return Method(name, *TITLES[name], tuple(_run(study, name, seed) for seed in study.numbers))
+
+
+def _teacher(study: OnlineStudy, seed: int) -> Run:
+    return Run(seed, _measured(_whole(study.teacher(seed))))
+
+
+def _bound(study: OnlineStudy, name: str) -> Run:
+    return Run(study.first_seed, _measured(_whole(study.bound(name))))
+
+
+def _measured(games: Sequence[Trajectory]) -> dict[str, Estimate]:
+    return {
+        "return": Estimate(fmean(game.reward or 0.0 for game in games)),
+        "success": Estimate(fmean(game.stop_reason is StopReason.ENDED for game in games)),
+        "turns": Estimate(fmean(len(_turns(game)) for game in games)),
+    }
 
 
 def _run(study: OnlineStudy, method: str, seed: int) -> Run:
     curves: dict[str, Points] = {}
+    measures = _measured(_games(study, method, seed, greedy=False))
+    greedy = _games(study, method, seed, greedy=True)
+    measures["greedy"] = Estimate(fmean(game.reward or 0.0 for game in greedy))
     if method != START:
         rows = [row for _, row in read_rows(study.run(method, seed) / "metrics.jsonl")]
-        # What an iteration plays is the policy that has learned from the steps before it.
-        steps = [0, *(row["env_steps"] for row in rows)]
-        curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(steps, rows, strict=False))
+        size = int(load_config(CONFIG, study.overrides(method, seed))["rollout_size"])
+        # What an iteration plays is the policy that has learned from the games before it.
+        played = accumulate((size - row["rollout.failed"] for row in rows), initial=0)
+        curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(played, rows, strict=False))
         curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
-    sampled = _games(study, method, seed, greedy=False)
-    greedy = _games(study, method, seed, greedy=True)
-    measures = {
-        "return": fmean(game.reward or 0.0 for game in sampled),
-        "success": fmean(game.stop_reason is StopReason.ENDED for game in sampled),
-        "turns": fmean(len(_turns(game)) for game in sampled),
-        "greedy": fmean(game.reward or 0.0 for game in greedy),
-    }
-    if method in CRITICS:
-        correlation = json.loads(study.swap(method, seed).read_text())["correlation"]
-        measures |= {} if correlation is None else {"swapped": correlation}
-    return Run(seed, {key: Estimate(mean) for key, mean in measures.items()}, curves)
+        if has_critic(study.methods[method]):
+            measures |= _swapped(study.swap(method, seed))
+    return Run(seed, measures, curves)
+
+
+def _swapped(path: Path) -> dict[str, Estimate]:
+    found = json.loads(path.read_text())
+    names = {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}
+    return {name: Estimate(found[key]) for key, name in names.items() if found[key] is not None}
+
+
+def mean_return(study: OnlineStudy, method: str, seed: int) -> float:
+    """Of the games that a policy was measured on."""
+    return fmean(game.reward or 0.0 for game in _games(study, method, seed, greedy=False))
 
 
 def _games(study: OnlineStudy, method: str, seed: int, *, greedy: bool) -> list[Trajectory]:
@@ -162,7 +261,10 @@ def _games(study: OnlineStudy, method: str, seed: int, *, greedy: bool) -> list[
     Raises:
         DataError: one of them failed: a mean over the others would say something else.
     """
-    path = study.games(method, seed, greedy=greedy)
+    return _whole(study.games(method, seed, greedy=greedy))
+
+
+def _whole(path: Path) -> list[Trajectory]:
     games = load_trajectories(path)
     failed = next((game for game in games if game.reward is None), None)
     if failed:
@@ -177,7 +279,7 @@ def _turns(game: Trajectory) -> list[AgentTurn]:
 def _dialogues(study: OnlineStudy) -> list[Dialogue]:
     """Greedy games of the first seed about the same words: of the start and of ArCHer, most changed first."""
     before, after = (
-        {game.task.task_id: game for game in _games(study, method, 0, greedy=True)}
+        {game.task.task_id: game for game in _games(study, method, study.first_seed, greedy=True)}
         for method in (START, "archer")
     )
     order = sorted(before, key=lambda key: -abs((after[key].reward or 0) - (before[key].reward or 0)))
@@ -200,21 +302,29 @@ def _dialogue(method: str, game: Trajectory) -> Dialogue:
 
 
 def _settings(study: OnlineStudy) -> dict[str, Json]:
-    config = load_config(CONFIG, study.overrides("archer", 0))
+    config = load_config(CONFIG, study.overrides(START, study.first_seed))
     return {
-        "games of the asker": f"{study.teacher_games} a word, skill {study.skill:g}",
+        "seeds": list(study.numbers),
+        "games of the demonstrator": f"{study.teacher_games} a word, skill {study.skill:g}",
         "games to measure on": f"{study.test_games} a word",
         **{f"imitation: {name}": value for name, value in IMITATION.items()},
         **{name: config[name] for name in _KEPT},
+        **{
+            f"{TITLES[method][0]}: {name}": value
+            for method, own in study.methods.items()
+            for name, value in own.items()
+        },
     }
 
 
 def _by_kind(study: OnlineStudy, seconds: Mapping[str, float]) -> dict[str, float]:
     """Seconds of steps of one kind, added up over seeds."""
-    seeds = range(study.seeds)
-    kinds = {"games of the asker": [study.teacher.name]}
-    kinds["imitation"] = [study.start(seed).name for seed in seeds]
-    kinds |= {TITLES[method][0]: [study.run(method, seed).name for seed in seeds] for method in METHODS}
+    kinds = {"games of the demonstrator": [study.teacher(seed).name for seed in study.numbers]}
+    kinds["imitation"] = [study.start(seed).name for seed in study.numbers]
+    kinds |= {
+        TITLES[method][0]: [study.run(method, seed).name for seed in study.numbers]
+        for method in study.methods
+    }
     known = {name for names in kinds.values() for name in names}
     kinds["measuring"] = [name for name in seconds if name not in known]
     return {kind: round(sum(seconds.get(name, 0.0) for name in names), 2) for kind, names in kinds.items()}

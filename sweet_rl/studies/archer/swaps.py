@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from sweet_rl import tracking
 from sweet_rl.algorithms.archer.replay import Transition, transitions
@@ -17,7 +18,10 @@ from sweet_rl.grouping import other_places
 from sweet_rl.preferences.swaps import moved
 from sweet_rl.records import load_trajectories, replace_file
 from sweet_rl.studies.archer.recipe import learner_of
-from sweet_rl.worlds import world_of
+from sweet_rl.studies.archer.settings import TASKS
+from sweet_rl.worlds import load_tasks, world_of
+from sweet_rl.worlds.question_games.env import SOLVED_REWARD
+from sweet_rl.worlds.twenty_questions.questions import guess
 
 
 @recorded("demo_archer swap", reads=("games",))
@@ -26,7 +30,9 @@ def swap(games: str, output: str, *overrides: str) -> None:
 
     Args:
         games: a file of played games.
-        output: a .json file: the correlation of both advantages over all turns.
+        output: a .json file: the correlation of both advantages over all turns; and how often, among turns
+            that name a word, the critic puts one that wins above one that does not (area under the ROC
+            curve), after its own dialogue (`auc`) and after another's (`auc_swapped`).
         overrides: of the run whose critic it is.
 
     Raises:
@@ -41,10 +47,25 @@ def swap(games: str, output: str, *overrides: str) -> None:
     observations = [own.observation for own, _ in pairs], [other.observation for _, other in pairs]
     own, other = (advantages(critic.read(each, actions)).tolist() for each in observations)
     found = moved([(own, other)])
+    content = {
+        "turns": len(own),
+        "correlation": found and found.correlation,
+        "auc": _area([turn for turn, _ in pairs], own),
+        "auc_swapped": _area([turn for turn, _ in pairs], other),
+    }
     tracking.writes(output)
-    replace_file(
-        output, [json.dumps({"turns": len(own), "correlation": found and found.correlation}).encode()]
-    )
+    replace_file(output, [json.dumps(content).encode()])
+
+
+def _area(turns: Sequence[Transition], values: Sequence[float]) -> float | None:
+    """How often a name that wins is above one that does not; None where there are not both."""
+    names = {guess(task.hidden_information) for task in load_tasks(TASKS)}
+    by_reward: dict[bool, list[float]] = {True: [], False: []}
+    for turn, value in zip(turns, values, strict=True):
+        if turn.action in names:
+            by_reward[turn.reward == SOLVED_REWARD].append(value)
+    wins = [(good > bad) + 0.5 * (good == bad) for good in by_reward[True] for bad in by_reward[False]]
+    return fmean(wins) if wins else None
 
 
 def _pairs(games: str) -> Iterator[tuple[Transition, Transition]]:

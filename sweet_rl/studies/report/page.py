@@ -33,6 +33,7 @@ class Headline:
     world: str
     small: bool
     own: str
+    verb: str
     value: str
     measure: str
     others: list[tuple[str, str]]
@@ -117,7 +118,8 @@ def _headline(part: Comparison, *, several: bool) -> Headline | None:
     rivals = [
         (method.title, mean) for method, mean in known if method.name != part.start and not method.bound
     ]
-    others = sorted(rivals, key=lambda each: -each[1])[:1]
+    fewer = measure.better == "fewer"
+    others = sorted(rivals, key=lambda each: each[1] if fewer else -each[1])[:1]
     others += [(method.title, mean) for method, mean in known if method.name == part.start]
     found = [
         (
@@ -130,6 +132,7 @@ def _headline(part: Comparison, *, several: bool) -> Headline | None:
         part.title if several else "",
         bool(part.origin),
         own.title,
+        "needs" if fewer else "reaches",
         write(reached),
         measure.title,
         [(title, write(mean)) for title, mean in others],

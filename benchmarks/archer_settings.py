@@ -1,0 +1,110 @@
+"""Settings for the ArCHer study, chosen on development seeds: every method gets three learning rates.
+
+All settings of all methods begin with the same policies and play as many games. The winner has the highest
+mean return over the seeds and stands in `sweet_rl/studies/archer/settings.py`; ablations take those of the
+whole. The seeds of the study are never touched.
+
+Run: python benchmarks/archer_settings.py [--methods archer,ppo,...] [--seeds 3] [--folder FOLDER]
+     [--output FILE]
+(about ten minutes a seed on two cores; an interrupted run resumes where it stopped)
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from _machine import machine_line
+
+from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.steps import in_rounds
+from sweet_rl.records import replace_file
+from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
+from sweet_rl.studies.archer.results import mean_return
+from sweet_rl.studies.archer.settings import METHODS
+from sweet_rl.studies.chains import Chain
+
+FIRST_SEED = 100
+
+GRIDS: dict[str, dict[str, list[Any]]] = {
+    "ppo": {"lm_lr": [3e-4, 5e-4, 1e-3]},
+    "online_filteredbc": {"lm_lr": [1e-4, 3e-4, 1e-3]},
+    "archer": {"lm_lr": [1e-4, 3e-4, 1e-3]},
+    "reinforce": {"lm_lr": [3e-4, 5e-4, 1e-3]},
+    "chai": {"critic_lr": [3e-4, 1e-3, 3e-3]},
+}
+"""Every combination of these; all else stays as it is."""
+
+
+def main() -> None:
+    """Run the grids, print and save what came of them."""
+    arguments = _arguments()
+    tried = {method: tries(method) for method in arguments.methods.split(",")}
+    named = {f"{method}-{place}": one for method, own in tried.items() for place, one in enumerate(own)}
+    study = OnlineStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, methods=named)
+    run_steps(in_rounds(_rounds(study)), study.folder, How(jobs=arguments.jobs, fresh=False, small=True))
+    found: dict[str, Any] = {}
+    for method, own in tried.items():
+        rows = [
+            {
+                "settings": dict(one),
+                "returns": [
+                    round(mean_return(study, f"{method}-{place}", seed), 3) for seed in study.numbers
+                ],
+            }
+            for place, one in enumerate(own)
+        ]
+        found[method] = sorted(rows, key=lambda row: -fmean(row["returns"]))
+        print(f"\n{method}, best first:")
+        for row in found[method]:
+            varied = {name: row["settings"][name] for name in GRIDS[method]}
+            print(f"  {fmean(row['returns']):6.2f}  {row['returns']}  {varied}")
+    if arguments.output:
+        saved = {"seeds": list(study.numbers), "methods": found, "machine": machine_line()}
+        replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
+
+
+def tries(method: str) -> list[dict[str, Any]]:
+    """Every combination of a method's grid, beside its other settings."""
+    grid = GRIDS[method]
+    return [
+        dict(METHODS[method]) | dict(zip(grid, values, strict=True))
+        for values in itertools.product(*grid.values())
+    ]
+
+
+def _rounds(study: OnlineStudy) -> list[list[Chain]]:
+    """Those of a study without what no setting is chosen by: greedy games, swap tests, scripted players."""
+    games = {
+        study.games(method, seed, greedy=False).name for method in study.methods for seed in study.numbers
+    }
+    runs = {study.run(method, seed).name for method in study.methods for seed in study.numbers}
+    begins = {study.teacher(seed).name for seed in study.numbers} | {
+        study.start(seed).name for seed in study.numbers
+    }
+    kept = games | runs | begins
+    return [
+        [chain for each in chains if (chain := tuple(step for step in each if step.name in kept))]
+        for chains in rounds(study)
+    ]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--methods", default=",".join(GRIDS), help="with commas between")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, from 100 on")
+    parser.add_argument("--folder", default="outputs/archer_settings")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--output", help="file for the numbers")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.methods.split(",")) - GRIDS.keys():
+        parser.error(f"--methods knows {', '.join(GRIDS)}; not {', '.join(sorted(unknown))}")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""ArCHer in worlds that the demo does not play, from a policy that imitates the world's scripted agent.
+
+Each seed: run_bc, then a short run_archer, whose critic begins as the policy. Writes study.json and
+report.html with the curves: whether each configuration learns at this size. Settings were not searched.
+
+Run: python benchmarks/archer_worlds.py [--worlds guess_my_city,lantern,webshop] [--seeds 3]
+     [--folder FOLDER]
+(resumes where it stopped)
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.steps import in_rounds
+from sweet_rl.records import read_rows
+from sweet_rl.studies.chains import Chain, call
+from sweet_rl.studies.outcome import finish
+from sweet_rl.studies.results import Axes, Comparison, Estimate, Measure, Method, Results, Run, provenance
+from sweet_rl.worlds import world_of
+
+CONFIGS = {"guess_my_city": "archer_city", "lantern": "archer_debug", "webshop": "archer_webshop"}
+
+SETTINGS = {
+    "iterations": 20,
+    "rollout_size": 32,
+    "eval_freq": 1000,
+    "save_freq": 5,
+    "keep_checkpoints": 1,
+    "warmup_iter": 4,
+    "capacity": 4000,
+    "batch_size": 16,
+    "grad_accum_steps": 2,
+    "epochs": 10,
+    "actor_epochs": 4,
+    "max_new_tokens": 32,
+    "critic_lr": 5e-4,
+    "lm_lr": 3e-4,
+    "normalize_advantages": "true",
+    "tau": 0.3,
+    "dtype": "float32",
+    "use_wandb": "false",
+    "quiet": "true",
+}
+"""Of every run."""
+
+LAST = 5
+"""Iterations whose games say what was reached."""
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    arguments = _arguments()
+    folder, seeds, worlds = Path(arguments.folder), range(arguments.seeds), arguments.worlds.split(",")
+    chains = [_chain(folder, world, seed) for world in worlds for seed in seeds]
+    run_steps(in_rounds([chains]), folder, How(jobs=arguments.jobs, fresh=False, small=True))
+    parts = tuple(_comparison(folder, world, seeds) for world in worlds)
+    settings = {name: value for name, value in SETTINGS.items() if name != "quiet"}
+    title = "ArCHer in other worlds"
+    finish(
+        folder, Results("archer_worlds", title, comparisons=parts, settings=settings, provenance=provenance())
+    )
+
+
+def _chain(folder: Path, world: str, seed: int) -> Chain:
+    start, run = folder / f"{world}-start-{seed}", folder / f"{world}-archer-{seed}"
+    own = {"checkpoint_path": start, "critic_lm": start / "policy", "save_path": run, "seed": seed}
+    if CONFIGS[world] == "archer_debug":
+        own |= {
+            "world": world,
+            "tasks": world_of(world).train_tasks,
+            "eval_tasks": world_of(world).test_tasks,
+        }
+    overrides = tuple(f"{name}={value}" for name, value in {**SETTINGS, **own}.items())
+    imitating = {"world": world, "seed": seed, "overwrite": True, "quiet": True}
+    return (
+        call("run_bc", start, (str(start),), imitating),
+        call("run_archer", run, overrides, {"config_name": CONFIGS[world]}),
+    )
+
+
+def _comparison(folder: Path, world: str, seeds: Sequence[int]) -> Comparison:
+    return Comparison(
+        world,
+        world,
+        own="archer",
+        measures=(
+            Measure("last", f"return, last {LAST} iterations", "number"),
+            Measure("first", "first", "number"),
+        ),
+        curves=(Axes("return", "mean return", "turns played to learn from", main=True),),
+        methods=(Method("archer", "ArCHer", "", tuple(_run(folder, world, seed) for seed in seeds)),),
+    )
+
+
+def _run(folder: Path, world: str, seed: int) -> Run:
+    rows = [row for _, row in read_rows(folder / f"{world}-archer-{seed}" / "metrics.jsonl")]
+    returns = [row["rollout.mean"] for row in rows]
+    turns = [0, *(row["env_steps"] for row in rows)]
+    return Run(
+        seed,
+        {"last": Estimate(fmean(returns[-LAST:])), "first": Estimate(returns[0])},
+        {"return": tuple(zip(turns, returns, strict=False))},
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--worlds", default=",".join(CONFIGS), help="with commas between")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--folder", default="outputs/archer_worlds")
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.worlds.split(",")) - CONFIGS.keys():
+        parser.error(f"--worlds knows {', '.join(CONFIGS)}; not {', '.join(sorted(unknown))}")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What the online study is made of: its game, how its policies begin, its methods and the settings of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+Overrides: TypeAlias = Mapping[str, Any]
+"""What a method has beside the configuration that all share."""
+
+CONFIG: Final = "demo_20q"
+TASKS: Final = "twenty-questions:sixteen"
+
+TEACHER: Final = "hasty"
+SKILL: Final = 0.3
+"""Of the teacher: the share of games in which it asks. In the others it only names words, and so wins its
+soonest games by luck."""
+
+TEACHER_GAMES, TEST_GAMES = 160, 20
+"""Games for each word: to imitate, and to measure every policy on."""
+
+WIDTH, LAYERS = 64, 2
+"""Of the policy. A critic begins with the policy's own layers, so that it can read a dialogue."""
+
+IMITATION: Final[Overrides] = {
+    "learning_rate": 2e-3,
+    "iterations": 6,
+    "batch_size": 128,
+    "grad_accum_steps": 1,
+    "max_grad_norm": 1.0,
+    "whole_games": True,
+}
+"""How the policies are made that online learning begins with."""
+
+ARCHER: Final[Overrides] = {"agent_type": "archer", "critic_lr": 1e-3, "lm_lr": 3e-4}
+
+METHODS: Final[Mapping[str, Overrides]] = {
+    "archer": ARCHER,
+    "chai": {"agent_type": "chai", "critic_lr": 1e-3},
+    "online_filteredbc": {"agent_type": "online_filteredbc", "lm_lr": 1e-4},
+    "ppo": {"agent_type": "ppo", "lm_lr": 3e-4, "critic_lr": 1e-2, "actor_epochs": 12, "warmup_iter": 0},
+    "reinforce": {"agent_type": "reinforce", "lm_lr": 5e-4, "actor_epochs": 4, "warmup_iter": 0},
+    "archer_single": {**ARCHER, "double_critic": "false"},
+    "archer_at_once": {**ARCHER, "warmup_iter": 0},
+}
+"""Of each method its own settings. The ablations take the settings of the whole."""
+
+ABLATIONS: Final = ("archer_single", "archer_at_once")
+"""Run where they are asked for: they take as long as ArCHer does."""
+
+BOUNDS: Final = {"best": 1, "namer": 1, "random": TEST_GAMES}
+"""Scripted players that bound what can be reached, and how many games of each word say how good they are."""
+
+LEVEL: Final = -5.5
+"""The return whose cost in games is counted: half of the way from naming the words in order to the best play."""
+
+_CRITICS: Final = ("archer", "chai")
+
+
+def has_critic(overrides: Overrides) -> bool:
+    """Whether a method learns a critic of utterances."""
+    return overrides["agent_type"] in _CRITICS
