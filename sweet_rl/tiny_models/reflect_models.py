@@ -38,6 +38,7 @@ def make_reflect_model(
     context: int = CONTEXT,
     rotary: bool = False,
     phrases: bool = False,
+    focus: float = 1.0,
     copies: bool = False,
 ) -> Path:
     """Write the model with its tokenizer, unless it is there; returns its folder.
@@ -54,6 +55,8 @@ def make_reflect_model(
             things stand on a grid behind a history of any length.
         phrases: what the texts repeat literally is one token, as the rows of a grid and the parts of usual
             sentences: a third of the tokens. Not for texts whose words have to be found again elsewhere.
+        focus: factor of queries and keys. At 1 attention begins nearly alike everywhere, and in long texts
+            learns slowly where to look; needs `rotary`.
         copies: its attention can copy from the start (`copying`); needs `rotary` and two layers.
     """
     import torch  # noqa: PLC0415 - seconds; only for those who make models
@@ -67,6 +70,9 @@ def make_reflect_model(
         torch.manual_seed(seed)
         if rotary:
             model = _llama(tokenizer, hidden_size, layers, context, copies=copies)
+            for layer in model.model.layers:
+                for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+                    projection.weight.data.mul_(focus)
         else:
             model = _gpt2(tokenizer, hidden_size, layers, context)
     if copies:

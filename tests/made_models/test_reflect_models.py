@@ -121,3 +121,16 @@ def test_a_model_that_copies_finds_again_what_a_list_said_before_it_has_learned_
     )
     assert found_again(fresh) < 0.4
     assert found_again(copying) > 0.85
+
+
+def test_focus_makes_a_fresh_model_look_at_fewer_places(tmp_path):
+    looks = []
+    for focus in (1.0, 2.0):
+        folder = make_reflect_model(
+            tmp_path / str(focus), seed=0, texts=TEXTS, hidden_size=32, layers=1, rotary=True, focus=focus
+        )
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+        with torch.no_grad():
+            (seen,) = model(input_ids=torch.arange(300, 340)[None], output_attentions=True).attentions
+        looks.append(float(seen[0, :, -1].max(dim=-1).values.mean()))
+    assert looks[1] > 2 * looks[0]

@@ -217,12 +217,14 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
 
 def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
     read = tuple(str(study.texts(world, kind, seed)) for kind in ("sft", "policy"))
+    amount, copies = study.amounts[world], base != study.base(world, seed)
     flags = {
         "seed": seed,
         "width": WIDTH,
         "layers": LAYERS,
-        "phrases": study.amounts[world].phrases,
-        "copies": base != study.base(world, seed),
+        "phrases": amount.phrases,
+        "focus": 1.0 if copies else amount.focus,
+        "copies": copies,
     }
     return call("sweet_rl.studies.reflect.recipe:make", base, (str(base), *read), flags)
 
@@ -330,7 +332,14 @@ def _named(study: ReflectStudy, world: str, method: Method, seed: int) -> str:
 
 @recorded("demo_reflect make", reads=("texts",))
 def make(
-    output: str, *texts: str, seed: int, width: int, layers: int, phrases: bool, copies: bool = False
+    output: str,
+    *texts: str,
+    seed: int,
+    width: int,
+    layers: int,
+    phrases: bool,
+    focus: float = 1.0,
+    copies: bool = False,
 ) -> None:
     """Make the tiny model of a seed; its tokenizer knows the words of the texts.
 
@@ -341,6 +350,7 @@ def make(
         width: of its layers.
         layers: how many.
         phrases: what texts repeat literally is one token.
+        focus: how sharply its attention looks from the start.
         copies: its attention can copy from the start.
     """
     from sweet_rl.algorithms.reflect.texts import read_texts
@@ -357,6 +367,7 @@ def make(
         layers=layers,
         rotary=True,
         phrases=phrases,
+        focus=focus,
         copies=copies,
     )
     print(f"A model of {layers} layers and width {width} is in {made}")

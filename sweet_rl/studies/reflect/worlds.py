@@ -50,6 +50,7 @@ class Amount:
         reflection_tokens: of a reflection at most; those of the teacher are shorter.
         points: policies point at commands; else they write labels.
         phrases: what texts repeat literally is one token.
+        focus: how sharply the attention of a fresh model looks from the start, as of `make_reflect_model`.
         copies: the reflection model begins with another tiny model, whose attention can copy from the start.
         easier: flags of the levels that come before the whole task.
         whole: flags of the whole task alone.
@@ -64,6 +65,7 @@ class Amount:
     reflection_tokens: int
     points: bool = False
     phrases: bool = False
+    focus: float = 1.0
     copies: bool = False
     easier: Mapping[str, Any] = field(default_factory=dict)
     whole: Mapping[str, Any] = field(default_factory=dict)
@@ -113,6 +115,7 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         _ONLINE,
         reflection_tokens=64,
         points=True,
+        focus=2.0,
         copies=True,
         easier=_DEPTHS,
     ),
@@ -125,6 +128,7 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         _ONLINE,
         reflection_tokens=80,
         points=True,
+        focus=2.0,
         copies=True,
     ),
 }
