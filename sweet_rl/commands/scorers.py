@@ -38,7 +38,7 @@ async def scorer_of(model: str, flags: ScorerFlags) -> AsyncIterator[LoadedScore
 
     if flags.engine == "openai":
         urls = base_url_from("", 0, flags.base_url)
-        named_by = "--base_url names the critic's server, --model_id its model."
+        named_by = "--base_url names the critic's server; its model is the critic's name."
         served = ServerScorer(client_of(urls, flags, key_var=flags.api_key_var, named_by=named_by), model)
         try:
             await served.start()

@@ -28,8 +28,4 @@ def view(flags: ShowFlags, drawing: DrawingFlags, /, *paths: str) -> None:
     """
     if not paths:
         raise UsageError("Name at least one file or folder, for example: sweet-rl view runs")
-    from sweet_rl import tracking
-
-    for path in paths:
-        tracking.reads("paths", path)
     show(paths, flags, drawing)

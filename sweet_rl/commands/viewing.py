@@ -138,6 +138,8 @@ def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -
             f"There are more than 50 MB to export: they become the folder {str(folder)!r}, which exists already. Pass "
             "--overwrite to replace it, or choose another --export."
         )
+    for one in library.files:
+        tracking.reads("paths", str(one.path))
     tracking.writes(folder or name, folder=folder is not None)
     made = export(library, name, picture_bytes=picture_bytes)
     files = [made.path] if folder is None else [path for path in folder.rglob("*") if path.is_file()]

@@ -15,12 +15,14 @@ import re
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, StorageError, UsageError
+from sweet_rl.records import locked
 from sweet_rl.records.files import parse_line
 from sweet_rl.types import Json
 
@@ -32,6 +34,9 @@ _EDGE = 1 << 16
 
 _BATCH = 1000
 """Rows that are committed together."""
+
+_AGAIN_S = 0.2
+"""Seconds between two looks whether another process has made the index."""
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -103,6 +108,7 @@ class FileIndex:
 
         Raises:
             UsageError: the file cannot be read.
+            StorageError: there is no room for an index.
         """
         with self._lock:
             try:
@@ -110,10 +116,15 @@ class FileIndex:
                 state = (about.st_ino, about.st_size, about.st_mtime_ns)
                 if state == self._known:
                     return False
-                with self.path.open("rb") as file:
+                with self.path.open("rb") as file, _alone(place_of(self.path)):
                     changed = self._bring_up(file, state)
             except OSError as error:
                 raise UsageError(f"Cannot read {str(self.path)!r}: {error.strerror}.") from error
+            except sqlite3.Error as error:
+                raise StorageError(
+                    f"Cannot keep an index of {str(self.path)!r} as {str(place_of(self.path))!r}: {error}. "
+                    "Free some space, or delete that file."
+                ) from error
             self._known = state
             return changed
 
@@ -278,6 +289,21 @@ class FileIndex:
         if entry.text:
             database.execute("INSERT INTO words(rowid, text) VALUES (?, ?)", (position, _plain(entry.text)))
         return True
+
+
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """While no other process works on the index; two would write the same rows."""
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(place))
+                break
+            except StorageError as error:
+                if not isinstance(error.__cause__, BlockingIOError):
+                    raise
+                time.sleep(_AGAIN_S)
+        yield
 
 
 def place_of(path: Path) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from sweet_rl.errors import DataError
 from sweet_rl.records import trajectory_from_row
@@ -36,7 +36,7 @@ LAYOUTS: Mapping[str, type[Contents[Any]]] = {
 
 TRAJECTORIES = frozenset({"code", "game", "design"})
 
-_LOOKED_AT = 200
+_LOOKED_AT = 100
 """Rows that decide which of the layouts shows trajectories."""
 
 
@@ -72,26 +72,35 @@ def kind_of(path: Path) -> FileKind | None:
     """
     if is_record(path):
         return "record"
-    if path.name.endswith(".report.json"):
+    if is_report(path):
         return "report"
     if path.suffix != ".jsonl":
         return None
-    rows = []
     with path.open("rb") as file:
-        for number, line in enumerate(itertools.islice(file, _LOOKED_AT)):
-            try:
-                rows.append(parse_line(line, path, number + 1))
-            except DataError:
-                continue
-    return _kind_of_rows(rows, path)
+        return _kind_of_rows(_beginning(file, path), path)
 
 
-def _kind_of_rows(rows: list[dict[str, Json]], path: Path) -> FileKind | None:
-    if not rows:
+def _beginning(file: BinaryIO, path: Path) -> Iterator[dict[str, Json]]:
+    """The first rows that can be read."""
+    for number, line in enumerate(itertools.islice(file, _LOOKED_AT)):
+        try:
+            yield parse_line(line, path, number + 1)
+        except DataError:
+            continue
+
+
+def is_report(path: Path) -> bool:
+    """Whether the name is that of an evaluation's report."""
+    return path.name == "report.json" or path.name.endswith(".report.json")
+
+
+def _kind_of_rows(rows: Iterator[dict[str, Json]], path: Path) -> FileKind | None:
+    first = next(rows, None)
+    if first is None:
         return "metrics" if path.name == "metrics.jsonl" else "code"
-    first = rows[0]
     if "dialogue_history" in first:
-        return kind_of_trajectories([one for one in map(_trajectory, rows) if one is not None])
+        some = map(_trajectory, itertools.chain([first], rows))
+        return kind_of_trajectories([one for one in some if one is not None])
     for field, kind in (("additional_outputs", "turns"), ("turn_digest", "credit"), ("chosen", "pairs")):
         if field in first:
             return kind  # type: ignore[return-value]

@@ -26,7 +26,7 @@ from sweet_rl.viewer.content import Contents, index_of
 from sweet_rl.viewer.design import DesignContents
 from sweet_rl.viewer.documents import read_metrics, read_object
 from sweet_rl.viewer.indexing import FileIndex, Row
-from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, kind_of
+from sweet_rl.viewer.kinds import LAYOUTS, TRAJECTORIES, FileKind, RowReader, is_report, kind_of
 from sweet_rl.viewer.turns import alternatives, read_turn
 
 MOST_FILES = 2000
@@ -209,7 +209,7 @@ def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:
             if kind is None and not path.is_dir() and place not in seen:
                 raise UsageError(
                     f"{str(file)!r} is nothing that is shown here: rows of trajectories, sampled or ranked "
-                    "turns, pairs or scores, metrics.jsonl, NAME.report.json, run.json."
+                    "turns, pairs or scores, metrics.jsonl, report.json, run.json."
                 )
             seen.add(place)
             if kind is not None:
@@ -220,7 +220,7 @@ def _in_folder(folder: Path) -> list[Path]:
     """What a run leaves; records of single files go with these."""
     found = []
     for path in entries_of(folder):
-        if path.suffix == ".jsonl" or path.name == "run.json" or path.name.endswith(".report.json"):
+        if path.suffix == ".jsonl" or path.name == "run.json" or is_report(path):
             found.append(path)
             if len(found) > MOST_FILES:
                 raise UsageError(

@@ -388,11 +388,14 @@ def test_empty_file(browser, tmp_path):
 
 
 def test_paper_has_the_dialogue_and_nothing_to_press(viewer):
-    viewer.open("#mini-test-0007/0")
+    a4 = {"width": 794, "height": 1123, "deviceScaleFactor": 1, "mobile": False}
+    viewer.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", a4)
     viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
+        viewer.open("#mini-test-0007/0")
         assert viewer.shown("#list, #detail, .jumps, #about") == [False, True, False, True]
         overflow = "const e = document.getElementById('detail'); return getComputedStyle(e).overflowY"
         assert viewer.script(overflow) == "visible"
     finally:
         viewer.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        viewer.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sweet_rl.errors import DataError, UsageError
+from sweet_rl.errors import DataError, StorageError, UsageError
 from sweet_rl.viewer.indexing import Entry, FileIndex, place_of
 from tests.conftest import ROOT
 
@@ -162,6 +162,27 @@ def test_a_killed_indexing_goes_on(tmp_path):
     assert seen == list(range(2000, 2500))
     assert [n for *_, n in numbers(index)] == list(range(2500))
     assert [repeat for _, repeat, _ in index.entries()] == list(range(2500))
+
+
+def test_two_processes_at_once_make_one_index(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(line(number) for number in range(1500)))
+    code = (
+        "import sys, time; from pathlib import Path; from tests.viewer.test_indexing import *\n"
+        "slow = lambda row: time.sleep(0.0002) or read(row)\n"
+        "FileIndex(Path(sys.argv[1]), 'kind', slow).refresh()"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code, path], cwd=ROOT) for _ in range(2)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    index = FileIndex(path, "kind", read)
+    assert index.refresh() is False
+    assert [n for *_, n in numbers(index)] == list(range(1500))
+
+
+def test_an_index_without_room_is_named(saved, monkeypatch, tmp_path):
+    monkeypatch.setattr("sweet_rl.viewer.indexing.place_of", lambda path: tmp_path)  # a folder
+    with pytest.raises(StorageError, match=r"Cannot keep an index of .*rows\.jsonl"):
+        FileIndex(saved, "kind", read).refresh()
 
 
 def test_a_folder_that_cannot_be_written_has_its_index_elsewhere(saved, monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Files and folders looked at together: what each is, and what belongs to a trajectory."""
 
+import asyncio
 import json
 
 import pytest
@@ -50,6 +51,7 @@ def run(tmp_path):
     write_rows(tmp_path / "pairs.jsonl", [{"prompt": "P", "chosen": "c", "rejected": "r"}])
     (tmp_path / "policy").mkdir()
     write_rows(tmp_path / "policy" / "metrics.jsonl", [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
+    (tmp_path / "policy" / "report.json").write_text("{}")
     (tmp_path / "a.report.json").write_text('{"columns": {"fixed": {"success": 0.5}}}')
     (tmp_path / "run.json").write_text(
         '{"id": "1", "stage": "demo", "status": "finished", "sessions": [], "usage": {}}'
@@ -73,6 +75,7 @@ def test_a_folder_is_what_its_files_hold(run):
         "ranked.jsonl": "turns",
         "pairs.jsonl": "pairs",
         "policy/metrics.jsonl": "metrics",
+        "policy/report.json": "report",
         "a.report.json": "report",
         "run.json": "record",
     }
@@ -144,3 +147,26 @@ def test_metrics_of_a_run_that_writes_just_now_and_of_many_rows(tmp_path):
     write_rows(path, [{"step": step, "loss": 0.0} for step in range(4001)])
     found = read_metrics(path)
     assert (found["rows"], found["every"], len(found["curves"]["loss"])) == (4001, 3, 1334)
+
+
+PUBLISHED_FILES = {
+    "a_evaluate/trajectories.jsonl": ("code", 52),
+    "b_pairs/trajectories_k3.jsonl": ("code", 36),
+    "b_pairs/expected_ground_truth_preferences.jsonl": ("pairs", 14),
+    "c_environment/loop_expected.jsonl": ("code", 6),
+    "d_sampling/expected_sampled.jsonl": ("turns", 7),
+    "d_sampling/expected_ranked_ground_truth_mean.jsonl": ("turns", 7),
+    "e_dpo/pairs_with_prompt.jsonl": ("pairs", 6),
+    "g_html_eval/expected_preferences.jsonl": ("pairs", 9),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_FILES)
+def test_files_as_the_published_code_writes_them_open(shared, tmp_path, name):
+    saved = tmp_path / name.rpartition("/")[2]
+    saved.write_bytes((shared / "goldens/sweet_rl" / name).read_bytes())
+    library, _ = opened(saved)
+    (one,) = library.files
+    assert (one.kind, len(one.index), one.index.broken) == (*PUBLISHED_FILES[name], [])
+    asyncio.run(one.contents.prepare(0))
+    assert one.row(0)["task_id"] == json.loads(one.listing())["tasks"][0]["id"]

@@ -39,8 +39,12 @@
   // What is looked at and where stands in the address, so that a link gives the same view to others.
   function remember({ step = false } = {}) {
     if (location.hash === address() || (!location.hash && address() === "#")) return;
-    if (step) history.pushState(null, "", address());
-    else history.replaceState(null, "", address());
+    try {
+      if (step) history.pushState(null, "", address());
+      else history.replaceState(null, "", address());
+    } catch {
+      // a page inside another one, as in a notebook, has no address of its own
+    }
   }
 
   async function route() {
@@ -53,8 +57,8 @@
     if (wanted.join() !== names.join() || (!browse && !page.hasChildNodes())) await openFiles(wanted);
     if (!browse) return;
     const named = browse.rowOf(row, Number(given.get("run") ?? 0));
-    const filters = ["q", "outcome", "stop", "sort", "than", "flat"];
-    if (filters.some((name) => given.has(name)) || named) await adopt(given);
+    const known = ["q", "outcome", "stop", "sort", "than", "flat", "beside"];
+    if (known.some((name) => given.has(name)) || named) await adopt(given);
     if (named) await select(named, { open: true });
     else if (!browse.selected && browse.rows.length) await select(browse.listed[0] ?? browse.rows[0]);
     else if (!browse.rows.length) detail.replaceChildren(make("p", { class: "nothing", text: "This file holds no rows." }));
@@ -261,7 +265,7 @@
     const stops = browse.counts("stop");
     const names = [...new Set(browse.rows.map((row) => row.stop))].sort();
     byId("stop").replaceChildren(
-      make("option", { value: "all", text: `Any stop reason (${Words.integer(stops.all)})` }),
+      make("option", { value: "all", text: `${Kind.reasons ?? "Any stop reason"} (${Words.integer(stops.all)})` }),
       ...names.map((name) => make("option", { value: name, text: `${Words.stop(name)} (${Words.integer(stops[name] ?? 0)})` })),
     );
     byId("stop").value = browse.stop;

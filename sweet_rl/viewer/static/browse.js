@@ -16,6 +16,7 @@ class Browse {
     for (const row of this.rows) this.repeats[row.task].push(row);
     for (const rows of this.repeats) rows.sort((a, b) => a.run - b.run || a.repeat - b.repeat || (a.turn ?? 0) - (b.turn ?? 0));
     this.hasRepeats = this.repeats.some((rows) => rows.length > 1);
+    this.hasDialogues = this.rows.some((row) => row.turn !== undefined && row.repeat > 0); // several of a task, turn by turn
     this.grouped = true;
     this.outcome = "all";
     this.stop = "all";
@@ -52,14 +53,16 @@ class Browse {
   update() {
     this.#compare();
     const all = this.#sorted().flat();
-    this.order = new Map(all.map((row, place) => [row, place]));
+    this.order = new Map();
+    all.forEach((row, place) => this.order.set(row, place));
     this.listed = all.filter((row) => this.#matches(row, this.outcome, this.stop));
     this.isListed = new Set(this.listed);
     // A task is shown with all its repeats: those that the filters leave out are there, but faint.
     this.groups = this.grouped
       ? [...new Set(this.listed.map((row) => row.task))].map((task) => ({ task, rows: this.repeats[task] }))
       : this.listed.map((row) => ({ task: row.task, rows: [row] }));
-    this.groupOf = new Map(this.groups.flatMap((group, place) => group.rows.map((row) => [row, place])));
+    this.groupOf = new Map();
+    this.groups.forEach(({ rows }, place) => rows.forEach((row) => this.groupOf.set(row, place)));
   }
 
   // Rows as they go together, best or worst first where asked; those without a reward come last.

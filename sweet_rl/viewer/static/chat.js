@@ -56,7 +56,7 @@ const Chat = (() => {
     });
     if (!row.messages.length) entries.push(note("Nothing was said."));
     entries.push(...[...failures.values()].flat().map(failure));
-    entries.push(make("li", { class: "ending", text: ending(row, agentTurn + 1) }));
+    if (row.stop !== undefined) entries.push(make("li", { class: "ending", text: ending(row, agentTurn + 1) }));
     if (row.error) entries.push(failure(row.error));
     return make("ol", { class: "chat", role: "list" }, entries);
   }

@@ -108,12 +108,17 @@ const Credit = (() => {
   }
 
   function candidateTable(candidates, taken) {
+    const counts = new Map();
+    for (const { text } of candidates) counts.set(text, (counts.get(text) ?? 0) + 1);
     const scores = candidates.map((one) => one.score).filter((score) => score !== null);
     const [low, high] = [Math.min(...scores), Math.max(...scores)];
-    const body = candidates.map((one) => {
+    const seen = new Set();
+    const once = candidates.filter(({ text }) => !seen.has(text) && seen.add(text));
+    const body = once.map((one) => {
       const bar = make("td", { class: "number", text: signed(one.score) });
       if (one.score !== null) bar.style.setProperty("--share", high > low ? ((one.score - low) / (high - low)).toFixed(3) : "1");
-      const marks = [one.cut ? "cut off" : "", one.text === taken ? "this was said" : ""].filter(Boolean).join(", ");
+      const often = counts.get(one.text) > 1 ? `${counts.get(one.text)} times` : "";
+      const marks = [often, one.cut ? "cut off" : "", one.text === taken ? "this was said" : ""].filter(Boolean).join(", ");
       return make("tr", { class: one.text === taken ? "taken" : "" }, bar, make("td", { class: "number", text: plain(one.logprob) }), make("td", {}, make("span", { class: "said", text: one.text || "(nothing)" }), marks ? make("span", { class: "muted", text: ` ${marks}` }) : null));
     });
     const head = [["score", "number"], ["log-prob.", "number"], ["candidate", ""]].map(([text, kind]) => make("th", { scope: "col", class: kind, text }));

@@ -10,7 +10,7 @@ const Documents = (() => {
   function render(parts) {
     const kind = parts[0].file.kind;
     const body = { metrics, report, record }[kind](parts);
-    return [make("header", { class: "page-head" }, make("h2", { text: NAMES[kind] }), legend(parts)), ...body];
+    return [make("header", { class: "page-head" }, make("h2", { text: NAMES[kind] }), kind === "record" && parts.length === 1 ? make("p", { class: "muted", text: parts[0].file.name }) : legend(parts)), ...body];
   }
 
   function legend(parts) {
@@ -59,23 +59,40 @@ const Documents = (() => {
     const found = parts.map(({ content }) => new Map(leaves(content)));
     const names = [...new Set(found.flatMap((one) => [...one.keys()]))];
     const groups = Map.groupBy(names, (name) => name.split(" · ").slice(0, -1).join(" · "));
-    const heads = parts.map((_, run) => make("th", { scope: "col", class: "number", text: parts.length > 1 ? Words.letter(run) : "" }));
+    const heads = () => (parts.length > 1 ? make("thead", {}, make("tr", {}, make("th"), parts.map((_, run) => make("th", { scope: "col", class: "number", text: Words.letter(run) })))) : null);
     const table = (group, own) =>
       make(
         "section",
         {},
         make("h3", { text: group || "Report" }),
-        make("div", { class: "scroller" }, make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, make("th"), heads)), make("tbody", {}, own.map((name) => make("tr", {}, make("th", { scope: "row", text: Words.phrase(name.split(" · ").at(-1)) }), found.map((one) => figure(one.get(name)))))))),
+        make("div", { class: "scroller" }, make("table", { class: "numbers report" }, heads(), make("tbody", {}, own.map((name) => make("tr", {}, make("th", { scope: "row", text: Words.phrase(name.split(" · ").at(-1)) }), found.map((one) => figure(one.get(name)))))))),
       );
     return [...groups].map(([group, own]) => table(group, own));
   }
 
   function record(parts) {
     return parts.map(({ file, content }) => {
-      const facts = ["stage", "status", "id", "started", "finished", "wall_s", "command", "library", "git"].filter((name) => content[name] !== undefined && content[name] !== null);
-      const value = (one) => (typeof one === "object" ? JSON.stringify(one) : String(one));
+      const time = (iso) => (iso ? `${Words.date(iso)} UTC` : null);
+      const output = ({ path, bytes, sha256 }) => [path, bytes === undefined ? "" : Words.size(bytes), sha256 ? `sha256 ${sha256.slice(0, 12)}` : ""].filter(Boolean).join(" · ");
+      const used = ([role, models]) => Object.entries(models).map(([model, one]) => `${role}: ${model}, ${Words.integer(one.prompt_tokens ?? 0)} tokens in, ${Words.integer(one.completion_tokens ?? 0)} out`);
+      const facts = [
+        ["Stage", content.stage],
+        ["Status", content.status],
+        ["Id", content.id],
+        ["Started", time(content.started)],
+        ["Finished", time(content.finished)],
+        ["Took", content.wall_s === undefined ? null : `${content.wall_s} s`],
+        ["Command", content.command],
+        ["Version", [content.versions?.sweet_rl, content.library?.commit?.slice(0, 12), content.library?.changed ? "with changes" : ""].filter(Boolean).join(", ")],
+        ["Inputs", (content.inputs ?? []).map((one) => output({ ...one, path: one.source }))],
+        ["Outputs", (content.outputs ?? []).map(output)],
+        ["Models", Object.entries(content.usage ?? {}).flatMap(used)],
+        ["Cost", content.cost?.usd === undefined ? null : content.cost.usd === null ? "unknown" : `$${content.cost.usd.toFixed(4)}`],
+        ["Error", content.error],
+      ].filter(([, value]) => value?.length);
+      const shown = (name, value) => (Array.isArray(value) ? value.map((one) => make("p", { text: one })) : make(name === "Command" ? "code" : "span", { text: value }));
       const fold = Chat.fold("provenance", "the whole record", JSON.stringify(content, null, 2), false);
-      return make("section", {}, make("h3", { text: file.name }), make("dl", { class: "record" }, facts.map((name) => make("div", {}, make("dt", { text: Words.phrase(name) }), make("dd", {}, make(name === "command" ? "code" : "span", { text: value(content[name]) }))))), fold.button, fold.content);
+      return make("section", {}, parts.length > 1 ? make("h3", { text: file.name }) : null, make("dl", { class: "record" }, facts.map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", {}, shown(name, value))))), fold.button, fold.content);
     });
   }
 

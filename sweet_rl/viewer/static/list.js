@@ -119,14 +119,16 @@ class List {
       Dom.make(
         "span",
         { class: "entry-meta" },
-        Show.reward(row.reward),
+        Kind.graded === false ? null : Show.reward(row.reward),
         this.browse.hasRepeats ? Dom.make("span", { text: this.#named(row) }) : null,
         Dom.make("span", { text: Words.stop(row.stop) }),
-        Dom.make("span", { text: Words.plural(row.turns, "turn") }),
+        Dom.make("span", { text: List.#size(row) }),
         Show.failures(row.failures),
       ),
     );
   }
+
+  static #size = (row) => Kind.size?.(row) ?? Words.plural(row.turns, "turn");
 
   // What tells a row from the others of its task.
   #named(row) {
@@ -152,10 +154,10 @@ class List {
 
   #chip(row) {
     const reward = row.reward === null ? "ungraded" : `reward ${Kind.written(row.reward)}`;
-    const facts = [reward, Words.stop(row.stop).toLowerCase(), Words.plural(row.turns, "turn")];
+    const facts = [reward, Words.stop(row.stop).toLowerCase(), List.#size(row)];
     const name = this.#named(row);
     const label = `${name.charAt(0).toUpperCase()}${name.slice(1)}: ${facts.join(", ")}`;
-    const short = row.turn === undefined ? String(row.repeat) : `${row.repeat}.${row.turn + 1}`;
+    const short = row.turn === undefined ? String(row.repeat) : this.browse.hasDialogues ? `${row.repeat}.${row.turn + 1}` : String(row.turn + 1);
     const faint = this.browse.isListed.has(row) ? "" : " faint";
     const bar = Dom.make("span", { class: "chip-bar" });
     bar.style.width = `${100 * Math.min(Math.max(row.reward ?? 0, 0), 1)}%`;

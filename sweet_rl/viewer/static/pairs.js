@@ -15,6 +15,11 @@ Kinds.pairs = (() => {
     return [["Preferred is longer", Words.percent(longer / rows.length)]];
   }
 
+  function size(row) {
+    if (!row.turns) return "of one length";
+    return `preferred is ${Words.plural(Math.abs(row.turns), "character")} ${row.turns > 0 ? "longer" : "shorter"}`;
+  }
+
   function sections(row) {
     const side = (name, text) => make("div", { class: `side-of-pair ${name}` }, make("h4", { text: Words.phrase(name) }), make("pre", { text }));
     return [
@@ -25,5 +30,5 @@ Kinds.pairs = (() => {
 
   const block = (text) => make("pre", { class: "code", text });
 
-  return { filters, jumps, search, help: [], keys: {}, partner, bar: false, written: String, outcome, figures, group: (rows) => [Words.plural(rows.length, "pair")], grades: () => [], sections, block };
+  return { filters, jumps, search, help: [], keys: {}, partner, size, graded: false, reasons: "Any kind of row", bar: false, written: String, outcome, figures, group: (rows) => [Words.plural(rows.length, "pair")], grades: () => [], sections, block };
 })();

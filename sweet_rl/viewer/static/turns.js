@@ -10,7 +10,7 @@ Kinds.turns = (() => {
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const written = (value) => (Number.isFinite(value) ? Words.reward(value) : "–");
 
-  const outcome = (value, row) => (row ? row.stop : "plain");
+  const outcome = (value, row) => (row ? row.stop : "plain"); // the rewards are those of whole dialogues
 
   function figures(rows) {
     const spreads = rows.map((row) => row.spread).filter((value) => value !== null);
@@ -28,7 +28,7 @@ Kinds.turns = (() => {
     const prompt = Chat.fold("prompts", "exact prompt", row.prompt, settings.prompts);
     const ordered = [...row.candidates].sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
     const none = row.candidates.length ? null : Chat.note(`No candidates: ${row.error?.kind ?? "the file does not say why"}.`, "p");
-    const before = { ...row, messages: row.messages, failures: [], answer: null, error: null, stop: null };
+    const before = { ...row, messages: row.messages, failures: [], answer: null, error: null, stop: undefined };
     return [
       ["candidates", `Turn ${row.turn + 1}: ${Words.plural(row.candidates.length, "candidate")}`, [solution.button, prompt.button], solution.content, prompt.content, make("p", { class: "taken-turn" }, make("strong", { text: "Said: " }), row.taken), none, none ? null : Credit.candidateTable(ordered, row.taken)],
       ["dialogue", "Before this turn", [], Chat.render(before, settings, (message) => ({ marks: [], nodes: Chat.prose(message.content) }))],
@@ -37,5 +37,5 @@ Kinds.turns = (() => {
 
   const block = (text) => make("pre", { class: "code", text });
 
-  return { filters, jumps, search, help: [], keys: {}, partner, bar: false, written, outcome, figures, group, grades, sections, block };
+  return { filters, jumps, search, help: [], keys: {}, partner, size: (row) => Words.plural(row.turns, "candidate"), reasons: "Scored or not", bar: false, written, outcome, figures, group, grades, sections, block };
 })();
