@@ -58,6 +58,7 @@ class Kept:
         changed = [
             path for path in self.folder.rglob("*") if path.is_file() and before.get(path) != state(path)
         ]
+        changed = [path for path in changed if not path.name.endswith(".index.sqlite")]  # can be made anew
         new = [run.content for run in found.runs if run.content["id"] not in self.known]
         self.known |= {run["id"] for run in new}
         self.stages.append(stage)
