@@ -50,13 +50,13 @@ def run(flags: CompareFlags, runs: Sequence[str]) -> None:
     content: Json
     if trained:
         labels = labels_of([str(one.path) for one in trained])
-        print(words.trainings_text(trained, labels))
+        text = words.trainings_text(trained, labels)
         html = trainings_page(trained, labels, command=command, made=made)
         ends = map(words.last_numbers, trained)
         content = {"trainings": dict(zip(labels, ends, strict=True))}
     else:
         result = compared(played, interval=flags.interval, force=flags.force)
-        print(words.text_of(result))
+        text = words.text_of(result)
         html = comparison_page(result, command=command, made=made, dialogues=flags.dialogues)
         content = result.to_json()
     tracking.writes(page)
@@ -65,4 +65,4 @@ def run(flags: CompareFlags, runs: Sequence[str]) -> None:
     replace_file(
         numbers, [json.dumps({"made": made, "command": command} | content, indent=1).encode() + b"\n"]
     )
-    print(f"\nThe page is {page}, its numbers are in {numbers}")
+    print(f"{text}\n\nThe page is {page}, its numbers are in {numbers}")

@@ -177,7 +177,8 @@ class Record:
         """A file is changed in place: the record is beside that of the run that made it."""
         whole = _absolute(path)
         with self._lock:
-            if whole not in self._places:
+            inside = any(own in whole.parents for own in self._places if own.is_dir())
+            if whole not in self._places and not inside:
                 place = whole.with_name(f"{whole.name}.{self.stage.replace(' ', '_')}.{RECORD}")
                 self._begin(whole, place, {"path": str(path), "changed_in_place": True})
 

@@ -73,6 +73,9 @@ def test_the_same_command_resumes_and_more_epochs_are_added(tmp_path, capsys):
     record = json.loads((tmp_path / "out/run.json").read_text())
     assert record["stage"] == "eval"
     assert len(record["sessions"]) == 4
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "episodes.jsonl", "grading.json", "report.json", "run.json"
+    }  # fmt: skip
 
 
 def test_failed_episodes_are_played_again_and_are_in_no_number(tmp_path, capsys):
