@@ -1,4 +1,4 @@
-"""What a stage reports while it runs: output files, models, tokens.
+"""What a stage reports while it runs: output files, models, tokens, progress, numbers.
 
 Any module may report; what becomes of it is up to the listener (`sweet_rl.runs` does, for every
 stage). Without a listener nothing happens.
@@ -45,6 +45,44 @@ class Usage:
         self.completion_tokens += completion_tokens or 0
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a stage has come; it counts there while it works.
+
+    `done` and `total` count `unit`s (in the singular); `first` were done before this session. `failed` are
+    among the done. `phase` says what is going on within one of them; `numbers` are means over what is done.
+    """
+
+    unit: str
+    total: int
+    done: int = 0
+    first: int = 0
+    failed: int = 0
+    phase: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a run's numbers go, beside its record.
+
+    Attributes:
+        kinds: names of trackers (`sweet_rl.trackers`); none: nowhere else.
+        folder: of TensorBoard's files; None: beside the first output.
+        project: as wandb and trackio file it.
+        name: of the run there; None: its stage and its id.
+        group: of runs there.
+        entity: who owns it, on wandb.
+    """
+
+    kinds: tuple[str, ...] = ()
+    folder: str | None = None
+    project: str = "sweet_rl"
+    name: str | None = None
+    group: str | None = None
+    entity: str | None = None
+
+
 RECORD: Final = "run.json"
 """The name of a run's record in a folder, and the end of its name beside a file."""
 
@@ -70,6 +108,18 @@ class Listener(Protocol):
 
     def cost(self) -> Mapping[str, object] | None:
         """What that has cost in dollars; None without prices."""
+        ...
+
+    def progresses(self, progress: Progress) -> None:
+        """Work of known length begins, and counts there."""
+        ...
+
+    def logs(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Take the numbers of a step (`sweet_rl.tracking.logs`)."""
+        ...
+
+    def logs_to(self, destination: Destination) -> None:
+        """Take where numbers go (`sweet_rl.tracking.logs_to`)."""
         ...
 
     def sets(self, settings: Mapping[str, object]) -> None:
@@ -131,6 +181,36 @@ def reads(flag: str, source: str | Path | None) -> None:
     """
     if (listener := _listener.get()) is not None and source is not None and str(source):
         listener.reads(flag, str(source))
+
+
+def progresses(unit: str, total: int, done: int = 0) -> Progress:
+    """New counters for work that begins; who listens reads them from now on.
+
+    Args:
+        unit: what is counted, in the singular.
+        total: how many there are.
+        done: how many of them are done already.
+    """
+    progress = Progress(unit, total, done, first=done)
+    if (listener := _listener.get()) is not None:
+        listener.progresses(progress)
+    return progress
+
+
+def logs(step: int, numbers: Mapping[str, float]) -> None:
+    """The numbers of an update, an iteration, a step: they go wherever `logs_to` says."""
+    if (listener := _listener.get()) is not None:
+        listener.logs(step, numbers)
+
+
+def logs_to(destination: Destination) -> None:
+    """Where the numbers of this run go; call it before the first output begins.
+
+    Raises:
+        UsageError: a tracker is not installed, or there is no login.
+    """
+    if (listener := _listener.get()) is not None:
+        listener.logs_to(destination)
 
 
 def run_id() -> str | None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tqdm import tqdm
 
@@ -24,10 +24,34 @@ MAX_FAILED: Final = 0.02
 """The share of its pieces that may fail before a stage ends with exit status 1."""
 
 
-def progress(total: int, done: int, *, unit: str, quiet: bool) -> tqdm[NoReturn]:
-    """A progress bar on standard error; its time left counts from this run's first row."""
-    interval = 0.2 if sys.stderr.isatty() else 10.0
-    return tqdm(total=total, initial=done, unit=unit, disable=quiet, mininterval=interval, dynamic_ncols=True)
+if TYPE_CHECKING:
+    _Bar = tqdm[NoReturn]
+else:
+    _Bar = tqdm  # takes no type where it runs
+
+
+class Bar(_Bar):
+    """A progress bar on standard error whose count the run's record has as well, also where it is not shown."""
+
+    def __init__(self, total: int, done: int, *, unit: str, quiet: bool) -> None:
+        self.progress = tracking.progresses(unit, total, done)
+        interval = 0.2 if sys.stderr.isatty() else 10.0
+        super().__init__(
+            total=total, initial=done, unit=unit, disable=quiet, mininterval=interval, dynamic_ncols=True
+        )
+
+    def update(self, n: float | None = 1) -> bool | None:
+        """Count `n` more; a bar that is not shown counts, too."""
+        if self.disable:
+            self.n += n or 0
+        shown = super().update(n)
+        self.progress.done = int(self.n)
+        return shown
+
+
+def progress(total: int, done: int, *, unit: str, quiet: bool) -> Bar:
+    """A progress bar; its time left counts from this run's first row."""
+    return Bar(total, done, unit=unit, quiet=quiet)
 
 
 def silence_libraries() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,11 +11,12 @@ from sweet_rl import tracking
 from sweet_rl.command_line import refuse
 from sweet_rl.command_line.running import on_interrupt, silence_libraries
 from sweet_rl.commands.archer_config import described, load_config, not_of, owners_of
-from sweet_rl.commands.archer_watchers import check_wandb
+from sweet_rl.commands.archer_watchers import ProgressBar, destination_of
 from sweet_rl.commands.oracles import ORACLES, OracleFlags, make_oracle
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Flag, Only
 from sweet_rl.prompts import load_prompt
+from sweet_rl.tracking import Destination
 from sweet_rl.types import Task
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
@@ -36,7 +36,9 @@ _ONLY: Final = {
     Only("agent_type", ("chai",)): "candidates",
     Only("agent_type", ("online_filteredbc",)): "filter_quantile",
     Only("use_lora", ("true",)): "lora_rank lora_alpha lora_dropout target_modules",
-    Only("use_wandb", ("true",)): "project_name run_name",
+    Only(
+        "log_to", ("wandb", "trackio"), "use_wandb true, log_to wandb or log_to trackio"
+    ): "project_name run_name",
 }
 """Settings that have a meaning only with others; those of learning may be given to all that are compared."""
 
@@ -57,11 +59,11 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
         KeyboardInterrupt: likewise, after printing how to continue.
     """
     config = load_config(name, overrides, folder)
-    if config["use_wandb"] and os.environ.get("RANK", "0") == "0":
-        check_wandb()
+    destination = destination_of(config, [override.partition("=")[0] for override in overrides])
     world, oracle = _world(config), _oracle(config)
     options = _options(config, world)
-    _check_overrides(overrides, config, world)
+    _check_overrides(overrides, config, world, destination)
+    tracking.logs_to(destination)
     tasks, held_out = _tasks(config, world, options)
     template = template_of(config["template"], world, tasks)
     loop_settings = _loop_settings(config)
@@ -100,7 +102,9 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
             )
             stack.callback(run_folder.close)
         models = processes.from_main(lambda: models_of(config, overrides, save_path))
-        watchers = stack.enter_context(_watchers(config, save_path)) if main else []
+        watchers = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))] if main else []
+        for watcher in watchers:
+            stack.callback(watcher.close)
 
         def say(phase: str, done: int, total: int) -> None:
             for watcher in watchers:
@@ -136,7 +140,9 @@ def _options(config: Mapping[str, Any], world: World) -> Options:
     return options_of(world, values | own)
 
 
-def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], world: World) -> None:
+def _check_overrides(
+    overrides: Sequence[str], config: Mapping[str, Any], world: World, destination: Destination
+) -> None:
     """Refuse settings on the command line that belong to another world, oracle or algorithm."""
     pairs = [override.partition("=") for override in overrides]
     given = [key for key, _, value in pairs if value.lower() not in {"null", "none", "~"}]
@@ -149,8 +155,8 @@ def _check_overrides(overrides: Sequence[str], config: Mapping[str, Any], world:
         where = [*ORACLES[1:], *owners_of("place")]
         raise UsageError(f"env_load_path belongs to {' or '.join(where)}, and this is {asked}. Leave it out.")
     facets: dict[str, set[str]] = {"agent_type": {str(config["agent_type"])}}
-    facets |= {name: {str(config[name]).lower()} for name in ("use_lora", "use_wandb")}
-    facets |= {"answered_by": {world.answered_by}}
+    facets |= {"use_lora": {str(config["use_lora"]).lower()}, "answered_by": {world.answered_by}}
+    facets |= {"log_to": set(destination.kinds) or {"none"}}
     flags = [
         Flag(name=key, only=only) for only, keys in _ONLY.items() for key in keys.split() if key in given
     ]
@@ -282,21 +288,6 @@ def _loop_settings(config: Mapping[str, Any]) -> LoopSettings:
     if config["agent_type"] == "chai":
         values["warmup_iter"] = config["iterations"]  # its policy never learns
     return LoopSettings(**values)
-
-
-@contextmanager
-def _watchers(config: Mapping[str, Any], save_path: Path) -> Iterator[list[Any]]:
-    from sweet_rl.commands.archer_watchers import ProgressBar, TensorBoard, Wandb
-
-    with ExitStack() as stack:
-        watchers: list[Any] = [ProgressBar(int(config["iterations"]), quiet=bool(config["quiet"]))]
-        if config["tensorboard"]:
-            watchers.append(TensorBoard(save_path / "tensorboard"))
-        if config["use_wandb"]:
-            watchers.append(Wandb(config))
-        for watcher in watchers:
-            stack.callback(watcher.close)
-        yield watchers
 
 
 def _say_where(save_path: Path, config: Mapping[str, Any]) -> None:

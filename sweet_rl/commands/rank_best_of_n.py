@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, stage
 from sweet_rl.errors import UsageError
@@ -17,6 +18,7 @@ from sweet_rl.flags.common import (
     Compatible,
     ContinuingOtherwise,
     InputPath,
+    LogTo,
     ModelFanOut,
     OutputPath,
     Quiet,
@@ -46,6 +48,7 @@ class RankingFlags(
     SaveSteps,
     ContinuingOtherwise,
     Compatible,
+    LogTo,
     Quiet,
     ModelFanOut,
 ):
@@ -150,4 +153,5 @@ def rank_best_of_n(flags: RankingFlags, scorers: ScorerFlags, /) -> None:
     """
     from sweet_rl.commands import ranking
 
+    tracking.logs_to(flags.destination())
     ranking.run(flags, scorers)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
 from sweet_rl.commands.agent_flags import AgentFlags, Player, engine_of
@@ -19,6 +20,7 @@ from sweet_rl.flags.common import (
     Compatible,
     ContinuingOtherwise,
     InputPath,
+    LogTo,
     ModelFanOut,
     OutputPath,
     Quiet,
@@ -35,6 +37,7 @@ class SamplingFlags(
     ContinuingOtherwise,
     Compatible,
     Seeded,
+    LogTo,
     Quiet,
     ModelFanOut,
 ):
@@ -92,4 +95,5 @@ def sample_best_of_n(flags: SamplingFlags, agent: AgentFlags, /) -> None:
     """
     from sweet_rl.commands import sampling
 
+    tracking.logs_to(flags.destination())
     sampling.run(flags, Player(flags=agent, seed=flags.seed))

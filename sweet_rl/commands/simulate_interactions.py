@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from sweet_rl import tracking
 from sweet_rl.command_line import Options as Chosen
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
@@ -29,6 +30,7 @@ from sweet_rl.flags.common import (
     BestOfN,
     ContinuingOtherwise,
     InputPath,
+    LogTo,
     MaxFailed,
     NumTasks,
     OutputPath,
@@ -61,6 +63,7 @@ class SimulationFlags(
     ContinuingOtherwise,
     MaxFailed,
     Seeded,
+    LogTo,
     Quiet,
 ):
     """Inputs and outputs."""
@@ -172,6 +175,7 @@ def simulate_interactions(
     """
     from sweet_rl.commands import simulation
 
+    tracking.logs_to(flags.destination())
     world = world_of(flags.world)
     player = Player(
         flags=_named(agent, world.agents),

@@ -138,6 +138,8 @@ class Outcome:
         self.stop_reasons: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.first: Failure | None = None
+        self.failed = self.turns = self.rewarded = 0
+        self.reward = 0.0
         self.seconds = 0.0
 
     def add(self, trajectory: Trajectory) -> None:
@@ -146,6 +148,15 @@ class Outcome:
         failures = [*trajectory.failures, *([trajectory.error] if trajectory.error else [])]
         self.failures.update(failure.kind for failure in failures)
         self.first = self.first or next(iter(failures), None)
+        self.failed += trajectory.error is not None
+        self.turns += sum(entry.role == "assistant" for entry in trajectory.dialogue_history)
+        if trajectory.reward is not None:
+            self.reward, self.rewarded = self.reward + trajectory.reward, self.rewarded + 1
+
+    def numbers(self) -> dict[str, float]:
+        """Means over the episodes of this session, to be watched while it plays."""
+        shown = {"turns_per_episode": self.turns / max(1, sum(self.stop_reasons.values()))}
+        return shown | ({"reward": self.reward / self.rewarded} if self.rewarded else {})
 
 
 async def _simulate(
@@ -158,7 +169,7 @@ async def _simulate(
     stats: RolloutStats,
     outcome: Outcome,
 ) -> None:
-    bar = ProgressBar(stats, len(run_.order), quiet=flags.quiet)
+    bar = ProgressBar(stats, outcome, len(run_.order), quiet=flags.quiet)
     user: User | None = None
     policy: Policy | None = None
 
@@ -203,16 +214,19 @@ async def _simulate(
 class ProgressBar:
     """Episodes, turns/s, tokens/s, failures and the time left, on standard error."""
 
-    def __init__(self, stats: RolloutStats, total: int, *, quiet: bool) -> None:
-        self._stats = stats
+    def __init__(self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool) -> None:
+        self._stats, self._outcome = stats, outcome
         self._started = time.perf_counter()
         self._bar = progress(total, stats.episodes, unit="episode", quiet=quiet)
 
     def update(self) -> None:
         """Show the current totals, at most a few times a second."""
+        if self._stats.episodes > self._bar.n:
+            self._bar.progress.failed = self._outcome.failed
+            self._bar.progress.numbers = self._outcome.numbers()
+        self._bar.update(self._stats.episodes - self._bar.n)
         if self._bar.disable:
             return
-        self._bar.update(self._stats.episodes - self._bar.n)
         elapsed = max(time.perf_counter() - self._started, 1e-9)
         words = [f"{self._stats.turns / elapsed:.1f} turns/s"]
         if self._stats.tokens:

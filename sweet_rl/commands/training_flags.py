@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sweet_rl import tracking
 from sweet_rl.command_line.stages import Stage, needing, stage
 from sweet_rl.commands.training_groups import OptimizerFlags, OutputFlags, RowFlags, ShardFlags, WeightFlags
 from sweet_rl.errors import UsageError
@@ -39,8 +40,14 @@ class TrainingFlags(OutputFlags, RowFlags, OptimizerFlags, WeightFlags, ShardFla
         """
         from sweet_rl.training.settings import TrainSettings
 
+        destination = self.destination()
         if trains:
             self.replaces_nothing()
+            tracking.logs_to(destination)
+        elif destination.kinds:
+            raise UsageError(
+                f"Nothing is trained, so there are no numbers over time for {destination.kinds[0]}; leave it out."
+            )
         return TrainSettings(
             data=data,
             model=model,

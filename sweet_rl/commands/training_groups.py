@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import Settings, flag
-from sweet_rl.flags.common import Overwriting, Quiet, SaveSteps, Seeded
+from sweet_rl.flags.common import LogTo, Overwriting, Quiet, SaveSteps, Seeded
 from sweet_rl.flags.models import Device, DType, OtherTokenizer
+from sweet_rl.tracking import Destination
 
 if TYPE_CHECKING:
     from sweet_rl.training.settings import (
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
+class OutputFlags(Overwriting, LogTo, Quiet, Seeded, SaveSteps):
     """What is written, and how a run is resumed."""
 
     save_path: str = flag("./ckpt", "folder for the trained model and its tokenizer.")
@@ -40,16 +41,18 @@ class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
     max_ckpt_mem: float = flag(
         1e8, "gigabytes that they may take; the newest stays in any case.", shown="all"
     )
-    use_tensorboard: str | None = flag(None, "folder for TensorBoard's files.", shown="all")
+    use_tensorboard: str | None = flag(
+        None, "the same as log_to tensorboard, with the folder for its files.", shown="all"
+    )
     use_wandb: str | None = flag(
         None,
-        "log to Weights & Biases; the key comes from the environment (WANDB_API_KEY) or from `wandb login`.",
+        "the same as log_to wandb; the key comes from the environment (WANDB_API_KEY) or from `wandb login`.",
         bare="True",
     )
     wandb_org: str | None = flag(None, "its entity.", shown="all")
-    wandb_group: str | None = flag(None, "its group.", shown="all")
-    wandb_project: str = flag("openrlhf_train_dpo", "its project.", shown="all")
-    wandb_run_name: str | None = flag(None, "its name for the run.", shown="all")
+    wandb_group: str | None = flag(None, "its group, and trackio's.", shown="all")
+    wandb_project: str = flag("openrlhf_train_dpo", "its project, and trackio's.", shown="all")
+    wandb_run_name: str | None = flag(None, "its name for the run, and trackio's.", shown="all")
 
     def output(self) -> OutputSettings:
         """Where things go, and how often."""
@@ -60,8 +63,6 @@ class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
             "ckpt_path": Path(self.ckpt_path),
             "max_ckpt_mem_gb": self.max_ckpt_mem,
             "metrics_path": self._metrics(),
-            "tensorboard": self.use_tensorboard,
-            "wandb": self._wandb(),
         }
         return OutputSettings(**same_fields(OutputSettings, self) | own)
 
@@ -90,8 +91,29 @@ class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
                     "--load_checkpoint to resume from a checkpoint, or choose another --save_path."
                 )
 
+    def destination(self) -> Destination:
+        """Where numbers go, by --log_to and by the published flags, which may name two places.
+
+        Raises:
+            UsageError: they contradict each other, or --use_wandb is no switch.
+        """
+        published = {"tensorboard": bool(self.use_tensorboard), "wandb": self._wandb()}
+        kinds = tuple(kind for kind, wanted in published.items() if wanted)
+        for kind in kinds:
+            if self.log_to not in {None, kind}:
+                raise UsageError(
+                    f"--log_to {self.log_to} and --use_{kind} contradict each other; leave one of them out."
+                )
+        return Destination(
+            kinds=kinds or super().destination().kinds,
+            folder=self.use_tensorboard,
+            project=self.wandb_project,
+            name=self.wandb_run_name,
+            group=self.wandb_group,
+            entity=self.wandb_org,
+        )
+
     def _wandb(self) -> bool:
-        """Whether to log there; its client reads the rest from the environment."""
         if self.use_wandb is None or self.use_wandb.lower() in {"false", "none", ""}:
             return False
         if self.use_wandb.lower() != "true":
@@ -99,10 +121,6 @@ class OutputFlags(Overwriting, Quiet, Seeded, SaveSteps):
                 "--use_wandb is a switch: a key on the command line is seen by every user of the machine. Put "
                 "it into the environment variable WANDB_API_KEY, or run `wandb login` once."
             )
-        names = {"WANDB_ENTITY": self.wandb_org, "WANDB_RUN_GROUP": self.wandb_group}
-        for name, value in (names | {"WANDB_PROJECT": self.wandb_project}).items():
-            if value:
-                os.environ[name] = value
         return True
 
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.fields import REQUIRED, Only, Settings, flag
+from sweet_rl.tracking import Destination
 from sweet_rl.types import Compat
 
 RAY: Final = Only("fan_out", ("ray",))
@@ -125,6 +126,23 @@ class Quiet(Settings):
     """Like many stages."""
 
     quiet: bool = flag(False, "no progress bar.")
+
+
+LogKind = Literal["tensorboard", "wandb", "trackio", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTo(Settings):
+    """Like many stages."""
+
+    log_to: LogKind | None = flag(
+        None,
+        "where numbers go while it works: tensorboard (a folder beside the output), wandb, trackio, or none (default).",
+    )
+
+    def destination(self) -> Destination:
+        """What `sweet_rl.tracking.logs_to` takes."""
+        return Destination(kinds=() if self.log_to in {None, "none"} else (str(self.log_to),))
 
 
 @dataclass(frozen=True, kw_only=True)

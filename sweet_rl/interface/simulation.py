@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tqdm import tqdm
-
 from sweet_rl import tracking
+from sweet_rl.command_line import running
 from sweet_rl.contracts import Policy, User
 from sweet_rl.errors import UsageError
 from sweet_rl.interface.outputs import opened_output
@@ -139,8 +138,9 @@ async def simulate(
             place = None if output_path is None else Path(output_path)
             opened = played.open(played.beside(chosen, place, samples), user)
             make_env = await stack.enter_async_context(opened)
+            done = len(episodes) - len(output.todo)
             bar = stack.enter_context(
-                tqdm(total=len(output.todo), unit="episode", disable=not progress, dynamic_ncols=True)
+                running.progress(len(episodes), done, unit="episode", quiet=not progress)
             )
 
             async def on_finished(trajectory: Trajectory) -> None:

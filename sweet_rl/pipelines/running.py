@@ -89,6 +89,7 @@ class _Run:
         self._places = {step.name: f"{number}/{len(steps)}" for number, step in enumerate(steps, 1)}
         self._steps = steps
         self._running: dict[Future[float], Step] = {}
+        self._progress = tracking.progresses("stage", len(steps))
 
     def go(self) -> None:
         while self._waiting or self._running:
@@ -100,6 +101,7 @@ class _Run:
                 step = self._running[one]
                 seconds = self._result(one, step)
                 del self._running[one]
+                self._progress.done += 1
                 self._say(step, f"after {seconds:.0f} s")
 
     def _begin(self) -> None:
@@ -121,6 +123,8 @@ class _Run:
         """The step as it is to be run; None for one that is done."""
         look = records.look(step)
         if look.state == "done":
+            self._progress.done += 1
+            self._progress.first += 1
             self._say(step, "done")
             return None
         if look.record is None:

@@ -25,14 +25,15 @@ from sweet_rl.errors import StorageError
 from sweet_rl.records import replace_file
 from sweet_rl.runs import facts
 from sweet_rl.runs.digests import digest_of, of_open_file
+from sweet_rl.runs.live import Live, now
 from sweet_rl.runs.prices import Price, cost_of
 from sweet_rl.runs.totals import added, summed
-from sweet_rl.tracking import RECORD, Usage
+from sweet_rl.tracking import RECORD, Destination, Progress, Usage
 from sweet_rl.types import Json
 
 FORMAT: Final = 1
 
-_EVERY_S: Final = 15.0
+_EVERY_S: Final = 5.0
 _PER_SESSION: Final = ("stage", "settings", "seeds", "inputs", "versions", "library", "machine")
 """What a session that was continued says for itself where the last one differs."""
 
@@ -68,11 +69,6 @@ def maker_of(path: Path) -> dict[str, Json] | None:
     return None
 
 
-def now() -> str:
-    """The date and the time, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Record:
     """The state of a run's record; a listener of `sweet_rl.tracking`.
 
@@ -102,6 +98,8 @@ class Record:
         self._prices, self._parent = prices, parent
         self._step, self._flags = step, dict(settings)
         self._session: dict[str, Json] = {"started": now(), "command": command, "pid": os.getpid()}
+        self._session |= {"boot": facts.boot()}
+        self._live = Live()
         if argv is not None:
             self._session["argv"] = argv
         self._begun, self._folder = time.monotonic(), str(_absolute(Path()))
@@ -128,6 +126,21 @@ class Record:
     def cost(self) -> dict[str, Json] | None:
         """The dollars of that; None without prices."""
         return None if self._prices is None else cost_of(self.usage(), self._prices)
+
+    def progresses(self, progress: Progress) -> None:
+        """Work of known length begins."""
+        with self._lock:
+            self._live.progresses(progress)
+
+    def logs(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Take the numbers of a step."""
+        with self._lock:
+            self._live.log(step, numbers)
+
+    def logs_to(self, destination: Destination) -> None:
+        """Send numbers there, from the first output on."""
+        if self._writes_here:
+            self._live.logs_to(destination)
 
     def sets(self, settings: Mapping[str, object]) -> None:
         """Add settings that no flag holds; a later value replaces an earlier one."""
@@ -191,10 +204,20 @@ class Record:
             return
         for torn in place.parent.glob(f".{escape(place.name)}.*.tmp"):  # of a run that was killed
             torn.unlink(missing_ok=True)
+        if self._keeper is None:
+            self._open_trackers(place)
         self._save()
         if self._keeper is None:
             self._keeper = threading.Thread(target=self._keep, daemon=True, name="run record")
             self._keeper.start()
+
+    def _open_trackers(self, place: Path) -> None:
+        """Beside the first output; in it, where that is a folder."""
+        name = place.name.removesuffix(RECORD) + "tensorboard"
+        config = json.loads(self._shown(self.settings))
+        self._live.open(
+            place.with_name(name), run=self.id, stage=self.stage, continues=bool(self._earlier), config=config
+        )
 
     def close(self, status: str, error: str | None = None) -> None:
         """The run is over.
@@ -212,6 +235,9 @@ class Record:
         if status == "finished" and self._places and self._writes_here:
             self._digest_inputs()
         self._close_inputs()
+        with self._lock:
+            self._live.tick(summed(self._usage))
+            self._live.close()
         if not self._places or not self._writes_here:
             return
         with self._lock:
@@ -259,6 +285,7 @@ class Record:
             wait_s = _EVERY_S
             with suppress(StorageError), self._lock:
                 if not self._ended.is_set():
+                    self._live.tick(summed(self._usage))
                     self._save()
 
     def _digest_inputs(self) -> None:
@@ -319,7 +346,7 @@ class Record:
             content["step"] = {"name": self._step, "flags": self._flags}
         if os.environ.get("WORLD_SIZE", "1") != "1":
             content["processes"] = int(os.environ["WORLD_SIZE"])
-        content |= self._about | self._now()
+        content |= self._live.content() | self._about | self._now()
         if "error" in session:
             content["error"] = session["error"]
         return content | {"folder": self._folder, "sessions": sessions}
@@ -327,12 +354,16 @@ class Record:
     def _save(self) -> None:
         if not self._writes_here:
             return
-        keys = [str(value) for flag, value in self.settings.items() if flag.endswith("api_key_var")]
-        text = json.dumps(self._content(), indent=1, default=str, ensure_ascii=False)
-        text = without_secrets(text, keys)
+        text = self._shown(self._content(), indent=1)
         for path, place in self._places.items():
             if place.name != RECORD or path.is_dir():  # a folder that was taken away stays away
                 replace_file(place, [text.encode("utf-8", "backslashreplace"), b"\n"])
+
+    def _shown(self, content: Mapping[str, Json], indent: int | None = None) -> str:
+        """As JSON without secrets."""
+        keys = [str(value) for flag, value in self.settings.items() if flag.endswith("api_key_var")]
+        text = json.dumps(content, indent=indent, default=str, ensure_ascii=False)
+        return without_secrets(text, keys)
 
 
 def _revision(name: str) -> str | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Any
 
 import torch
 from transformers import TrainingArguments
 
-from sweet_rl.errors import missing_package
 from sweet_rl.training import engines
 from sweet_rl.training.settings import TrainSettings
 from sweet_rl.training.sharding import deepspeed_config, fsdp_config
@@ -64,8 +62,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
             "gradient_accumulation_kwargs": {"sync_each_batch": True} if engine == "fsdp2" else None,
         },
         **_sharding(settings, cuda=cuda),
-        report_to=_trackers(settings),
-        run_name=output.wandb_run_name,
+        report_to=[],  # numbers go where the metrics do (`sweet_rl.training.metrics`)
         remove_unused_columns=False,
         disable_tqdm=True,
         log_level="error",
@@ -87,15 +84,3 @@ def _sharding(settings: TrainSettings, *, cuda: bool) -> dict[str, Any]:
         config = fsdp_config(settings.shards, os.environ, cuda=cuda)
         return {"fsdp": True, "fsdp_config": config, "ddp_backend": backend}
     return {}
-
-
-def _trackers(settings: TrainSettings) -> list[str]:
-    output, chosen = settings.output, []
-    for wanted, package in ((output.wandb, "wandb"), (output.tensorboard is not None, "tensorboard")):
-        if wanted and importlib.util.find_spec(package) is None:
-            raise missing_package(package, package, needed_for=f"--use_{package}")
-        if wanted:
-            chosen.append(package)
-    if output.tensorboard is not None:
-        os.environ["TENSORBOARD_LOGGING_DIR"] = output.tensorboard
-    return chosen

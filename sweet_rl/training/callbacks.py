@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tqdm import tqdm
 from transformers import ProgressCallback, TrainerCallback
+
+from sweet_rl.command_line.running import progress
 
 
 class EpochCallback(TrainerCallback):
@@ -22,14 +23,22 @@ class EpochCallback(TrainerCallback):
 
 
 class ProgressBar(ProgressCallback):
-    """A bar with the last loss and accuracy, which starts where a resumed run does."""
+    """A bar with the last loss and accuracy, which starts where a resumed run does.
+
+    Args:
+        quiet: count, and show nothing.
+    """
 
     training_bar: Any
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__()
+        self._quiet = quiet
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Open the bar at the update from which the run resumes."""
         del args, control
-        self.training_bar = tqdm(total=state.max_steps, initial=state.global_step, unit="update")
+        self.training_bar = progress(state.max_steps, state.global_step, unit="update", quiet=self._quiet)
         self.current_step = state.global_step
 
     def on_log(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.records import read_rows, replace_rows
 from sweet_rl.types import Json
 
@@ -21,7 +22,7 @@ def finite(values: Mapping[str, Any]) -> dict[str, Json]:
 
 
 class MetricsLog:
-    """Appends lines to a file; only the first process has one.
+    """Appends lines to a file, and reports them (`sweet_rl.tracking`); only the first process has one.
 
     Args:
         path: the file; None: write nothing.
@@ -43,5 +44,6 @@ class MetricsLog:
     def append(self, values: Mapping[str, Any]) -> None:
         """Add one line; what a crash of the machine loses, a resumed run writes again."""
         if self._path is not None:
+            tracking.logs(values["step"], values)
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(finite(values)) + "\n")

@@ -142,9 +142,6 @@ class OutputSettings:
     max_ckpt_mem_gb: float = 1e8
     load_checkpoint: bool = False
     metrics_path: Path | None = None
-    tensorboard: str | None = None
-    wandb: bool = False
-    wandb_run_name: str | None = None
     quiet: bool = False
 
 

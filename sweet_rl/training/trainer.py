@@ -77,8 +77,8 @@ class StepTrainer(Trainer):
         )
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        if not settings.output.quiet and self.is_world_process_zero():
-            self.add_callback(ProgressBar())
+        if self.is_world_process_zero():
+            self.add_callback(ProgressBar(quiet=settings.output.quiet))
         self.sampler = sampler
 
     def _begin_epoch(self, updates: int) -> None:

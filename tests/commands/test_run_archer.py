@@ -14,7 +14,7 @@ import pytest
 
 from sweet_rl.commands import archer
 from sweet_rl.commands.archer_config import CONFIGS, load_config
-from sweet_rl.commands.archer_watchers import check_wandb
+from sweet_rl.commands.run_archer import run_archer
 from sweet_rl.errors import UsageError
 from sweet_rl.records import load_trajectories, read_rows
 from sweet_rl.training.state_files import load_state
@@ -273,24 +273,9 @@ def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_pa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
     told = [*options("archer_20q", tmp_path / "run"), "use_wandb=true"]
-    with pytest.raises(UsageError, match="use_wandb=false continues without it"):
-        archer.run("archer_20q", told, None)
+    with pytest.raises(UsageError, match="log_to=none.* continues without it"):
+        run_archer(*told, config_name="archer_20q")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("how", ["key", "offline", "netrc"])
-def test_wandb_may_be_used_with_a_key_a_login_or_offline(how, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
-    if how == "key":
-        monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
-    elif how == "offline":
-        monkeypatch.setenv("WANDB_MODE", "offline")
-    else:
-        (tmp_path / ".netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
-    check_wandb()
 
 
 def test_published_defaults():

@@ -36,7 +36,7 @@ from sweet_rl.types import Json, Trajectory
 FREE_KEYS = frozenset(
     {
         "save_path", "iterations", "save_freq", "eval_freq", "eval_size", "keep_checkpoints", "concurrency",
-        "shard_with", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
+        "shard_with", "log_to", "use_wandb", "tensorboard", "project_name", "run_name", "cache_dir", "quiet",
         "overwrite",
     }
 )  # fmt: skip

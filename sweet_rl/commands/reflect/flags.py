@@ -25,7 +25,7 @@ from sweet_rl.command_line.stages import Facets, Stage, needing, stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
 from sweet_rl.flags import flags_of as flags_of_settings
-from sweet_rl.flags.common import Quiet
+from sweet_rl.flags.common import LogTo, Quiet
 from sweet_rl.worlds import flags_of, names, world_of
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
@@ -33,7 +33,7 @@ _PACKAGES = frozenset({"torch", "transformers", "peft", "safetensors", "yaml", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resuming(Quiet):
+class Resuming(LogTo, Quiet):
     """Like many stages."""
 
     resume: str | None = flag(

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.playground import Playground
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.running import progress
@@ -39,9 +40,10 @@ class Bar:
         self._bar.close()
 
     def log(self, done: int, entry: Mapping[str, Any]) -> None:
-        """Show means over the last iterations, and move the bar to `done`."""
+        """Report an iteration, show means over the last ones, and move the bar to `done`."""
         self._recent.append(entry)
         self.failed += len(entry.get("failed", ()))
+        tracking.logs(done, _numbers(entry))
         shown = {
             "cost": _mean(one["cost"] for one in self._recent),
             "success": _mean(one["succ"] for one in self._recent),
@@ -62,6 +64,15 @@ class Bar:
         """The name of the level that is played in an iteration."""
         begun = bisect_right(self._ground.starts, iteration)
         return str(self._ground.names[max(0, begun - 1)])
+
+
+def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
+    """An iteration as curves have it: of new episodes, then of those from memory, where there are any."""
+    found = {"succ": entry["succ"], "cost": entry["cost"], "failed": len(entry.get("failed", ()))}
+    for name in ("loss", "critic_loss"):
+        fresh, again = entry[name]
+        found |= {name: fresh, f"{name}.replay": again}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _mean(values: Iterable[float | None]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
@@ -28,6 +29,7 @@ def rl_finetune(flags: ReflectSettings, how: Resuming, /) -> None:
     """
     from sweet_rl.algorithms.reflect import experiments
 
+    tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
     settings = (
         experiments.continued(old, flags, experiments.typed_flags(flags))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.commands.reflect.flags import Resuming, reflect_stage
@@ -30,6 +31,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
     from sweet_rl.algorithms.reflect import experiments
     from sweet_rl.algorithms.reflect.texts import check_kind, read_texts
 
+    tracking.logs_to(how.destination())
     old = Path(how.resume).expanduser() if how.resume else None
     settings = (
         experiments.continued(old, flags, experiments.typed_flags(flags))
@@ -59,6 +61,7 @@ def supervised_pretrain(flags: ReflectSettings, how: Resuming, /) -> None:
         run = TrainingRun("supervised_pretrain", settings, old)
 
         def tell(done: int, numbers: Any) -> None:
+            tracking.logs(done, numbers)
             bar.set_postfix_str(f"loss {numbers['loss']:.4g}", refresh=False)
             bar.update(done - bar.n)
 

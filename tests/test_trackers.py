@@ -1,0 +1,220 @@
+"""Where numbers go while a stage works: the real packages, and their files read back."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweet_rl import trackers, tracking
+from sweet_rl.cli import load
+from sweet_rl.command_line.recording import recorded
+from sweet_rl.commands.archer_watchers import destination_of
+from sweet_rl.commands.training_flags import TrainingFlags
+from sweet_rl.errors import UsageError
+from sweet_rl.flags.common import LogTo
+from tests.conftest import ROOT
+
+TRAINING = {"train_batch_size": 8, "max_len": 1024, "eval_fraction": 0.0, "quiet": True, "device": "cpu"}
+
+
+def curves(folder):
+    """Every curve of TensorBoard's files, as steps and values."""
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder))
+    read.Reload()
+    return {
+        name: [(one.step, pytest.approx(one.value, rel=1e-3)) for one in read.Scalars(name)]
+        for name in read.Tags()["scalars"]
+    }
+
+
+@recorded("count")
+def count(output: str, *, log_to: str = "none", first: int = 1, last: int = 3, key: str = "") -> None:
+    """Report a number at each of some steps."""
+    tracking.logs_to(LogTo(log_to=log_to).destination())
+    tracking.sets({"key": key})
+    tracking.writes(output, continues=first > 1)
+    for step in range(first, last + 1):
+        tracking.logs(step, {"loss": step / 4, "step": step, "note": None})
+        with Path(output).open("a") as file:
+            file.write(f"{step}\n")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def test_tensorboard_is_written_without_torch_and_a_resumed_run_goes_on_in_its_curves(here):
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    count("out.txt", log_to="tensorboard")
+    count("out.txt", log_to="tensorboard", first=3, last=4)  # step 3 again: it was after the last checkpoint
+    assert curves("out.txt.tensorboard") == {"loss": [(1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)]}
+    code = (
+        "import sys; from pathlib import Path; from sweet_rl.trackers import TensorBoard\n"
+        "board = TensorBoard(Path('alone')); board.log(1, {'loss': 1.0}); board.close()\n"
+        "assert not {'torch', 'tensorflow'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(ROOT)})
+    assert curves("alone") == {"loss": [(1, 1.0)]}
+
+
+def test_a_rollout_has_curves_of_its_speed_and_its_tokens(here):
+    load("simulate_interactions")(
+        "twenty-questions:ten", "out.jsonl", world="twenty_questions", num_tasks=3, quiet=True,
+        log_to="tensorboard",
+    )  # fmt: skip
+    record = json.loads((here / "out.jsonl.run.json").read_text())
+    found = curves("out.jsonl.tensorboard")
+    rows = [json.loads(line) for line in (here / "out.jsonl").read_text().splitlines()]
+    assert record["progress"] | {"per_s": 1, "moved": ""} == {
+        "unit": "episode", "done": 3, "total": 3, "failed": 0, "phase": "", "per_s": 1, "moved": "",
+    }  # fmt: skip
+    mean = sum(row["reward"] for row in rows) / 3
+    assert record["numbers"]["reward"] == pytest.approx(mean)
+    assert found["reward"][-1] == (3, mean)
+    assert found["episodes_per_s"][-1] == (3, record["progress"]["per_s"])
+
+
+def test_a_training_has_the_same_numbers_everywhere(here):
+    from tests.tiny_models import save_tiny_llama
+    from tests.training.pairs import dialogue_pairs, write_pairs
+
+    model = save_tiny_llama(here / "model")
+    pairs = write_pairs(here / "pairs.jsonl", dialogue_pairs(17))
+    load("train_dpo")(
+        str(model), str(pairs), save_path="out", ckpt_path="checkpoints", log_to="tensorboard", **TRAINING
+    )
+    lines = [json.loads(line) for line in (here / "out/metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 3
+    found = curves("out/tensorboard")
+    per_s = found.pop("updates_per_s")
+    assert per_s[-1][0] == 3
+    assert found == {
+        name: [(line["step"], line[name]) for line in lines] for name in lines[0] if name != "step"
+    }
+    record = json.loads((here / "out/run.json").read_text())
+    assert record["curves"]["loss"] == [pytest.approx(line["loss"], rel=1e-5) for line in lines]
+    with pytest.raises(UsageError, match="no numbers over time for tensorboard"):
+        load("train_dpo")(
+            str(model), str(pairs), save_path="out", metrics_path="m.jsonl", eval_only=True,
+            use_tensorboard="there", **TRAINING,
+        )  # fmt: skip
+
+
+def test_the_published_flags_mean_the_same():
+    def kinds(**flags):
+        made = TrainingFlags(**flags).destination()
+        return made.kinds, made.folder
+
+    assert kinds() == kinds(log_to="none") == kinds(use_wandb="false") == ((), None)
+    assert kinds(use_wandb="True") == kinds(log_to="wandb") == kinds(use_wandb="True", log_to="wandb")
+    assert kinds(use_tensorboard="there") == (("tensorboard",), "there")
+    assert kinds(use_tensorboard="there", use_wandb="True") == (("tensorboard", "wandb"), "there")
+    for flags in ({"use_wandb": "True", "log_to": "none"}, {"use_tensorboard": "x", "log_to": "trackio"}):
+        with pytest.raises(UsageError, match=f"--log_to {flags['log_to']} and --use_.* contradict"):
+            kinds(**flags)
+
+
+@pytest.mark.parametrize(
+    ("config", "typed", "kinds"),
+    [
+        ({}, (), ()),
+        ({"use_wandb": True}, ("use_wandb",), ("wandb",)),
+        ({"use_wandb": True, "tensorboard": True}, (), ("tensorboard", "wandb")),
+        ({"use_wandb": True, "log_to": "trackio"}, ("log_to",), ("trackio",)),  # what is typed
+        ({"use_wandb": True, "log_to": "none"}, ("log_to",), ()),
+        ({"use_wandb": True, "log_to": "trackio"}, ("use_wandb",), ("wandb",)),
+        ({"use_wandb": True, "log_to": "wandb"}, ("use_wandb", "log_to"), ("wandb",)),
+        ({"use_wandb": True, "log_to": "trackio"}, ("use_wandb", "log_to"), "contradict"),
+        ({"use_wandb": True, "log_to": "trackio"}, (), "contradict"),
+        ({"log_to": "comet"}, ("log_to",), "log_to must be"),
+    ],
+)
+def test_of_an_online_run_what_is_typed_goes_before_what_a_file_says(config, typed, kinds):
+    usual = {"log_to": None, "use_wandb": False, "tensorboard": False, "project_name": "p", "run_name": "r"}
+    if isinstance(kinds, tuple):
+        assert destination_of(usual | config, typed).kinds == kinds
+        return
+    with pytest.raises(UsageError, match=kinds):
+        destination_of(usual | config, typed)
+
+
+@pytest.mark.parametrize("kind", trackers.KINDS)
+def test_a_package_that_is_missing_is_told_before_anything_is_written(kind, here, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=rf"sweet_rl\[{kind}\]"):
+        count("out.txt", log_to=kind)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["key", "offline", "netrc", None])
+def test_wandb_needs_a_login_or_is_kept_offline(how, here, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    if how == "key":
+        monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    elif how == "offline":
+        monkeypatch.setenv("WANDB_MODE", "offline")
+    elif how == "netrc":
+        (here / "home").mkdir()
+        (here / "home/.netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    destination = tracking.Destination(("wandb",))
+    if how:
+        trackers.check(destination)
+        return
+    with pytest.raises(UsageError, match=r"no login to wandb: .*WANDB_MODE=offline"):
+        trackers.check(destination)
+
+
+def test_a_tracker_that_fails_is_told_of_and_the_run_goes_on(here, monkeypatch, capsys):
+    class Full:
+        def log(self, step, numbers):
+            raise OSError("No space left on device")
+
+        def close(self):
+            raise AssertionError("it is not asked again")
+
+    monkeypatch.setattr(trackers, "check", lambda destination: None)
+    monkeypatch.setattr(trackers, "opened", lambda destination, **about: [Full()])
+    count("out.txt", log_to="tensorboard")
+    assert (here / "out.txt").read_text() == "1\n2\n3\n"
+    assert capsys.readouterr().err.count("Full has failed and gets no more numbers: No space left") == 1
+
+
+def test_wandb_keeps_a_run_offline_and_gets_no_secrets(here, monkeypatch):
+    pytest.importorskip("wandb", reason="the extra wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("MY_API_KEY", "very-secret-words")
+    count("out.txt", log_to="wandb", key="very-secret-words")
+    record = json.loads((here / "out.txt.run.json").read_text())
+    (file,) = here.glob("wandb/offline-run-*/*.wandb")
+    assert record["id"] in file.name
+    stored = file.read_bytes()
+    assert b"loss" in stored
+    assert b"[secret]" in stored
+    assert b"very-secret-words" not in stored
+
+
+def test_trackio_keeps_a_run_and_goes_on_with_it(here):
+    pytest.importorskip("trackio", reason="the extra trackio is not installed")
+    code = (
+        "import sys; from tests.test_trackers import count\n"
+        "count('out.txt', log_to='trackio', first=int(sys.argv[1]), last=int(sys.argv[2]))"
+    )
+    where = {"TRACKIO_DIR": str(here / "kept"), "PYTHONPATH": ":".join(sys.path), "HOME": str(here)}
+    for first, last in (("1", "2"), ("3", "4")):
+        subprocess.run([sys.executable, "-c", code, first, last], check=True, env=where)
+    record = json.loads((here / "out.txt.run.json").read_text())
+    listing = [sys.executable, "-m", "trackio.cli", "get", "metric", "--project", "sweet_rl", "--json"]
+    listing += ["--run", f"count-{record['id']}", "--metric", "loss"]
+    found = json.loads(subprocess.run(listing, check=True, env=where, capture_output=True).stdout)
+    assert [(one["step"], one["value"]) for one in found["values"]] == [(n, n / 4) for n in range(1, 5)]
