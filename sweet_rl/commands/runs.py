@@ -125,6 +125,8 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cells(content: Mapping[str, Any]) -> list[str]:
+    from sweet_rl.runs.watching import duration
+
     used = [(model, row) for models in content["usage"].values() for model, row in models.items()]
     outputs = [str(output["path"]) for output in content.get("outputs") or []]
     seeds = content.get("seeds") or {}
@@ -133,32 +135,26 @@ def _cells(content: Mapping[str, Any]) -> list[str]:
         str(content["stage"]),
         str(content["status"]),
         str(content.get("started"))[:16].replace("T", " "),
-        _duration(float(content.get("wall_s") or 0.0)),
+        duration(float(content.get("wall_s") or 0.0)),
         (outputs[0] if outputs else "-") + (f" +{len(outputs) - 1}" if len(outputs) > 1 else ""),
         ", ".join(dict.fromkeys(model or "?" for model, _ in used)) or "-",
         ", ".join(map(str, seeds.values())) or "-",
-        _tokens([row for _, row in used], "prompt_tokens"),
-        _tokens([row for _, row in used], "completion_tokens"),
-        _dollars(content.get("cost")),
+        tokens([row for _, row in used], "prompt_tokens"),
+        tokens([row for _, row in used], "completion_tokens"),
+        dollars(content.get("cost")),
     ]
 
 
-def _tokens(rows: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The sum; with a sign where it is more than what is known."""
+def tokens(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Their sum by several models' counters; with a sign where it is more than what is known."""
     known = sum(row[name] or 0 for row in rows)
     if any(row[name] is None or row["replies_without_usage"] for row in rows):
         return f">{known:,}" if known else "unknown"
     return f"{known:,}" if rows else "-"
 
 
-def _dollars(cost: Mapping[str, Any] | None) -> str:
+def dollars(cost: Mapping[str, Any] | None) -> str:
+    """As a record has it; unknown where a price or a number of tokens is."""
     if cost is None:
         return "-"
     return "unknown" if cost["usd"] is None else f"${cost['usd']:.4f}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
