@@ -55,6 +55,12 @@ class Style:
         top = len(steps) - 1
         return "".join(steps[round(top * (value - low) / span) if span else top // 2] for value in values)
 
+    def end_of(self, path: str, room: int) -> str:
+        """The path, or its end where it is longer than so many columns."""
+        if len(path) <= room:
+            return path
+        return ("~" if self.plain else "…") + path[len(path) - room + 1 :] if room > 1 else ""
+
     def line(self, text: str, state: str = "") -> str:
         """Text that fits the width and moves no cursor, in the colour of a state."""
         text = "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -97,7 +103,8 @@ def frame(
         (states.count("finished"), "finished"),
     ]
     head = ", ".join(f"{number} {words}" for number, words in counted if number)
-    lines = [style.line(f"{folder}  {at.astimezone():%H:%M:%S}  {head or 'no run has left a record here'}")]
+    words = f"{at.astimezone():%H:%M:%S}  {head or 'no run has left a record here'}  "
+    lines = [style.line(words + style.end_of(folder, style.width - len(words)))]
     over = sorted((one for one in every if not one.active), key=ended_at, reverse=True)
     shown = {id(one) for one in (*over[:ended], *(one for one in every if one.active))}
     for sight in sights:
@@ -138,8 +145,8 @@ def _run(
         took = seconds_since(begun[-1].get("started"), at)
     words = f"{sight.why or state}  {duration(took)}"
     name = str((content.get("step") or {}).get("name") or content["stage"])
-    left = f"{'  ' * depth}{style.marks[state]} {name}  {outputs[0] if outputs else ''}"
-    left = left[: max(10, style.width - len(words) - 2)]
+    left = f"{'  ' * depth}{style.marks[state]} {name}  "[: max(10, style.width - len(words) - 2)]
+    left += style.end_of(outputs[0] if outputs else "", style.width - len(words) - 2 - len(left))
     yield style.line(f"{left:<{style.width - len(words)}}{words}", state)
     margin = "  " * depth + "    "
     if state != "finished" and (text := _progress(content, style, sight)):
