@@ -273,7 +273,7 @@ def test_wandb_without_a_login_is_told_before_anything_is_made(installed, tmp_pa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
     told = [*options("archer_20q", tmp_path / "run"), "use_wandb=true"]
-    with pytest.raises(UsageError, match="log_to=none.* continues without it"):
+    with pytest.raises(UsageError, match=r"log_to=none.* continues without it"):
         run_archer(*told, config_name="archer_20q")
     assert not (tmp_path / "run").exists()
 
