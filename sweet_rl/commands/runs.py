@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError, suggestion
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Prices
+from sweet_rl.flags.common import Below, Prices
 
 if TYPE_CHECKING:
     from sweet_rl.runs.finding import Found, Survey
@@ -20,10 +20,9 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsFlags(Prices):
+class RunsFlags(Below, Prices):
     """What is listed."""
 
-    folder: str = flag(".", "where to look, with all folders in it.")
     run: str | None = flag(None, "id of one run, or how it begins: show its whole record.")
     json: bool = flag(False, "print everything as JSON.")
 

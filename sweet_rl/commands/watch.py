@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from sweet_rl.command_line.stages import stage
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Prices
+from sweet_rl.flags.common import Below, Prices
 
 if TYPE_CHECKING:
     from sweet_rl.commands.frames import Style
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchFlags(Prices):
+class WatchFlags(Below, Prices):
     """What is shown."""
 
-    folder: str = flag(".", "where to look, with all folders in it.")
     once: bool = flag(False, "show one frame and end; so it is, too, where the output is no terminal.")
     every: float = flag(2.0, "seconds between two looks.", above=0)
     ended: int = flag(8, "so many runs that have ended are shown, the newest.", at_least=0)

@@ -42,6 +42,13 @@ class Source(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Below(Settings):
+    """Inputs and outputs."""
+
+    folder: str = flag(".", "where to look, with all folders in it.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NumTasks(Settings):
     """Tasks."""
 
