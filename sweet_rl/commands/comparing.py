@@ -16,7 +16,7 @@ from sweet_rl.evaluation.page import comparison_page, trainings_page
 from sweet_rl.evaluation.sources import Source, Training, labels_of, opened
 from sweet_rl.records import replace_file
 from sweet_rl.runs import new_file
-from sweet_rl.runs.record import now
+from sweet_rl.runs.live import now
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:

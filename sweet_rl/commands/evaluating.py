@@ -23,7 +23,7 @@ from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, counts_of, families_of, lines_of
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.runs.continuing import has_failed
-from sweet_rl.runs.record import now
+from sweet_rl.runs.live import now
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json, Task, digest
 from sweet_rl.version import __version__
