@@ -1,4 +1,4 @@
-"""Reflect-RL on the embedded defaults: two worlds, four ways to learn. Flags: --help."""
+"""Reflect-RL from nothing: one world or several, five ways to learn. Flags: --help."""
 
 from sweet_rl.cli import run
 
