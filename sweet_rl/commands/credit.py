@@ -36,6 +36,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     helps={
         "critic": "the critic: a checkpoint folder, a hub name, or the name under which a server offers it.",
         "output_path": "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
+        "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else what the sampler recorded.",
         "saved_path": "any trajectory file; it is not changed.",
         "save_steps": "turns that are scored and saved together; a killed run loses at most these.",
         "overwrite": "throw away what the output holds.",
@@ -48,10 +49,10 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 def credit(flags: CreditFlags, scorers: ScorerFlags, /) -> None:
     """Score every turn of finished dialogues by a critic, with and without the hidden solution.
 
-    A score is the critic's mean log-probability of the turn's own tokens minus the reference's, which is the
-    sampler's own where the file has it; a critic with a regression head gives its value. The scores go into a
-    file of their own, which says which critic made them; `sweet-rl view` shows them along the dialogue. Nothing
-    is played again.
+    A score is the critic's mean log-probability of the turn's own tokens minus the reference's: of the model
+    that the critic was trained from, as its record says; without a record, what the sampler recorded. A critic
+    with a regression head gives its value. The scores go into a file of their own, which says which critic made
+    them; `sweet-rl view` shows them along the dialogue. Nothing is played again.
 
     The smallest run: credit trajectories.jsonl --critic path/to/critic
     """

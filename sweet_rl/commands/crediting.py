@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from sweet_rl.preferences.turn_keys import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs import open_journal
 from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.record import trained_from
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ def run(flags: CreditFlags, scorer_flags: ScorerFlags) -> None:
         KeyboardInterrupt: likewise, after printing how to continue.
     """
     key_in(scorer_flags.api_key_var)
+    if flags.reference_model is None and (base := trained_from(str(flags.critic))):
+        flags = replace(flags, reference_model=base)
+        tracking.reads("reference_model", base)
     turns = _turns(flags.saved_path)
     settings = _settings(flags)
     output = Path(flags.output_path or _beside(flags))
@@ -58,7 +63,7 @@ def run(flags: CreditFlags, scorer_flags: ScorerFlags) -> None:
             work = _credit(flags, scorer_flags, todo, journal, settings, len(done))
             run_until_stopped(work, str(output), len(turns), noun="turns", verb="does")
         finish(output, [turn.key for turn in turns])
-    _say(output, len(turns))
+    _say(output, len(turns), flags.reference_model)
 
 
 async def _credit(
@@ -139,9 +144,10 @@ def _beside(flags: CreditFlags) -> Path:
     return saved.with_name(f"{saved.stem}.credit.{name}.jsonl")
 
 
-def _say(output: Path, count: int) -> None:
+def _say(output: Path, count: int, reference: str | None) -> None:
     """Print what the file holds."""
     print(f"{count} turns with the critic's scores are in {output}.")
+    print(f"The critic is compared with {reference or 'what the sampler recorded'}.")
     for name, found in summary([row for _, row in read_rows(output)]).items():
         mean = "" if found["mean"] is None else f", mean {found['mean']:+.3f}"
         print(f"{_WAYS[name]}: {found['scores']} scores{mean}.")

@@ -18,6 +18,7 @@ from sweet_rl.preferences.credit import (
 )
 from sweet_rl.preferences.ranking import Model
 from sweet_rl.preferences.tokenizers import encoding_of
+from sweet_rl.runs.record import trained_from
 from sweet_rl.types import Trajectory
 
 
@@ -39,7 +40,8 @@ def credit(
         critic: a checkpoint folder, or a name on the hub.
         hidden: score with the hidden solution before the dialogue.
         without_hidden: score without it.
-        reference_model: computes what the critic is compared with; default: what the sampler recorded.
+        reference_model: what the critic is compared with; default: the model that it was trained from, as the
+            record in its folder says, else what the sampler recorded.
         advantage: released, or paper (equation 3; needs a reference model).
         device: "auto" (a GPU if there is one), "cpu", "cuda:1", ...
         dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
@@ -53,6 +55,7 @@ def credit(
     """
     if not (hidden or without_hidden):
         raise UsageError("Neither hidden nor without_hidden: there is nothing to compute.")
+    reference_model = reference_model or trained_from(critic)
     if advantage == "paper" and reference_model is None:
         raise UsageError("advantage='paper' needs a reference_model, which is shown the solution, too.")
     turns = [own_turns(episode) for episode in episodes]

@@ -69,6 +69,16 @@ def maker_of(path: Path) -> dict[str, Json] | None:
     return None
 
 
+def trained_from(critic: str | Path) -> str | None:
+    """The model that a critic of `train_dpo` began as, by its folder's record; None where none says it."""
+    found = read_record(place_of(Path(critic).expanduser(), folder=True))
+    if found is None or found["stage"] != "train_dpo":
+        return None
+    base = str(found["settings"]["pretrain"])
+    there = Path(str(found["folder"])) / base
+    return str(there) if there.is_dir() else base
+
+
 class Record:
     """The state of a run's record; a listener of `sweet_rl.tracking`.
 

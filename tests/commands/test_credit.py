@@ -1,6 +1,7 @@
 """The critic's score of every turn: by hand, resumed, on files without log-probabilities, and from Python."""
 
 import json
+import shutil
 
 import pytest
 
@@ -63,6 +64,28 @@ def test_scores_by_hand_beside_the_file_that_stays_as_it_is(models, saved, capsy
         assert row[name]["advantage"] == pytest.approx(critic + 0.5, abs=1e-4)
     assert row["credit"]["critic"].startswith("sha256:")
     assert "With the hidden solution: 6 scores, mean " in capsys.readouterr().out
+
+
+def test_a_critic_is_compared_with_the_model_that_it_was_trained_from(models, saved, tmp_path, capsys):
+    """A trained agent likes what it says: compared with its own log-probabilities every turn would seem bad."""
+    critic = tmp_path / "trained"
+    shutil.copytree(models["critic"], critic)
+    shutil.copytree(models["policy"], tmp_path / "base")
+    record = {"id": "1", "stage": "train_dpo", "status": "finished", "sessions": []}
+    record |= {"folder": str(tmp_path), "settings": {"pretrain": "base"}}
+    (critic / "run.json").write_text(json.dumps(record))
+    credit(saved, critic=str(critic), hidden=True, quiet=True)
+    assert f"is compared with {tmp_path / 'base'}." in capsys.readouterr().out
+    row = rows_of(saved.with_name("run.credit.trained.jsonl"))[3]
+    turn = [one for one in load_trajectories(saved)[1].dialogue_history if one.role == "assistant"][1]
+    base = plain_mean(models["policy"], turn.input, list(turn.token_ids))
+    assert row["hidden"]["reference"] == pytest.approx(base, abs=1e-4)
+    (found, *_) = sweet_rl.credit(load_trajectories(saved)[1:2], critic, without_hidden=False)
+    assert found[1].hidden.advantage == pytest.approx(row["hidden"]["advantage"], abs=1e-5)
+    credit(
+        saved, critic=str(critic), hidden=True, reference_model=models["critic"], overwrite=True, quiet=True
+    )
+    assert f"is compared with {models['critic']}." in capsys.readouterr().out
 
 
 def test_only_one_way_and_what_python_gives_are_the_same(models, saved):
