@@ -68,7 +68,7 @@ def _grade(file: GradedFile, grader: CodeGrader | RayGrader, flags: GradingFlags
     made_by = graded_with("tests", {"test_timeout_s": flags.test_timeout_s, "memory_mb": flags.memory_mb})
     with progress(len(missing), 0, unit="answer", quiet=flags.quiet or not missing) as bar:
         for index, grades in zip(missing, graded, strict=True):
-            file.update(index, row_fields(grades, grading) | {"graded_with": made_by})
+            file.update(index, row_fields(grades, grading, made_by))
             bar.update()
 
 

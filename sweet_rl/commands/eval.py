@@ -20,7 +20,9 @@ from sweet_rl.flags.common import (
     BatchSize,
     ContinuingOtherwise,
     MaxFailed,
+    OutputDir,
     Quiet,
+    Regrade,
     SampleIds,
     Seeded,
     Tasks,
@@ -35,7 +37,9 @@ BASE_URL_VAR = "OPENAI_BASE_URL"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalFlags(WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, ContinuingOtherwise, Quiet):
+class EvalFlags(
+    WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, OutputDir, Regrade, ContinuingOtherwise, Quiet
+):
     """What is evaluated."""
 
     model: str = flag(
@@ -46,10 +50,6 @@ class EvalFlags(WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, Conti
     )
     limit: int | None = flag(None, "the first so many tasks; default all.", at_least=1)
     epochs: int = flag(1, "repeats of every task; pass@k and pass^k are over them.", at_least=1)
-    output_dir: str | None = flag(
-        None,
-        "folder of episodes, grades and report; default evals/WORLD-TASKS-MODEL. The same command resumes it.",
-    )
     retries: int = flag(
         2, "how often episodes that failed for want of a service are played again.", at_least=0, shown="all"
     )
@@ -57,9 +57,6 @@ class EvalFlags(WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, Conti
         "none",
         "scripted agents that play the same tasks, for comparison: none, world (the world's ceiling and floor), or "
         "names with commas between them.",
-    )
-    regrade: bool = flag(
-        False, "grade episodes again that have their grades; nothing is played that is there."
     )
 
     @property
@@ -71,7 +68,7 @@ class EvalFlags(WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, Conti
     @property
     def folder(self) -> Path:
         """Where everything goes."""
-        if self.output_dir is not None:
+        if self.output_dir:
             return Path(self.output_dir)
         source = Path(self.tasks).name.removesuffix(".jsonl") if self.tasks else "test"
         words = (self.world, source, self.engine_and_name[1].rstrip("/").rpartition("/")[2])
@@ -136,12 +133,14 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
     prices=True,
 )
 @stage(
-    defaults={"world": first_for("dialogue"), "agent_api": "chat"},
+    defaults={"world": first_for("dialogue"), "agent_api": "chat", "output_dir": ""},
     helps={
         "agent_api": "how the server of openai/NAME is asked: chat, or completions, where it offers them and prompts must be exact.",
         "agent_base_url": f"base URL(s) of the server of openai/NAME; default what {BASE_URL_VAR} says.",
         "env_model": "who plays the human, or answers in question games: scripted (without a model: the default, unless a server is named), auto (the first model that the named server offers), or the server's name for a model.",
+        "output_dir": "folder of episodes, grades and report; default evals/WORLD-TASKS-MODEL. The same command resumes it.",
         "overwrite": "throw away what the folder holds of earlier episodes.",
+        "regrade": "grade episodes again that have their grades; nothing is played that is there.",
         "to_continue": "of no effect: the same command resumes.",
         "tasks": "one of the world's lists, or a file; default: what the world measures on.",
         "seed": "every episode's seed is derived from it.",

@@ -66,8 +66,14 @@ def grades_of(scores: Mapping[str, Score]) -> Grades:
     return Grades(*(scores[way] for way in WAYS))
 
 
-def row_fields(grades: Grades, grading: str) -> dict[str, Json]:
-    """The fields that grading adds to a row."""
+def row_fields(grades: Grades, grading: str, graded_with: Mapping[str, Json]) -> dict[str, Json]:
+    """The fields that grading adds to a row.
+
+    Args:
+        grades: of an answer.
+        grading: which of them is the reward.
+        graded_with: what made them (`sweet_rl.grading.identity`).
+    """
     values: dict[str, float | None] = {way: getattr(grades, way).value for way in WAYS}
     fields: dict[str, Json] = {
         "reward": reward_of(values, grading),
@@ -76,6 +82,7 @@ def row_fields(grades: Grades, grading: str) -> dict[str, Json]:
             {name: value for name, value in asdict(test).items() if value not in {None, ""}}
             for test in grades.fixed.tests
         ],
+        "graded_with": dict(graded_with),
     }
     notes = {"fixed": grades.fixed.note, "published": grades.published.note}
     details = dict(grades.fixed.details) | {f"{way}_note": note for way, note in notes.items() if note}

@@ -12,6 +12,7 @@ from sweet_rl.contracts import Grader
 from sweet_rl.errors import UsageError, no_such
 from sweet_rl.grading import GRADERS, fields_by
 from sweet_rl.grading.code import CodeGrader, Way, row_fields
+from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.interface.page_grades import page_fields, wants_a_page
 from sweet_rl.records import task_from_row
@@ -195,16 +196,18 @@ def _by_grader(grader: Grader | str, episodes: Sequence[Trajectory], *, texts: b
 
 def _by_tests(episodes: Sequence[Trajectory], settings: Settings, *, texts: bool, one: bool) -> list[Any]:
     grading = settings.get("grading", "fixed")
+    timeout_s, memory_mb = settings.get("timeout_s", 1.0), settings.get("memory_mb", 512)
+    made_by = graded_with("tests", {"test_timeout_s": timeout_s, "memory_mb": memory_mb})
     with Sandbox(
         workers=settings.get("workers") or (1 if one else None),
-        timeout_s=settings.get("timeout_s", 1.0),
-        memory_mb=settings.get("memory_mb", 512),
+        timeout_s=timeout_s,
+        memory_mb=memory_mb,
         unsafe_no_sandbox=settings.get("unsafe_no_sandbox", False),
     ) as sandbox:
         grader = CodeGrader(sandbox, grading=grading)
         if texts:
             return list(grader.grade(episodes))
-        return [row_fields(grades, grading) for grades in grader.grade_all(episodes)]
+        return [row_fields(grades, grading, made_by) for grades in grader.grade_all(episodes)]
 
 
 def _score(fields: Mapping[str, Json]) -> Score:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweet_rl.errors import UsageError, no_such
+from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages import need_page_metrics
 from sweet_rl.interface.waiting import in_thread
 from sweet_rl.pages import Renderer, RenderFailed, open_renderer
@@ -80,7 +81,7 @@ async def _graded(
                 ]
             grader = PageGrader(renderer, folder=folder, at_once=4 * flags.browsers)
             found = {
-                place: row_fields(grades, metric, flags.rendered_with())
+                place: row_fields(grades, metric, graded_with("pages", flags.rendered_with()))
                 async for place, grades in grader.grade(episodes)
             }
     return [found[place] for place in range(len(episodes))]

@@ -19,6 +19,8 @@ class OnlineFlags(StudyFlags, Iterations):
     """The study."""
 
     seeds: int = flag(3, "models to begin with, and runs of every method.", at_least=1)
+    first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
+    ablations: bool = flag(False, "the study's own method with parts left out, too.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,6 @@ class ArcherDemoFlags(OnlineFlags, TestGames, Skill):
     """The study."""
 
     teacher_games: int = flag(160, "of the scripted player, for each word, to imitate.", at_least=1)
-    ablations: bool = flag(False, "ArCHer with one critic, and without a delay of its policy, too.")
-    first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
 
 
 @recorded("demo_archer")
@@ -35,6 +33,7 @@ class ArcherDemoFlags(OnlineFlags, TestGames, Skill):
         "iterations": "of every run; default that of configs/archer/demo_20q.yaml.",
         "skill": "of the demonstrator: the share of games in which it asks before it names a word, 0 to 1.",
         "test_games": "for each word, to measure every policy on.",
+        "ablations": "ArCHer with one critic, and without a delay of its policy, too.",
         "jobs": "runs at once, each with one thread.",
     },
     only={"skill": None},

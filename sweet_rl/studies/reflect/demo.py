@@ -33,11 +33,6 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         None, "states of the taxi, and of households, that the teacher reflects on.", at_least=1
     )
     repositories: int | None = flag(None, "to explore.", at_least=1)
-    first_seed: int = flag(0, "the number of the first; settings were chosen with 100 to 102.", at_least=0)
-    ablations: bool = flag(
-        False,
-        "also Reflect-RL without a curriculum (taxi), and without wrong ways in the texts (AutoExplore).",
-    )
     worlds: str = flag(
         ",".join(USUAL), f"of {', '.join(WORLDS)}, with commas between; alfworld needs its engine's packages."
     )
@@ -52,6 +47,7 @@ class ReflectDemoFlags(OnlineFlags, TestGames):
         "seeds": "each with data, models and test games of its own; a claim needs several.",
         "iterations": "of every online run.",
         "test_games": "of each of the taxi's levels, to measure every policy on.",
+        "ablations": "also Reflect-RL without a curriculum (taxi), and without wrong ways in the texts (AutoExplore).",
         "jobs": "runs at once, each with one thread.",
     },
 )
