@@ -88,13 +88,13 @@ def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) ->
         given: the colours of its methods.
         several: the page has other comparisons: headings name this one.
     """
-    found = list(_sections(part, given))
-    for place, each in enumerate(found):
+    for place, each in enumerate(_sections(part, given)):
+        caption = " ".join(filter(None, (part.origin, "" if place else part.text, each.caption)))
         if not several:
-            yield each
+            yield replace(each, caption=caption)
             continue
         heading = f"{part.title}: {each.heading[0].lower()}{each.heading[1:]}"
-        yield replace(each, name="" if place else part.title, heading=heading)
+        yield replace(each, name="" if place else part.title, heading=heading, caption=caption)
 
 
 def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
@@ -105,22 +105,17 @@ def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
     def section(
         anchor: str, name: str, heading: str, caption: str, kind: str, data: Any, *, folded: bool = False
     ) -> Section:
-        about = f"{part.origin} {caption}" if part.origin else caption
-        return Section(f"{part.name}-{anchor}", name, heading, about, kind, data, folded)
+        return Section(f"{part.name}-{anchor}", name, heading, caption, kind, data, folded)
 
     for axes in part.curves:
         if axes.main and (drawn := _learning(part, axes, given)):
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
             yield section(axes.name, "Learning", heading, _BANDS + across, "chart", drawn)
     if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
-        yield section(
-            "compared", "Compared", "Who is better", f"{part.text} {_INTERVALS}{dashed}", "chart", drawn
-        )
+        yield section("compared", "Compared", "Who is better", f"{_INTERVALS}{dashed}", "chart", drawn)
     if any(claim.mean is not None for claim in part.claims):
         among = max(claim.among for claim in part.claims)
-        caption = (f"{part.text} {_SHORT}" if another else _CLAIMS) + (
-            _CORRECTED.format(among) if among > 1 else ""
-        )
+        caption = (_SHORT if another else _CLAIMS) + (_CORRECTED.format(among) if among > 1 else "")
         yield section(
             "claims", "Differences", "What is more than chance?", caption, "chart", _claims(part, given)
         )

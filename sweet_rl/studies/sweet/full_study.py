@@ -186,6 +186,7 @@ def _against_trades(seeds: Seeds) -> Comparison:
         "The more there is to know, the more a critic that knows it helps",
         own="sweet",
         start="warm_start",
+        text=f"Seeds that were measured with every number of trades: {len(common)}.",
         curves=(Axes(SUCCESS, "success", "trades", "share", main=True, log=True),),
         methods=tuple(Method(name, *METHODS[name], found) for name in DOSES if (found := runs(name))),
     )
