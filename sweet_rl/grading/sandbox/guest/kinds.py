@@ -149,6 +149,8 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "numpy.generic": lambda value: value.item(),
     "numpy.ndarray": lambda value: value.tolist(),
     "numpy.dtype": lambda value: Parts("dtype", (str(value),)),
-    "pandas.core.frame.DataFrame": _frame,
+    "pandas.core.frame.DataFrame": _frame,  # up to pandas 2
     "pandas.core.series.Series": _series,
+    "pandas.DataFrame": _frame,
+    "pandas.Series": _series,
 }
