@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,9 +36,7 @@ def run(flags: CompareFlags, runs: Sequence[str]) -> None:
     for path in runs:
         tracking.reads("runs", path)
     found = [opened(path) for path in runs]
-    given = [f"--{name} {value}" for name, value in (("interval", flags.interval),) if value != "student"]
-    command = shlex.join(["sweet-rl", "compare", *runs]) + "".join(f" {each}" for each in given)
-    command += " --force" if flags.force else ""
+    command = tracking.command() or ""
     made = now()[:10]
     played = [one for one in found if isinstance(one, Source)]
     trained = [one for one in found if isinstance(one, Training)]

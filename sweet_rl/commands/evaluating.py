@@ -21,6 +21,7 @@ from sweet_rl.commands.simulate_interactions import SimulationFlags
 from sweet_rl.errors import no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, counts_of, families_of, lines_of
+from sweet_rl.flags import listed
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.runs.continuing import has_failed
 from sweet_rl.runs.live import now
@@ -123,7 +124,7 @@ class Evaluation:
             return []
         if wanted == "world":
             return list(self.world.bounds or dict.fromkeys((*agents[:1], *agents[-1:])))
-        names = [name.strip() for name in wanted.split(",")]
+        names = listed(wanted)
         for name in names:
             if name not in agents:
                 raise no_such(f"scripted agent of {self.world.name} for --bounds", name, agents)

@@ -15,9 +15,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from sweet_rl.evaluation import charts, words
 from sweet_rl.evaluation.comparison import Comparison, Pairing
 from sweet_rl.evaluation.episodes import Episode, rows_at
@@ -25,7 +22,8 @@ from sweet_rl.evaluation.sources import Source, Training, facts_of
 from sweet_rl.types import NO_ANSWER, Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.gallery import Picture, find_picture
-from sweet_rl.viewer.page import source_hash, static_text
+from sweet_rl.viewer.page import static_text
+from sweet_rl.viewer.report_page import from_template
 
 _LONGEST: Final = 20_000
 """Characters of one message that are shown."""
@@ -130,21 +128,8 @@ def _render(template: str, **given: Any) -> str:
     style = static_text("palette.css") + (
         files("sweet_rl.evaluation") / "static" / "comparison.css"
     ).read_text(encoding="utf-8")
-    environment = Environment(
-        loader=PackageLoader("sweet_rl.evaluation"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    allowed = f"style-src {source_hash(style)}; img-src data:"
-    rules = ["default-src 'none'", allowed, "base-uri 'none'", "form-action 'none'"]
-    return environment.get_template(template).render(
-        policy="; ".join(rules),
-        style=Markup(style),  # noqa: S704 - a file of this package
-        version=__version__,
-        words=words,
-        **given,
+    return from_template(
+        "sweet_rl.evaluation", template, style=style, version=__version__, words=words, **given
     )
 
 

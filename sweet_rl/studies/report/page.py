@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from sweet_rl.studies.report import words
 from sweet_rl.studies.report.sections import Section, colours_of, sections_of
 from sweet_rl.studies.results import Claim, Comparison, Results
-from sweet_rl.viewer.page import source_hash, static_text
+from sweet_rl.viewer.page import static_text
+from sweet_rl.viewer.report_page import from_template
 
 IDEAS = ("sweet", "archer", "reflect")
 """Studies whose idea is explained in pictures."""
@@ -43,32 +41,20 @@ class Headline:
 def results_page(results: Results) -> str:
     """One HTML page; whatever the results lack is left out."""
     results = words.printable(results)
-    environment = Environment(
-        loader=PackageLoader("sweet_rl.studies.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     style = static_text("palette.css") + _static("report.css")
     script = _static("report.js")
-    rules = [
-        "default-src 'none'",
-        f"script-src {source_hash(script)}",
-        f"style-src {source_hash(style)}",
-        "style-src-attr 'unsafe-inline'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "require-trusted-types-for 'script'",
-    ]
     several = len([each for each in results.comparisons if each.own]) > 1
     colours = colours_of(results.comparisons)
     found = [each for part in results.comparisons for each in sections_of(part, colours, several=several)]
     first = (
         found[:1] if results.comparisons and any(axes.main for axes in results.comparisons[0].curves) else []
     )
-    return environment.get_template("page.html").render(
+    return from_template(
+        "sweet_rl.studies.report",
+        "page.html",
+        style=style,
+        script=script,
+        rules=["style-src-attr 'unsafe-inline'"],
         results=results,
         headlines=[
             line
@@ -81,9 +67,6 @@ def results_page(results: Results) -> str:
         sections=[*found[len(first) :], *_examples(results), _run(results)],
         colours=colours,
         tone=lambda verdict: {True: "good", False: "bad"}.get(words.GOOD.get(verdict), ""),  # type: ignore[arg-type]
-        policy="; ".join(rules),
-        style=Markup(style),  # noqa: S704 - a file of this package
-        script=Markup(script),  # noqa: S704 - likewise
         **{
             name: getattr(words, name)
             for name in ("share", "number", "signed", "duration", "setting", "is_code")
