@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from contextvars import ContextVar
+from typing import Final, TypeVar
 
 Item = TypeVar("Item")
+
+_OUTSIDE: Final = -1
+_begun: ContextVar[int] = ContextVar("begun", default=_OUTSIDE)
+
+
+def place_in_order() -> int:
+    """The place, in their order, of the item that is being worked on; -1 where nothing runs below `for_each`.
+
+    What waits for something scarce is served in this order, so that items end one after the other and not all
+    together at the end. Within an item's own `for_each` it is the item's.
+    """
+    return _begun.get()
 
 
 async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
@@ -22,10 +35,12 @@ async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]
     """
     if at_once < 1:
         raise ValueError(f"at_once must be at least 1, got {at_once}")
-    waiting = iter(items)
+    waiting, within = enumerate(items), place_in_order() != _OUTSIDE
 
     async def place() -> None:
-        for item in waiting:
+        for number, item in waiting:
+            if not within:
+                _begun.set(number)
             await work(item)
 
     places = [asyncio.create_task(place()) for _ in range(at_once)]

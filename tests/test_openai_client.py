@@ -10,6 +10,7 @@ from email.utils import formatdate
 import pytest
 from aiohttp import web
 
+from sweet_rl.concurrency import for_each, place_in_order
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, RetryPolicy, base_url_from
 from sweet_rl.openai_client.limiter import limiter_of
@@ -304,6 +305,41 @@ def test_who_is_cancelled_leaves_its_place():
     first, _, last = asyncio.run(main())
     assert isinstance(first, asyncio.CancelledError)
     assert last == "held"
+
+
+def test_those_who_wait_are_served_in_the_order_of_their_episodes():
+    async def main():
+        limiter, served = limiter_of("http://here/v1"), []
+        limiter.level = 1.0
+
+        async def episode(name):
+            for _ in range(3):
+                async with limiter.place(limiter.ticket()):
+                    served.append(name)
+                    await asyncio.sleep(0)
+
+        await for_each("abcdef", episode, at_once=6)
+        return served
+
+    served = asyncio.run(main())
+    assert len(served) == 18
+    for early, late in zip("abcd", "cdef", strict=True):  # one is answered while the other asks
+        assert max(place for place, name in enumerate(served) if name == early) < served.index(late)
+
+
+def test_within_an_episode_its_own_place_is_kept():
+    seen = []
+
+    async def inner(name):
+        seen.append((name, place_in_order()))
+
+    async def episode(name):
+        await asyncio.sleep(0)
+        await for_each([f"{name}0", f"{name}1"], inner, at_once=2)
+
+    asyncio.run(for_each("ab", episode, at_once=2))
+    assert sorted(seen) == [("a0", 0), ("a1", 0), ("b0", 1), ("b1", 1)]
+    assert place_in_order() == -1
 
 
 REFUSALS = {

@@ -37,7 +37,12 @@ class Bar(_Bar):
         self.progress = tracking.progresses(unit, total, done)
         interval = 0.2 if sys.stderr.isatty() else 10.0
         super().__init__(
-            total=total, initial=done, unit=unit, disable=quiet, mininterval=interval, dynamic_ncols=True
+            total=total,
+            initial=done,
+            unit=f" {unit}",
+            disable=quiet,
+            mininterval=interval,
+            dynamic_ncols=True,
         )
 
     def update(self, n: float | None = 1) -> bool | None:

@@ -212,7 +212,7 @@ async def _simulate(
 
 
 class ProgressBar:
-    """Episodes, turns/s, tokens/s, failures and the time left, on standard error."""
+    """Episodes, the time left, failures, money, tokens and speed, on standard error; a narrow window cuts the end."""
 
     def __init__(self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool) -> None:
         self._stats, self._outcome = stats, outcome
@@ -228,10 +228,13 @@ class ProgressBar:
         if self._bar.disable:
             return
         elapsed = max(time.perf_counter() - self._started, 1e-9)
-        words = [f"{self._stats.turns / elapsed:.1f} turns/s"]
+        words = [
+            f"{self._stats.failures} failures",
+            *spent_words(),
+            f"{self._stats.turns / elapsed:.1f} turns/s",
+        ]
         if self._stats.tokens:
             words.append(f"{self._stats.tokens / elapsed:.0f} tokens/s")
-        words += [f"{self._stats.failures} failures", *spent_words()]
         self._bar.set_postfix_str(", ".join(words), refresh=False)
 
     def close(self) -> None:
@@ -241,26 +244,26 @@ class ProgressBar:
 
 
 def spent_words() -> Iterator[str]:
-    """What the run in progress has used of models: tokens read and written, requests turned away, money."""
+    """What the run in progress has used of models: money, tokens read and written, requests sent again."""
     listener = tracking.current()
     if listener is None:
         return
     used = [row for models in listener.usage().values() for row in models.values()]
     read, written = (sum(row[name] or 0 for row in used) for name in ("prompt_tokens", "completion_tokens"))
-    if read or written:
-        yield f"{short(read)} tokens in, {short(written)} out"
-    if retries := sum(row["retries"] or 0 for row in used):
-        yield f"{retries} requests sent again"
     if (cost := listener.cost()) is not None:
         known = [value for name, value in cost.items() if name.endswith("_usd") and isinstance(value, float)]
         yield f"${sum(known):.2f}" + ("" if isinstance(cost["usd"], float) else " and what is unknown")
+    if read or written:
+        yield f"{short(read)} tokens in, {short(written)} out"
+    if retries := sum(row["retries"] or 0 for row in used):
+        yield f"{retries} sent again"
 
 
 def short(number: int) -> str:
     """A large number in a few digits."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= size:
-            return f"{number / size:.3g} {unit}"
+            return f"{number / size:.3g}{unit}"
     return str(number)
 
 

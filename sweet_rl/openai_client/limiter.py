@@ -17,16 +17,23 @@ from typing import Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from sweet_rl.concurrency import place_in_order
+
 FIRST_LEVEL: Final = 32.0
 _STEEP, _GENTLE = 0.5, 0.85
 _SLOW, _TOO_SLOW = 0.25, 0.5
 """Shares of the time-out: a reply that takes longer keeps the level as it is, or lowers it."""
 
+Ticket = tuple[int, int]
+"""Who waits longer has the smaller one."""
+
 _limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = WeakKeyDictionary()
 
 
 class Limiter:
-    """Places at one server. Those who wait are served by age, so that one who was turned away comes first.
+    """Places at one server. Those who wait are served by age: of the episode, then of the request.
+
+    So episodes (what `for_each` works on) end one after the other, and who was turned away comes first.
 
     While even single requests fail, only those that have failed are sent again, each when its own wait is
     over.
@@ -43,11 +50,11 @@ class Limiter:
         self._changed_at = float("-inf")
         self._accepted = 0
         self._tickets = itertools.count()
-        self._waiting: list[tuple[int, bool, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Ticket, bool, asyncio.Future[None]]] = []
 
-    def ticket(self) -> int:
+    def ticket(self) -> Ticket:
         """The age of a request among all that are sent here."""
-        return next(self._tickets)
+        return place_in_order(), next(self._tickets)
 
     @property
     def closed(self) -> bool:
@@ -55,7 +62,7 @@ class Limiter:
         return self._closed
 
     @asynccontextmanager
-    async def place(self, ticket: int, *, again: bool = False) -> AsyncIterator[float]:
+    async def place(self, ticket: Ticket, *, again: bool = False) -> AsyncIterator[float]:
         """Wait for a place and hold it; yields the time, in seconds of the loop's clock, at which it was got.
 
         Args:

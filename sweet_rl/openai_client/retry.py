@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from sweet_rl.errors import UsageError
+from sweet_rl.openai_client.limiter import Ticket
 from sweet_rl.types import Failure
 
 _KINDS = {400: "bad_request", 408: "timeout", 413: "bad_request", 422: "bad_request", 429: "rate_limited"}
@@ -124,7 +125,7 @@ class Spent:
     policy: RetryPolicy
     began: float
     requests: int = 0
-    ticket: int | None = None
+    ticket: Ticket | None = None
     _charged: int = 0
     _lost: int = 0
     _waited_s: float = 0.0
