@@ -83,14 +83,23 @@ class VisionUser:
             problem_description=context.problem_description,
             dialogue_history=dialogue_string(context.messages),
         )
-        if context.draft is None:
-            draft = [_text(NO_DRAFT)]
-        else:
-            draft = [_text(DRAFT_CAPTION), self._picture(context.draft.image)]
-        return [_text(prompt), *draft, _text(TARGET_CAPTION), self._picture(context.target.image)]
+        draft = None if context.draft is None else self._picture(context.draft.image)
+        return vision_content(prompt, target=self._picture(context.target.image), draft=draft)
 
-    def _picture(self, png: bytes) -> dict[str, Json]:
-        return {"type": "image_url", "image_url": {"url": self._url + base64.b64encode(png).decode("ascii")}}
+    def _picture(self, png: bytes) -> str:
+        return self._url + base64.b64encode(png).decode("ascii")
+
+
+def vision_content(prompt: str, *, target: str, draft: str | None) -> list[dict[str, Json]]:
+    """The content of the one message that a human with eyes is sent.
+
+    Args:
+        prompt: what it is asked.
+        target: address of the picture that is wanted, with the picture in it.
+        draft: of the agent's; None: it has made no page yet.
+    """
+    shown = [_text(NO_DRAFT)] if draft is None else [_text(DRAFT_CAPTION), _picture(draft)]
+    return [_text(prompt), *shown, _text(TARGET_CAPTION), _picture(target)]
 
 
 def check_vision_prompt(template: str, path: str) -> None:
@@ -108,3 +117,7 @@ def check_vision_prompt(template: str, path: str) -> None:
 
 def _text(text: str) -> dict[str, Json]:
     return {"type": "text", "text": text}
+
+
+def _picture(url: str) -> dict[str, Json]:
+    return {"type": "image_url", "image_url": {"url": url}}

@@ -1,4 +1,4 @@
-"""The pages of docs/tutorials: every code block executed as written, from top to bottom, in an empty folder.
+"""The pages of docs/tutorials, and others like them: every code block executed as written, from top to bottom, in an empty folder.
 
 A block whose first line has `title="FILE"` is written to that file. Of the others `sh` and `python` are run,
 each by itself; `text` is what the block before it must have printed, where `...` stands for anything.
@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-PAGES = sorted((ROOT / "docs/tutorials").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs/tutorials").glob("*.md")), ROOT / "docs/published_names.md"]
 MOST_LINES = 60
 
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

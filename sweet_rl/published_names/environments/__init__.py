@@ -1,0 +1,1 @@
+"""`sweet_rl.environments`: forwarders to `sweet_rl.worlds` (docs/published_names.md)."""

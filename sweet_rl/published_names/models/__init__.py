@@ -1,0 +1,1 @@
+"""`sweet_rl.models`: a forwarder to `sweet_rl.policies` (docs/published_names.md)."""

@@ -1,0 +1,93 @@
+"""`sweet_rl.models.vllm_agent`: an agent in a vLLM server that it starts (docs/published_names.md).
+
+Published behaviour: docs/published/sweet_rl.md#agent. vLLM is not imported: it runs beside this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sweet_rl.chat import ChatFormat, TokenizerChat
+from sweet_rl.interface.waiting import wait_for
+from sweet_rl.policies.vllm import VLLMPolicy
+from sweet_rl.policies.vllm_server import VLLMServer
+from sweet_rl.types import Message, derive_seed
+
+Dialogue = str | Sequence[Mapping[str, str]]
+"""What an environment returns, or the agent's only message as a text."""
+
+
+class VLLMAgent:
+    """Answers many dialogues at once. The server starts with the agent and ends with it, or this process.
+
+    Args:
+        model_id: a folder, or a name on the hub.
+        agent_prompt: the agent's rules, given verbatim before each dialogue; "" for none.
+        temperature: 0 is greedy.
+        max_tokens: tokens of one turn at most.
+        tensor_parallel_size: GPUs that share one copy of the model.
+        seed: of the whole run.
+        python: interpreter of the environment that has vLLM; default: this one.
+        chat_format: how dialogues become prompts; default: the chat template of the model's tokenizer.
+
+    Raises:
+        UsageError: no tokenizer or chat template; no interpreter to run vLLM with.
+        ServiceError: the server does not come up.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        agent_prompt: str = "",
+        temperature: float = 1.0,
+        max_tokens: int = 1024,
+        tensor_parallel_size: int = 1,
+        *,
+        seed: int = 0,
+        python: str | None = None,
+        chat_format: ChatFormat | None = None,
+    ) -> None:
+        self._chat = chat_format or TokenizerChat.from_pretrained(model_id)
+        self._rules = [Message("system", agent_prompt)] if agent_prompt else []
+        server = VLLMServer(model_id, python=python, tensor_parallel_size=tensor_parallel_size)
+        start = VLLMPolicy.start(
+            server, chat_format=self._chat, temperature=temperature, max_tokens=max_tokens
+        )
+        self._policy = wait_for(start, instead="VLLMPolicy.start")
+        self._seed, self._calls = seed, 0
+        atexit.register(self.close)
+
+    def get_action(
+        self, str_dialogue_histories: Iterable[Dialogue | None], use_tqdm: bool = True
+    ) -> list[str | None]:
+        """The agent's next turn in each dialogue; None where that is over, and None was given.
+
+        Args:
+            str_dialogue_histories: dialogues as environments return them, or texts.
+            use_tqdm: accepted, without effect: nothing is printed.
+        """
+        prompts = self.prompts(str_dialogue_histories)
+        asked = [prompt for prompt in prompts if prompt is not None]
+        if not asked:
+            return list(prompts)
+        self._calls += 1
+        seeds = [derive_seed(self._seed, self._calls, place) for place in range(len(asked))]
+        said = wait_for(self._policy.sample(asked, 1, seeds=seeds), instead="VLLMPolicy.sample")
+        texts = iter([completions[0].text for completions in said])
+        return [None if prompt is None else next(texts) for prompt in prompts]
+
+    def prompts(self, dialogues: Iterable[Dialogue | None]) -> list[str | None]:
+        """What the model reads of each dialogue, for `HumanInteractionEnv.step`."""
+        return [None if dialogue is None else self._prompt(dialogue) for dialogue in dialogues]
+
+    def close(self) -> None:
+        """End the server."""
+        atexit.unregister(self.close)
+        wait_for(self._policy.close(), instead="VLLMPolicy.close")
+
+    def _prompt(self, dialogue: Dialogue) -> str:
+        entries: Any = [{"role": "user", "content": dialogue}] if isinstance(dialogue, str) else dialogue
+        said = [Message(entry["role"], entry["content"]) for entry in entries]
+        return self._chat.render([*self._rules, *said])

@@ -1,0 +1,5 @@
+"""`sweet_rl.utils`: forwarders to `sweet_rl.grading` and `sweet_rl.pages` (docs/published_names.md)."""
+
+from .code_evaluate import code_evaluate
+
+__all__ = ["code_evaluate"]

@@ -1,0 +1,5 @@
+"""`sweet_rl.utils.code_evaluate`: see `code_utils` (docs/published_names.md)."""
+
+from .code_utils import code_evaluate
+
+__all__ = ["code_evaluate"]

@@ -1,0 +1,203 @@
+"""Programs written against the published environments: what they are returned is what the original returned."""
+
+import base64
+import json
+import re
+from itertools import chain, repeat
+from types import SimpleNamespace
+
+import pytest
+
+from sweet_rl.environments import human_design_interaction_env as design
+from sweet_rl.environments import human_interaction_env as interaction
+from sweet_rl.environments.human_design_interaction_env import HumanDesignInteractionEnv, encode_image
+from sweet_rl.environments.human_interaction_env import HumanInteractionEnv
+from sweet_rl.pages import RenderFailed
+from sweet_rl.types import Failure
+from tests.worlds.backend_programming.test_goldens import cases
+from tests.worlds.frontend_design.test_goldens import CAPTIONS
+
+PROMPT = "{problem_description}|{hidden_information}|{dialogue_history}|{other}"
+
+
+class Refused(Exception):
+    def __init__(self, status_code=None):
+        self.status_code = status_code
+
+
+class APIConnectionError(Exception):
+    """As the package openai calls it: it has no status."""
+
+
+class Client:
+    """An OpenAI client that says what it is told to, and keeps what it was asked."""
+
+    def __init__(self, replies=()):
+        self.calls, self._replies = [], chain(replies, repeat("nothing more"))
+        self.chat = SimpleNamespace(completions=SimpleNamespace(create=self._create))
+
+    def _create(self, **request):
+        self.calls.append(request)
+        reply = next(self._replies)
+        if reply == "__BAD_REQUEST__":
+            raise Refused(400)
+        if isinstance(reply, Exception):
+            raise reply
+        text = None if reply == "__NULL__" else reply
+        return SimpleNamespace(choices=[SimpleNamespace(message=SimpleNamespace(content=text))])
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(interaction.time, "sleep", lambda _: None)
+
+
+def play(env, case):
+    """Every return of a scripted dialogue, in the form of the goldens."""
+    returned = []
+    for number, response in enumerate(case["agent_responses"]):
+        view, reward, done = env.step(response, None if response is None else f"PROMPT-{number}")
+        returned.append({"observation": view, "reward": reward, "done": done})
+    return returned
+
+
+@pytest.mark.filterwarnings("ignore:The human was asked")
+def test_every_return_and_request_is_the_published_one(shared):
+    template = (shared / "goldens/sweet_rl/c_environment/simulator_prompt.txt").read_text()
+    played = 0
+    for case, want in cases(shared):
+        if "raises" in want:
+            continue
+        client = Client(case["simulator_replies"])
+        model = want["simulator_calls"][0]["model"] if want["simulator_calls"] else "M"
+        env = HumanInteractionEnv(client, template, model, max_steps=case["max_steps"])
+        assert env.reset(case["problem_description"], case["hidden_information"]) == want["reset_returns"]
+        assert play(env, case) == want["returns"], case["id"]
+        assert client.calls == want["simulator_calls"], case["id"]
+        for name in ("dialogue_history", "answer", "steps", "done"):
+            assert getattr(env, name) == want[name], (case["id"], name)
+        played += 1
+    assert played == 13
+
+
+def test_the_state_that_programs_read():
+    env = HumanInteractionEnv(Client(["r" * 500]), PROMPT, "M", env_id=3, max_steps=2)
+    assert (env.answer, env.steps, env.done, env.env_id, env.max_steps) == ("No answer", 0, False, 3, 2)
+    assert env.reset("Write f.", "def f(): pass") == [{"role": "user", "content": "Write f."}]
+    assert env.str_dialogue_history() == "user:Write f.\n\n\n\nagent:"
+    view, reward, done = env.step("Why?")
+    assert (reward, done) == (0, False)
+    assert len(view[-1]["content"]) == interaction.HUMAN_RESPONSE_CHARACTER_LIMIT == 400
+    assert env.get_dialogue_history() == view
+    assert env.step("OUTPUT: so") == (None, 0, True)
+    assert (env.answer, env.done, env.steps) == (" so", True, 2)
+    assert env.step(None, None) == (None, 0, True)
+    assert env.steps == 3
+    env.reset("Again.", "")
+    assert (env.answer, env.steps, env.done, len(env.dialogue_history)) == ("No answer", 0, False, 1)
+
+
+def test_the_human_is_given_the_three_texts_and_other_braces_stay():
+    client = Client(["Because."])
+    env = HumanInteractionEnv(client, PROMPT, "M")
+    env.reset("Write {f}.", "def f(): {}")
+    env.step("Why?")
+    asked = client.calls[0]["messages"][1]["content"]
+    assert asked == ("Write {f}.|def f(): {}|user:Write {f}.\n\n\n\nassistant:Why?\n\n\n\nagent:|{other}")
+
+
+@pytest.mark.parametrize(
+    ("replies", "said", "calls"),
+    [
+        ([Refused(400), "late"], "No response.", 1),
+        ([Refused(503), APIConnectionError(), "there"], "there", 3),
+        ([Refused(429), TimeoutError(), ConnectionError(), "late"], "No response.", 3),
+        (["__NULL__"], "No response.", 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The human was asked")
+def test_a_human_who_cannot_be_asked(replies, said, calls):
+    client = Client(replies)
+    env = HumanInteractionEnv(client, PROMPT, "M")
+    env.reset("d", "h")
+    assert env.invoke_model() == said
+    assert len(client.calls) == calls
+
+
+def test_a_failure_is_told_and_a_wrong_key_is_raised():
+    env = HumanInteractionEnv(Client([Refused(400), Refused(401)]), PROMPT, "M")
+    env.reset("d", "h")
+    with pytest.warns(UserWarning, match="The human was asked 1 times in vain"):
+        env.invoke_model()
+    with pytest.raises(Refused):
+        env.invoke_model()
+
+
+class PageDriver:
+    """The golden's browser behind the published function's driver."""
+
+    def __init__(self, fails=()):
+        self.fails, self.pages, self.open = fails, [], True
+
+    def render(self, html):
+        self.pages.append(html)
+        if len(self.pages) in self.fails:
+            raise RenderFailed(Failure("crash", "gone"))
+        return b"IMG%d" % len(self.pages)
+
+    def quit(self):
+        self.open = False
+
+
+@pytest.fixture
+def page_env(monkeypatch, tmp_path):
+    """Makes environments whose pages the golden's browser draws."""
+
+    def make(client, prompt="Compare.", fails=(), **settings):
+        monkeypatch.setattr(design, "get_driver", lambda: PageDriver(fails))
+        return HumanDesignInteractionEnv(
+            client, prompt, "vision-model", env_id=4, temp_path=str(tmp_path / "pictures"), **settings
+        )
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore:The human was asked", "ignore:A page of environment 4")
+def test_every_page_and_request_is_the_published_one(shared, page_env):
+    golden = json.loads((shared / "goldens/sweet_rl/f_html/html.json").read_text())["environment"]
+    for case, want in zip(golden["cases"], golden["expected"], strict=True):
+        client = Client(case["simulator_replies"])
+        env = page_env(
+            client,
+            golden["simulator_prompt"],
+            case["driver_fails_on_calls"],
+            max_steps=case["max_steps"],
+            gpt_client=case["gpt_client"],
+        )
+        assert env.reset(case["problem_description"], case["ground_truth_html"]) == want["reset_returns"]
+        assert play(env, case) == want["returns"], case["id"]
+        asked = json.dumps(client.calls)
+        for ours, theirs in CAPTIONS.items():
+            asked = asked.replace(json.dumps(ours), json.dumps(theirs))
+        assert json.loads(asked) == want["simulator_calls"], case["id"]
+        assert env.driver.pages == want["pages_given_to_driver"], case["id"]
+        answer = env.answer and re.sub(r".*/pictures/4_\d+\.png", "<TEMP>/4_<time>.png", env.answer)
+        assert answer == want["answer"], case["id"]
+        for name in ("dialogue_history", "steps", "done"):
+            assert getattr(env, name) == want[name], (case["id"], name)
+    assert len(golden["cases"]) == 9
+
+
+def test_programs_may_ask_the_human_about_a_picture_of_their_own(page_env, tmp_path):
+    client = Client(["Blue."])
+    env = page_env(client)
+    env.reset("A page.", "<html>wanted</html>")
+    (tmp_path / "draft.png").write_bytes(b"PNG")
+    assert env.invoke_model("Is it so?", str(tmp_path / "draft.png")) == "Blue."
+    urls = [
+        part["image_url"]["url"] for part in client.calls[0]["messages"][0]["content"] if "image_url" in part
+    ]
+    assert urls == [f"data:image;base64,{base64.b64encode(data).decode()}" for data in (b"PNG", b"IMG1")]
+    assert encode_image(str(tmp_path / "draft.png"), True) == "data:image/jpeg;base64,UE5H"
+    assert design.HUMAN_RESPONSE_CHARACTER_LIMIT == 1000
+    env.driver.quit()
