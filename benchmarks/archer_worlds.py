@@ -20,7 +20,7 @@ from sweet_rl.pipelines.steps import in_rounds
 from sweet_rl.records import read_rows
 from sweet_rl.studies.chains import Chain, call
 from sweet_rl.studies.outcome import finish
-from sweet_rl.studies.results import Axes, Comparison, Estimate, Measure, Method, Results, Run, provenance
+from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method, Results, Run, provenance
 from sweet_rl.worlds import world_of
 
 CONFIGS = {"guess_my_city": "archer_city", "lantern": "archer_debug", "webshop": "archer_webshop"}
@@ -103,7 +103,7 @@ def _run(folder: Path, world: str, seed: int) -> Run:
     turns = [0, *(row["env_steps"] for row in rows)]
     return Run(
         seed,
-        {"last": Estimate(fmean(returns[-LAST:])), "first": Estimate(returns[0])},
+        {"last": Counted(fmean(returns[-LAST:])), "first": Counted(returns[0])},
         {"return": tuple(zip(turns, returns, strict=False))},
     )
 

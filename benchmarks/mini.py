@@ -29,8 +29,9 @@ from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.runs.digests import digest_of
 from sweet_rl.runs.facts import library
+from sweet_rl.statistics import mean_of
 from sweet_rl.studies.outcome import table
-from sweet_rl.studies.results import Results, interval
+from sweet_rl.studies.results import Results
 from sweet_rl.studies.sweet.full_study import (
     SUCCESS,
     WARM_START,
@@ -162,10 +163,10 @@ def _minus(full: FullStudy, trades: int, name: str) -> list[float]:
 def _shown(values: list[float], factor: int, *, bare: bool = False) -> str:
     if not values:
         return ""
-    mean, low, high = (None if each is None else factor * each for each in interval(values))
-    if bare or low is None:
-        return f"{mean:.{1 if factor == 100 else 2}f}"
-    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    found = mean_of([factor * value for value in values])
+    if bare or found.low is None:
+        return f"{found.mean:.{1 if factor == 100 else 2}f}"
+    return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]"
 
 
 def _table(corner: str, heads: list[str], rows: list[tuple[str, list[str]]]) -> str:

@@ -39,6 +39,14 @@ def test_a_mean_by_hand():
     assert mean_of([7.0]).low is None
 
 
+def test_one_interval_among_several_by_hand():
+    """Student's t with 2 and with 7 degrees of freedom, from a printed table: outside 1 %, outside 0.5 %."""
+    found = mean_of([1.0, 2.0, 3.0], among=5)
+    assert (found.high - found.low) / 2 == pytest.approx(9.925 / math.sqrt(3), rel=1e-4)
+    found = mean_of([0.0, 1.0] * 4, among=10)
+    assert (found.high - found.low) / 2 == pytest.approx(4.029 * math.sqrt(2 / 7) / math.sqrt(8), rel=1e-3)
+
+
 def test_the_error_is_that_of_a_regression_clustered_by_task():
     """Every task counts as one: a weighted least squares of the constant, weights 1 over the task's repeats."""
     tasks = some_tasks(40)

@@ -49,8 +49,12 @@ def run(flags: CompareFlags, runs: Sequence[str]) -> None:
         labels = labels_of([str(one.path) for one in trained])
         text = words.trainings_text(trained, labels)
         html = trainings_page(trained, labels, command=command, made=made)
-        ends = map(words.last_numbers, trained)
-        content = {"trainings": dict(zip(labels, ends, strict=True))}
+        step = words.common_step(trained)
+        each = [
+            {name: numbers[place] for name, numbers in words.numbers_at(step, trained).items()}
+            for place in range(len(trained))
+        ]
+        content = {"step": step, "trainings": dict(zip(labels, each, strict=True))}
     else:
         result = compared(played, interval=flags.interval, force=flags.force)
         text = words.text_of(result)

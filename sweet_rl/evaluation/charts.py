@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
 
 from sweet_rl.evaluation.comparison import Row
 from sweet_rl.evaluation.measures import Unit
+from sweet_rl.viewer.documents import MOST_POINTS, Curve
 
 _WIDE, _HIGH, _LEFT, _BELOW = 320.0, 130.0, 46.0, 18.0
 
@@ -43,30 +43,28 @@ def interval(row: Row, rows: Sequence[Row], write: Callable[[float | None, Unit]
     return Markup("".join(parts))  # noqa: S704 - numbers, and a label that is escaped
 
 
-def curves(several: Sequence[Sequence[float]], name: str) -> Markup:
-    """Values in their order, of several runs on the same axes; no point is made up."""
-    finite = [value for values in several for value in values if math.isfinite(value)]
-    longest = max(map(len, several), default=0)
-    if not finite or longest < 1:
-        return Markup("")
-    low, high = min(finite), max(finite)
+def curves(several: Sequence[Curve], name: str) -> Markup:
+    """Numbers by their steps, of several runs on the same axes; no point is made up."""
+    steps = [step for curve in several for step, _ in curve]
+    numbers = [number for curve in several for _, number in curve]
+    first, last, low, high = min(steps), max(steps), min(numbers), max(numbers)
     if low == high:
         low, high = min(low, 0.0), max(high, 0.0) or 1.0
-    step = (_WIDE - _LEFT - 8) / max(1, longest - 1)
 
-    def point(place: int, value: float) -> str:
-        y = 8 + (_HIGH - _BELOW - 16) * (1 - (value - low) / (high - low))
-        return f"{_LEFT + place * step:.1f},{y:.1f}"
+    def point(step: float, number: float) -> str:
+        x = _LEFT + (_WIDE - _LEFT - 8) * (step - first) / ((last - first) or 1)
+        y = 8 + (_HIGH - _BELOW - 16) * (1 - (number - low) / (high - low))
+        return f"{x:.1f},{y:.1f}"
 
     parts = [f'<svg class="curves" viewBox="0 0 {_WIDE:g} {_HIGH:g}" role="img" aria-label="{escape(name)}">']
     for value in (low, high):
-        y = point(0, value).partition(",")[2]
+        y = point(first, value).partition(",")[2]
         parts.append(f'<line class="grid" x1="{_LEFT:g}" x2="{_WIDE - 8:g}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text x="{_LEFT - 6:g}" y="{float(y) + 4:.1f}" text-anchor="end">{value:.3g}</text>')
-    parts.append(f'<text x="{_LEFT:g}" y="{_HIGH - 3:g}">1</text>')
-    parts.append(f'<text x="{_WIDE - 8:g}" y="{_HIGH - 3:g}" text-anchor="end">{longest:,}</text>')
-    for run, values in enumerate(several):
-        points = [point(place, value) for place, value in enumerate(values) if math.isfinite(value)]
+    parts.append(f'<text x="{_LEFT:g}" y="{_HIGH - 3:g}">{first:,g}</text>')
+    parts.append(f'<text x="{_WIDE - 8:g}" y="{_HIGH - 3:g}" text-anchor="end">{last:,g}</text>')
+    for run, curve in enumerate(several):
+        points = [point(*each) for each in curve[:: -(-len(curve) // MOST_POINTS) or 1]]
         if len(points) > 1:
             parts.append(f'<polyline class="c{run + 1}" points="{" ".join(points)}"/>')
         elif points:

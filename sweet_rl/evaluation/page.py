@@ -11,18 +11,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from sweet_rl.evaluation import charts, words
-from sweet_rl.evaluation.comparison import Comparison, Pairing
+from sweet_rl.evaluation.comparison import Comparison, Pairing, Row
 from sweet_rl.evaluation.episodes import Episode, rows_at
 from sweet_rl.evaluation.sources import Source, Training, facts_of
 from sweet_rl.types import NO_ANSWER, Json
 from sweet_rl.version import __version__
 from sweet_rl.viewer.gallery import Picture, find_picture
-from sweet_rl.viewer.page import static_text
 from sweet_rl.viewer.report_page import from_template
 
 _LONGEST: Final = 20_000
@@ -100,18 +98,14 @@ def _facts(sources: Sequence[Source]) -> list[tuple[str, list[str]]]:
 
 def trainings_page(trainings: Sequence[Training], labels: Sequence[str], *, command: str, made: str) -> str:
     """The numbers of trainings side by side, each as a chart."""
-    ends = [words.last_numbers(training) for training in trainings]
-    names = list(dict.fromkeys(name for end in ends for name in end))
-    names.sort(key=lambda name: -sum(name in end for end in ends))
+    step = words.common_step(trainings)
     panels = [
         {
             "name": name,
-            "ends": [f"{end[name]:.4g}" if name in end else "" for end in ends],
-            "chart": charts.curves(
-                [[row[name] for row in training.rows if name in row] for training in trainings], name
-            ),
+            "ends": ["" if one is None else f"{one:.4g}" for one in each],
+            "chart": charts.curves([training.curves.get(name, []) for training in trainings], name),
         }
-        for name in names
+        for name, each in words.numbers_at(step, trainings).items()
     ]
     return _render(
         "trainings.html",
@@ -120,28 +114,27 @@ def trainings_page(trainings: Sequence[Training], labels: Sequence[str], *, comm
         made=made,
         labels=labels,
         panels=panels,
-        rows=[len(training.rows) for training in trainings],
+        step=f"{step:,g}",
+        steps=[f"{training.last_step:,g}" for training in trainings],
     )
 
 
 def _render(template: str, **given: Any) -> str:
-    style = static_text("palette.css") + (
-        files("sweet_rl.evaluation") / "static" / "comparison.css"
-    ).read_text(encoding="utf-8")
     return from_template(
-        "sweet_rl.evaluation", template, style=style, version=__version__, words=words, **given
+        "sweet_rl.evaluation", template, style="comparison.css", version=__version__, words=words, **given
     )
 
 
 def _groups(found: Comparison, pairing: Pairing, most: int) -> Iterator[dict[str, Any]]:
     """What only the first solves, and what only the other one does, with dialogues."""
     success = pairing.rows[0].unit == "success"
+    reward = pairing.rows[1 if success else 0]
     sources = (found.sources[0], found.sources[pairing.other])
     labels = (found.labels[0], found.labels[pairing.other])
     for place, tasks in enumerate((pairing.only_ours, pairing.only_theirs)):
         if tasks:
             heading = f"Only {labels[place]} solves" if success else f"{labels[place]} is better"
-            shown = list(_dialogues(sources, labels, (0, pairing.other), tasks[:most], better=place))
+            shown = list(_dialogues(sources, labels, (0, pairing.other), tasks[:most], reward, better=place))
             yield {"heading": heading, "number": len(tasks), "tasks": shown}
 
 
@@ -150,6 +143,7 @@ def _dialogues(
     labels: Sequence[str],
     places: Sequence[int],
     tasks: Sequence[str],
+    reward: Row,
     *,
     better: int,
 ) -> Iterator[Both]:
@@ -160,7 +154,7 @@ def _dialogues(
             continue
         of_task = rows[0][task].get("task") or {}
         sides = [
-            _side(place, label, one[task], episodes[task], source)
+            _side(place, label, one[task], episodes[task], reward, source.path.parent)
             for place, label, one, episodes, source in zip(places, labels, rows, chosen, sources, strict=True)
         ]
         hidden = of_task.get("hidden_information") or of_task.get("ground_truth") or ""
@@ -186,17 +180,16 @@ def _rows(source: Source, chosen: Mapping[str, Episode]) -> dict[str, Mapping[st
     return dict(zip(chosen, rows_at(source.path, [one.offset for one in chosen.values()]), strict=True))
 
 
-def _side(place: int, label: str, row: Mapping[str, Json], episode: Episode, source: Source) -> Side:
-    world = source.episodes.world
-    name = "reward" if world is None else world.reward_is
-    text = f"{name} {episode.reward:.2f}" if episode.reward is not None else "no reward"
+def _side(
+    place: int, label: str, row: Mapping[str, Json], episode: Episode, reward: Row, folder: Path
+) -> Side:
+    percent = "" if reward.unit == "number" else " %"
+    text = f"{reward.name} {words.value(episode.reward, reward.unit)}{percent}, {words.turns(episode.turns)}"
     if episode.success is not None:
         text = f"{'solved' if episode.success else 'not solved'}, {text}"
     good = None if episode.success is None else bool(episode.success)
     messages = [_said(entry) for entry in row.get("dialogue_history") or [] if isinstance(entry, Mapping)]
-    return Side(
-        place, label, f"{text}, {episode.turns} turns", good, messages[1:], _picture(row, source.path.parent)
-    )
+    return Side(place, label, text, good, messages[1:], _picture(row, folder))
 
 
 def _said(entry: Mapping[str, Json]) -> Said:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.records import read_rows
 from sweet_rl.types import Json
+from sweet_rl.viewer.documents import Curve, curves_of
 
 EPISODES: Final = "episodes.jsonl"
 """The file of trajectories in a folder of `eval`."""
@@ -46,11 +47,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A run of a training: rows of numbers by their names, in order."""
+    """A run of a training: its numbers by their names, each with the step at which it was taken."""
 
     label: str
     path: Path
-    rows: Sequence[Mapping[str, float]]
+    curves: Mapping[str, Curve]
+
+    @property
+    def last_step(self) -> float:
+        """How far it came."""
+        return max(points[-1][0] for points in self.curves.values())
 
 
 def opened(path: str) -> Source | Training:
@@ -65,33 +71,24 @@ def opened(path: str) -> Source | Training:
         if (place / EPISODES).is_file():
             return Source(path.rstrip("/"), place / EPISODES, read_episodes(place / EPISODES))
         if (place / _METRICS).is_file():
-            return Training(path.rstrip("/"), place, _numbers(place / _METRICS))
+            return _training(path, place, (row for _, row in read_rows(place / _METRICS)))
         if sorted(place.glob("checkpoint-*/logs.json")):
             from sweet_rl.algorithms.reflect.series import read_logs  # noqa: PLC0415 - few runs are of this kind
 
-            return Training(path.rstrip("/"), place, [_flat(row) for row in read_logs(place)])
+            return _training(path, place, read_logs(place))
         raise UsageError(
             f"{path!r} holds neither {EPISODES} (of `sweet-rl eval`) nor {_METRICS} or "
             "checkpoint-N/logs.json (of a training). Name a file of trajectories."
         )
     if place.name == _METRICS:
-        return Training(path, place, _numbers(place))
+        return _training(path, place, (row for _, row in read_rows(place)))
     return Source(path, place, read_episodes(place))
 
 
-def _numbers(path: Path) -> list[dict[str, float]]:
-    rows = [_flat(row) for _, row in read_rows(path)]
-    if not rows:
-        raise UsageError(f"{str(path)!r} holds no numbers yet.")
-    return rows
-
-
-def _flat(row: Mapping[str, Json]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in row.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+def _training(path: str, place: Path, rows: Iterable[Mapping[str, Json]]) -> Training:
+    if not (curves := curves_of(rows)):
+        raise UsageError(f"{path!r} holds no numbers yet.")
+    return Training(path.rstrip("/"), place, curves)
 
 
 def labels_of(paths: Sequence[str]) -> list[str]:

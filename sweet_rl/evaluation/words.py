@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sweet_rl.evaluation.comparison import Comparison, Pairing, Row
 from sweet_rl.evaluation.measures import Unit
 from sweet_rl.evaluation.report import aligned
 from sweet_rl.evaluation.sources import Training
+from sweet_rl.viewer.documents import Curve
 
 _MOST = 10
 """So many tasks are named in the table."""
 _TAIL = 10
-"""The last number of a training is the mean of so many rows at its end, or of a tenth of them."""
+"""A training's number at a step is the mean of so many before it, or of a tenth of them."""
 
 
 def value(number: float | None, unit: Unit) -> str:
@@ -85,7 +86,14 @@ def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
             )
             for each in pairing.endings
         ]
-        yield from aligned([("turns", f"episodes {ours}", theirs, f"{name} {ours}", theirs), *rows])
+        percent = "" if unit == "number" else ", %"
+        shown = (
+            f"{ours}, episodes",
+            f"{theirs}, episodes",
+            f"{ours}, {name}{percent}",
+            f"{theirs}, {name}{percent}",
+        )
+        yield from aligned([("", *shown), *rows])
     for label, tasks in ((ours, pairing.only_ours), (theirs, pairing.only_theirs)):
         if tasks and pairing.rows[0].unit == "success":
             more = ", ..." if len(tasks) > _MOST else ""
@@ -93,9 +101,11 @@ def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
             yield f"Only {label} solves {len(tasks)}: {', '.join(tasks[:_MOST])}{more}"
 
 
-def turns(first: int, last: int) -> str:
-    """A range of numbers of turns."""
-    return str(first) if first == last else f"{first} to {last}"
+def turns(first: int, last: int | None = None) -> str:
+    """A number of turns, or a range of them."""
+    if last is None or last == first:
+        return f"{first} turn{'s' if first != 1 else ''}"
+    return f"{first} to {last} turns"
 
 
 def _cells(row: Row) -> Sequence[str]:
@@ -115,21 +125,31 @@ def _cells(row: Row) -> Sequence[str]:
 # ---- trainings
 
 
-def last_numbers(training: Training) -> dict[str, float]:
-    """Each number at the end of a training: a mean over its last rows that have it."""
-    found = {}
-    for name in dict.fromkeys(name for row in training.rows for name in row):
-        values = [row[name] for row in training.rows if name in row]
-        tail = values[-max(1, min(_TAIL, len(values) // 10)) :]
-        found[name] = sum(tail) / len(tail)
-    return found
+def common_step(trainings: Sequence[Training]) -> float:
+    """The last step that all of them came to."""
+    return min(training.last_step for training in trainings)
+
+
+def numbers_at(step: float, trainings: Sequence[Training]) -> dict[str, list[float | None]]:
+    """Each number of trainings at a step, means over the last ones before it; those first that all have."""
+    found = {name: [_at(step, each.curves.get(name, [])) for each in trainings] for name in _names(trainings)}
+    return dict(sorted(found.items(), key=lambda each: each[1].count(None)))
+
+
+def _names(trainings: Sequence[Training]) -> Iterable[str]:
+    return dict.fromkeys(name for training in trainings for name in training.curves)
+
+
+def _at(step: float, curve: Curve) -> float | None:
+    numbers = [number for at, number in curve if at <= step]
+    tail = numbers[-max(1, min(_TAIL, len(numbers) // 10)) :]
+    return sum(tail) / len(tail) if tail else None
 
 
 def trainings_text(trainings: Sequence[Training], labels: Sequence[str]) -> str:
-    """The last numbers of trainings, side by side; those first that all have."""
-    ends = [last_numbers(training) for training in trainings]
-    names = list(dict.fromkeys(name for end in ends for name in end))
-    names.sort(key=lambda name: -sum(name in end for end in ends))
-    rows = [(name, *(f"{end[name]:.4g}" if name in end else "" for end in ends)) for name in names]
-    steps = ("rows", *(f"{len(training.rows):,}" for training in trainings))
-    return "\n".join(aligned([("at the end", *labels), steps, *rows]))
+    """The numbers of trainings at the last step that all came to, side by side."""
+    step = common_step(trainings)
+    found = numbers_at(step, trainings)
+    rows = [(name, *("" if one is None else f"{one:.4g}" for one in each)) for name, each in found.items()]
+    ends = ("last step", *(f"{training.last_step:,g}" for training in trainings))
+    return "\n".join(aligned([(f"at step {step:,g}", *labels), ends, *rows]))

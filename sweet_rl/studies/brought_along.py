@@ -14,7 +14,7 @@ from sweet_rl.studies.results import (
     Axes,
     Claim,
     Comparison,
-    Estimate,
+    Counted,
     Measure,
     Method,
     Results,
@@ -105,6 +105,6 @@ def _method(row: Mapping[str, Any]) -> Method:
 
 
 def _run(row: Mapping[str, Any]) -> Run:
-    measures = {name: Estimate(**each) for name, each in row["measures"].items()}
+    measures = {name: Counted(**each) for name, each in row["measures"].items()}
     curves = {name: tuple((x, y) for x, y in points) for name, points in row["curves"].items()}
     return Run(row["seed"], measures, curves)

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from sweet_rl import tracking
 from sweet_rl.errors import DataError
-from sweet_rl.statistics import mean_of
+from sweet_rl.statistics import Estimate, mean_of
 from sweet_rl.types import Json
 from sweet_rl.version import __version__
 
@@ -29,16 +29,11 @@ Points: TypeAlias = tuple[tuple[float, float], ...]
 Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
 """What an interval says of a claim: above 0, below 0, around 0, or there is none."""
 
-_Found: TypeAlias = tuple[float | None, float | None, float | None]
-
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over the episodes of one run, its 95 % interval, and of how many it is."""
+class Counted(Estimate):
+    """A mean over the episodes of one run, with its interval, and of how many it is."""
 
-    mean: float
-    low: float | None = None
-    high: float | None = None
     n: int | None = None
 
 
@@ -56,7 +51,7 @@ class Run:
     """One seed of a method; measures and curves by their names in the comparison."""
 
     seed: int
-    measures: Mapping[str, Estimate] = dataclasses.field(default_factory=dict)
+    measures: Mapping[str, Counted] = dataclasses.field(default_factory=dict)
     curves: Mapping[str, Points] = dataclasses.field(default_factory=dict)
     endings: tuple[Ending, ...] = ()
 
@@ -86,13 +81,14 @@ class Method:
         known = [run.measures[measure].mean for run in self.runs if measure in run.measures]
         return fmean(known) if known else None
 
-    def estimate(self, measure: str) -> Estimate | None:
+    def estimate(self, measure: str) -> Counted | None:
         """The measure over seeds; with one seed, that run's own interval."""
         known = [run.measures[measure] for run in self.runs if measure in run.measures]
         if len(known) < 2:
             return known[0] if known else None
-        mean, low, high = interval([each.mean for each in known])
-        return Estimate(mean, low, high, sum(each.n or 0 for each in known) or None)
+        found = mean_of([each.mean for each in known])
+        n = sum(each.n or 0 for each in known) or None
+        return Counted(found.mean, found.low, found.high, found.error, n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +109,7 @@ class Measure:
     group: Literal["result", "behaviour", "critic"] = "result"
     better: Literal["more", "fewer", ""] = "more"
 
-    def of(self, method: Method) -> Estimate | None:
+    def of(self, method: Method) -> Counted | None:
         """The measure of a method over its seeds; the interval of a share ends at 0 and 1."""
         found = method.estimate(self.name)
         if found is None or found.low is None or found.high is None or self.unit != "share":
@@ -298,17 +294,6 @@ def provenance() -> dict[str, str]:
 # ---- differences
 
 
-def interval(values: Sequence[float], *, among: int = 1) -> tuple[float, float | None, float | None]:
-    """The mean of at least one value and Student's interval, which one value alone has not.
-
-    Args:
-        values: all of them.
-        among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
-    """
-    found = mean_of(values, among=among)
-    return found.mean, found.low, found.high
-
-
 def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, among: int = 1) -> Claim:
     """The claim with its result, paired over the seeds that both methods have; `among` as of `Claim`."""
     ours, theirs = (
@@ -316,9 +301,8 @@ def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, 
         for each in (better, worse)
     )
     each = tuple((seed, ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys()))
-    differences = [value for _, value in each]
-    found: _Found = interval(differences, among=among) if each else (None, None, None)
-    return Claim(text, better.name, worse.name, "seeds", *found, each, among)
+    claim = Claim(text, better.name, worse.name, "seeds", each=each, among=among)
+    return _measured(claim, [value for _, value in each])
 
 
 def claim_over_tasks(
@@ -327,5 +311,11 @@ def claim_over_tasks(
     """The claim with its result, paired over the tasks that both methods (name, values) were given."""
     tasks = better[1].keys() & worse[1].keys()
     each = [better[1][task] - worse[1][task] for task in sorted(tasks)]
-    found: _Found = interval(each) if each else (None, None, None)
-    return Claim(text, better[0], worse[0], "tasks", *found)
+    return _measured(Claim(text, better[0], worse[0], "tasks"), each)
+
+
+def _measured(claim: Claim, differences: Sequence[float]) -> Claim:
+    if not differences:
+        return claim
+    found = mean_of(differences, among=claim.among)
+    return dataclasses.replace(claim, mean=found.mean, low=found.low, high=found.high)

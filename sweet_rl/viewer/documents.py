@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final, TypeAlias
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records.files import parse_line
 from sweet_rl.types import Json
 
-MOST_POINTS = 2000
+MOST_POINTS: Final = 2000
 """Of a curve; of more rows every n-th is shown, and the page says so."""
+
+_STEPS: Final = ("step", "iteration", "iter")
+
+Curve: TypeAlias = list[tuple[float, float]]
+"""Steps in their order, each with a number."""
 
 
 def read_metrics(path: Path) -> dict[str, Json]:
-    """The numbers of a metrics file by name, each with the step of its row.
-
-    A step is the row's `step` or `iteration`, else its place. Torn and foreign lines are passed over.
-    """
-    curves: dict[str, list[tuple[float, float]]] = {}
-    rows = 0
+    """The curves of a metrics file. Torn and foreign lines are passed over."""
     with _opened(path) as file:
-        for number, line in enumerate(file):
-            row = _row(line, path, number)
-            if row is None:
-                continue
-            rows += 1
-            step = next((row[name] for name in ("step", "iteration") if _is_number(row.get(name))), number)
-            for name, value in _numbers(row):
-                if name not in {"step", "iteration"}:
-                    curves.setdefault(name, []).append((step, value))
-    thin = max(1, -(-rows // MOST_POINTS))
+        rows = [row for number, line in enumerate(file) if (row := _row(line, path, number)) is not None]
+    thin = max(1, -(-len(rows) // MOST_POINTS))
     return {
-        "rows": rows,
+        "rows": len(rows),
         "every": thin,
-        "curves": {name: points[::thin] for name, points in curves.items()},
+        "curves": {name: points[::thin] for name, points in curves_of(rows).items()},
     }
+
+
+def curves_of(rows: Iterable[Mapping[str, Json]]) -> dict[str, Curve]:
+    """The numbers of rows by name, each with its row's `step`, `iteration` or `iter`, else the place."""
+    curves: dict[str, Curve] = {}
+    for place, row in enumerate(rows):
+        step = next((row[name] for name in _STEPS if _is_number(row.get(name))), place)
+        for name, value in _numbers(row):
+            if name not in _STEPS:
+                curves.setdefault(name, []).append((step, value))
+    return curves
 
 
 def read_object(path: Path) -> dict[str, Json]:

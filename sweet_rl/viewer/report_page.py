@@ -7,12 +7,16 @@ style and script and the pictures in it, nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from importlib.resources import files
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sweet_rl.viewer.page import source_hash
+from sweet_rl.viewer.page import source_hash, static_text
+
+_STYLES: Final = ("palette.css", "report_page.css")
+"""What all of these pages share, before their own."""
 
 
 def from_template(
@@ -21,13 +25,16 @@ def from_template(
     """A page from a jinja2 template, which has `policy`, `style` and `script` beside what is given.
 
     Args:
-        package: that has the folder `templates`.
+        package: that has the folders `templates` and `static`.
         template: its name there.
-        style: of the page.
-        script: of the page; empty: it has none, and none may run.
+        style: the page's own, by its name there.
+        script: likewise; empty: it has none, and none may run.
         rules: of the Content-Security-Policy, further ones.
         given: to the template.
     """
+    own = files(package) / "static"
+    css = "".join(map(static_text, _STYLES)) + (own / style).read_text(encoding="utf-8")
+    javascript = (own / script).read_text(encoding="utf-8") if script else ""
     environment = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -37,8 +44,8 @@ def from_template(
     )
     policy = [
         "default-src 'none'",
-        *([f"script-src {source_hash(script)}"] if script else []),
-        f"style-src {source_hash(style)}",
+        *([f"script-src {source_hash(javascript)}"] if script else []),
+        f"style-src {source_hash(css)}",
         *rules,
         "img-src data:",
         "base-uri 'none'",
@@ -47,7 +54,7 @@ def from_template(
     ]
     return environment.get_template(template).render(
         policy="; ".join(policy),
-        style=Markup(style),  # noqa: S704 - a file of a package
-        script=Markup(script),  # noqa: S704 - likewise
+        style=Markup(css),  # noqa: S704 - files of packages
+        script=Markup(javascript),  # noqa: S704 - likewise
         **given,
     )

@@ -4,9 +4,9 @@ from sweet_rl.studies.results import (
     Axes,
     Candidate,
     Comparison,
+    Counted,
     Dialogue,
     Ending,
-    Estimate,
     Frame,
     Measure,
     Method,
@@ -26,9 +26,9 @@ def method(name, successes, *, curves=True):
         Run(
             seed,
             {
-                "success": Estimate(success, success - 0.1, success + 0.1, 50),
-                "useful question": Estimate(2 * success),
-                "auc": Estimate(0.75, n=3120),
+                "success": Counted(success, success - 0.1, success + 0.1, n=50),
+                "useful question": Counted(2 * success),
+                "auc": Counted(0.75, n=3120),
             },
             {
                 "success": tuple((100.0 * x, success * x / 9) for x in range(10)),

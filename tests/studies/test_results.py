@@ -8,43 +8,31 @@ from sweet_rl.studies.outcome import table
 from sweet_rl.studies.results import (
     Claim,
     Comparison,
-    Estimate,
+    Counted,
     Measure,
     Method,
     Results,
     Run,
     claim_over_seeds,
     claim_over_tasks,
-    interval,
 )
 
 
 def runs(name, values):
     return Method(
-        name, name, runs=tuple(Run(seed, {"success": Estimate(value)}) for seed, value in values.items())
+        name, name, runs=tuple(Run(seed, {"success": Counted(value)}) for seed, value in values.items())
     )
 
 
-def test_an_interval_is_students():
-    mean, low, high = interval([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert high - mean == mean - low == pytest.approx(4.303 / math.sqrt(3))
-    assert interval([5.0]) == (5.0, None, None)
-
-
-def test_an_interval_of_several_is_wider():
-    """Student's t with 2 and with 7 degrees of freedom, from a printed table: outside 1 %, outside 0.5 %."""
-    _, low, high = interval([1.0, 2.0, 3.0], among=5)
-    assert (high - low) / 2 == pytest.approx(9.925 / math.sqrt(3), rel=1e-4)
-    eight = [0.0, 1.0] * 4
-    _, low, high = interval(eight, among=10)
-    assert (high - low) / 2 == pytest.approx(4.029 * math.sqrt(2 / 7) / math.sqrt(8), rel=1e-3)
+def test_the_interval_of_one_claim_among_several_is_wider():
     found = claim_over_seeds(
         "a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success", among=3
     )
     alone = claim_over_seeds("a", runs("a", {0: 0.4, 1: 0.5}), runs("b", {0: 0.1, 1: 0.1}), "success")
     assert (found.among, alone.among, found.mean) == (3, 1, alone.mean)
-    assert found.high > alone.high
+    # differences 0.3 and 0.4: error 0.05; Student's t with one degree of freedom, outside 5 % and 5 % / 3
+    assert alone.high - alone.mean == pytest.approx(12.706 * 0.05)
+    assert found.high - found.mean == pytest.approx(38.188 * 0.05, rel=1e-4)
 
 
 def test_a_claim_is_paired_over_the_seeds_that_both_have():
@@ -80,8 +68,8 @@ def test_what_is_said_of_a_claim_follows_from_its_interval(low, high, verdict):
 
 
 def test_the_interval_of_a_method_is_over_its_seeds_or_that_of_its_only_run():
-    alone = Method("a", "a", runs=(Run(0, {"success": Estimate(0.5, 0.4, 0.6)}),))
-    assert alone.estimate("success") == Estimate(0.5, 0.4, 0.6)
+    alone = Method("a", "a", runs=(Run(0, {"success": Counted(0.5, 0.4, 0.6)}),))
+    assert alone.estimate("success") == Counted(0.5, 0.4, 0.6)
     three = runs("a", {0: 0.1, 1: 0.2, 2: 0.3}).estimate("success")
     assert three.mean == pytest.approx(0.2)
     assert three.high == pytest.approx(0.2 + 4.303 * 0.1 / math.sqrt(3))
@@ -95,8 +83,8 @@ def test_the_interval_of_a_method_is_over_its_seeds_or_that_of_its_only_run():
 
 
 def test_the_table_in_full():
-    one = Method("a", "A", runs=(Run(0, {"success": Estimate(0.5, 0.25, 0.75), "auc": Estimate(0.85)}),))
-    other = Method("b", "method B", runs=(Run(0, {"success": Estimate(0.25)}),))
+    one = Method("a", "A", runs=(Run(0, {"success": Counted(0.5, 0.25, 0.75), "auc": Counted(0.85)}),))
+    other = Method("b", "method B", runs=(Run(0, {"success": Counted(0.25)}),))
     measures = (Measure("success", "success"), Measure("auc", "AUC", "number", "critic"))
     claims = (Claim("A beats B", "a", "b", "tasks", 0.25, 0.1, 0.4), Claim("A is good", "a", "b"))
     unmeasured = Method("c", "curves only", runs=(Run(0),))

@@ -7,7 +7,7 @@ import pytest
 
 from sweet_rl.errors import UsageError
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Estimate, Results
+from sweet_rl.studies.results import Counted, Results
 from sweet_rl.studies.sweet import pages as study_pages
 from sweet_rl.studies.sweet.pages import DESIGNERS
 from sweet_rl.studies.sweet.recipe import rounds
@@ -45,7 +45,7 @@ def test_the_report_is_told_grades_floors_curves_and_pictures(study, monkeypatch
     write_rows(study.path("pages.improver.jsonl"), page_rows(study.folder)[:2])
     part, strips = study_pages.page_results(study)
     assert [method.name for method in part.methods] == [*DESIGNERS, "floor_blank page"]
-    assert part.method("blank").estimate("ssim") == Estimate(0.5, 0.4, 0.6)
+    assert part.method("blank").estimate("ssim") == Counted(0.5, 0.4, 0.6)
     assert part.method("floor_blank page").mean("combined") == 0.01
     (first, early), (second, later) = part.method("improver").runs[0].curves["combined"]
     assert (first, second) == (1, 2)

@@ -8,7 +8,7 @@ import pytest
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.report.page import results_page
-from sweet_rl.studies.results import Candidate, Ending, Estimate, Turn
+from sweet_rl.studies.results import Candidate, Counted, Ending, Turn
 from sweet_rl.studies.sweet.critics import agreement, area_under_curve
 from sweet_rl.studies.sweet.results import METHODS, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, SWEETS
@@ -115,7 +115,7 @@ def test_area_under_the_curve_by_hand():
 def test_what_a_critic_is_measured_by(study, place, candidates, scores, found):
     replace_rows(study.ranked("sweet"), [ranked(trajectory(0, WON, 1.0), place, candidates, scores)])
     replace_rows(study.pairs("sweet"), [])
-    assert agreement(study, "sweet") == {name: Estimate(area, n=1) for name, area in found.items()}
+    assert agreement(study, "sweet") == {name: Counted(area, n=1) for name, area in found.items()}
 
 
 def test_a_pair_is_right_where_the_oracle_likes_its_chosen_turn_only(study):
@@ -125,7 +125,7 @@ def test_a_pair_is_right_where_the_oracle_likes_its_chosen_turn_only(study):
     drawn = [(0, 1), (0, 2), (1, 2), (2, 1)]  # useful above useless; two useful ones; the wrong way; right
     pairs = [key | {"chosen_index": chosen, "rejected_index": rejected} for chosen, rejected in drawn]
     replace_rows(study.pairs("sweet"), [*pairs, {"chosen": "a twin"}])
-    assert agreement(study, "sweet")["right_pairs"] == Estimate(0.5, n=4)
+    assert agreement(study, "sweet")["right_pairs"] == Counted(0.5, n=4)
 
 
 def test_results_say_what_the_files_hold(study):
@@ -164,14 +164,14 @@ def test_results_say_what_the_files_hold(study):
         str(verdict): 0 for verdict in Verdict
     } | {"useful question": 4 / 3, "useless question": 1 / 3, "early answer": 2 / 3, "right answer": 1 / 3}  # fmt: skip
     assert run.endings == (Ending(2, 1, 0), Ending(3, 2, 1))
-    assert run.measures["success"] == Estimate(**SUCCESS)
-    assert run.measures["tests_passed"] == Estimate(**PASSED)
-    assert run.measures["usual_share"] == Estimate(3 / 5)
+    assert run.measures["success"] == Counted(**SUCCESS)
+    assert run.measures["tests_passed"] == Counted(**PASSED)
+    assert run.measures["usual_share"] == Counted(3 / 5)
     assert method.facts == {"examples": 3, "updates": 2}
     assert [m.facts.get("examples") for m in part.methods][:4] == [None, 1, 1, 3]
-    assert run.measures["auc_questions"] == Estimate(0.5, n=1)
-    assert run.measures["auc_useless_early"] == Estimate(0.0, n=1)
-    assert run.measures["auc_answering"] == Estimate(1.0, n=1)
+    assert run.measures["auc_questions"] == Counted(0.5, n=1)
+    assert run.measures["auc_useless_early"] == Counted(0.0, n=1)
+    assert run.measures["auc_answering"] == Counted(1.0, n=1)
     assert run.curves == {
         "loss": ((1, 0.7), (2, 0.6)),
         "accuracy": ((1, 0.5),),

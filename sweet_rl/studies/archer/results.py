@@ -29,8 +29,8 @@ from sweet_rl.studies.archer.settings import (
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
+    Counted,
     Dialogue,
-    Estimate,
     Measure,
     Method,
     Points,
@@ -190,11 +190,11 @@ def _games_needed(methods: Mapping[str, Method], among: int) -> Comparison:
     )
 
 
-def _until(curve: Points) -> dict[str, Estimate]:
+def _until(curve: Points) -> dict[str, Counted]:
     games = games_until(curve, LEVEL)
     whole = curve[-1][0] + (curve[-1][0] - curve[-2][0] if len(curve) > 1 else 1.0)
     found = whole if games is None else games
-    return {"games": Estimate(found), "reached": Estimate(float(games is not None))}
+    return {"games": Counted(found), "reached": Counted(float(games is not None))}
 
 
 def games_until(curve: Points, level: float) -> float | None:
@@ -219,11 +219,11 @@ def _bound(study: OnlineStudy, name: str) -> Run:
     return Run(study.first_seed, _measured(_whole(study.bound(name))))
 
 
-def _measured(games: Sequence[Trajectory]) -> dict[str, Estimate]:
+def _measured(games: Sequence[Trajectory]) -> dict[str, Counted]:
     return {
-        "return": Estimate(fmean(game.reward or 0.0 for game in games)),
-        "success": Estimate(fmean(game.stop_reason is StopReason.ENDED for game in games)),
-        "turns": Estimate(fmean(len(_turns(game)) for game in games)),
+        "return": Counted(fmean(game.reward or 0.0 for game in games)),
+        "success": Counted(fmean(game.stop_reason is StopReason.ENDED for game in games)),
+        "turns": Counted(fmean(len(_turns(game)) for game in games)),
     }
 
 
@@ -231,7 +231,7 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
     curves: dict[str, Points] = {}
     measures = _measured(_games(study, method, seed, greedy=False))
     greedy = _games(study, method, seed, greedy=True)
-    measures["greedy"] = Estimate(fmean(game.reward or 0.0 for game in greedy))
+    measures["greedy"] = Counted(fmean(game.reward or 0.0 for game in greedy))
     if method != START:
         rows = [row for _, row in read_rows(study.run(method, seed) / "metrics.jsonl")]
         size = int(load_config(CONFIG, study.overrides(method, seed))["rollout_size"])
@@ -244,10 +244,10 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
     return Run(seed, measures, curves)
 
 
-def _swapped(path: Path) -> dict[str, Estimate]:
+def _swapped(path: Path) -> dict[str, Counted]:
     found = json.loads(path.read_text())
     names = {"correlation": "swapped", "auc": "auc", "auc_swapped": "auc_swapped"}
-    return {name: Estimate(found[key]) for key, name in names.items() if found[key] is not None}
+    return {name: Counted(found[key]) for key, name in names.items() if found[key] is not None}
 
 
 def mean_return(study: OnlineStudy, method: str, seed: int) -> float:

@@ -17,7 +17,7 @@ from sweet_rl.studies.reflect.worlds import EXPLORE, HOUSEHOLD, MOVED, TAXI
 from sweet_rl.studies.results import (
     Axes,
     Comparison,
-    Estimate,
+    Counted,
     Measure,
     Method,
     Points,
@@ -156,21 +156,21 @@ def _run(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> R
     return Run(
         seed,
         {"success": _success(world, levels)}
-        | {level["level"]: Estimate(level["success"], n=level["episodes"]) for level in levels},
+        | {level["level"]: Counted(level["success"], n=level["episodes"]) for level in levels},
         {"success": _curve(study, world, method, seed)} if method.online and not method.policy_of else {},
     )
 
 
-def success_of(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Estimate:
+def success_of(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> Counted:
     """The success of the policy that a method made, in the whole task."""
     return _success(world, _levels(study, world, method, seed))
 
 
-def _success(world: str, levels: Sequence[Mapping[str, Json]]) -> Estimate:
+def _success(world: str, levels: Sequence[Mapping[str, Json]]) -> Counted:
     """The taxi's last level is the whole task; of AutoExplore every level is a part of the questions."""
     counted = levels[-1:] if world == TAXI else levels
     episodes = sum(int(level["episodes"]) for level in counted)
-    return Estimate(sum(level["success"] * level["episodes"] for level in counted) / episodes, n=episodes)
+    return Counted(sum(level["success"] * level["episodes"] for level in counted) / episodes, n=episodes)
 
 
 def _levels(study: ReflectStudy, world: str, method: worlds.Method, seed: int) -> list[dict[str, Json]]:

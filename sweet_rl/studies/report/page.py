@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import groupby
 
 from sweet_rl.studies.report import words
 from sweet_rl.studies.report.sections import Section, colours_of, sections_of
 from sweet_rl.studies.results import Claim, Comparison, Results
-from sweet_rl.viewer.page import static_text
 from sweet_rl.viewer.report_page import from_template
 
 IDEAS = ("sweet", "archer", "reflect")
@@ -41,8 +39,6 @@ class Headline:
 def results_page(results: Results) -> str:
     """One HTML page; whatever the results lack is left out."""
     results = words.printable(results)
-    style = static_text("palette.css") + _static("report.css")
-    script = _static("report.js")
     several = len([each for each in results.comparisons if each.own]) > 1
     colours = colours_of(results.comparisons)
     found = [each for part in results.comparisons for each in sections_of(part, colours, several=several)]
@@ -52,8 +48,8 @@ def results_page(results: Results) -> str:
     return from_template(
         "sweet_rl.studies.report",
         "page.html",
-        style=style,
-        script=script,
+        style="report.css",
+        script="report.js",
         rules=["style-src-attr 'unsafe-inline'"],
         results=results,
         headlines=[
@@ -79,10 +75,6 @@ def _made(provenance: Mapping[str, str]) -> str:
     day, version, command = (provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
     known = (day and f" on {day}", version and f" by sweet_rl {version}", command and f" with: {command}")
     return f"Made{''.join(known)}" if any(known) else ""
-
-
-def _static(name: str) -> str:
-    return (files("sweet_rl.studies.report") / "static" / name).read_text(encoding="utf-8")
 
 
 def _headline(part: Comparison, *, several: bool) -> Headline | None:

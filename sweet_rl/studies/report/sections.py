@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweet_rl.studies.report import charts, words
-from sweet_rl.studies.results import Axes, Comparison, Estimate, Measure, Method
+from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method
 
 COLOURS = 5
 """Colours beside those of the start and of the study's own method come again after so many."""
@@ -214,7 +214,7 @@ def _critics(part: Comparison, measured: list[Method], given: Mapping[str, str])
     return {"heads": [measure.title for measure in shown], "rows": rows} if rows else None
 
 
-def _cell(found: Estimate | None, measure: Measure, *, best: bool) -> dict[str, Any]:
+def _cell(found: Counted | None, measure: Measure, *, best: bool) -> dict[str, Any]:
     write = words.writer(measure.unit)
     return {
         "value": write(found.mean if found else None),

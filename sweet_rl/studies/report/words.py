@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from sweet_rl.studies.results import Estimate, Verdict
+from sweet_rl.statistics import Estimate
+from sweet_rl.studies.results import Verdict
 from sweet_rl.types import Json
 
 Write: TypeAlias = Callable[[float], str]

@@ -10,12 +10,12 @@ from statistics import fmean
 from sweet_rl.preferences.candidates import Candidates, candidates_from_rows
 from sweet_rl.preferences.turn_keys import key_of
 from sweet_rl.records import read_rows
-from sweet_rl.studies.results import Estimate
+from sweet_rl.studies.results import Counted
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.worlds.backend_programming.mini.judge import Verdict, judge
 
 
-def agreement(study: Study, name: str) -> dict[str, Estimate]:
+def agreement(study: Study, name: str) -> dict[str, Counted]:
     """How often a critic's scores put a good turn above a bad one: areas under the curve, means over turns.
 
     And the share of its pairs that the oracle agrees with: the chosen turn is good, the rejected one is not.
@@ -46,7 +46,7 @@ def agreement(study: Study, name: str) -> dict[str, Estimate]:
         for _, row in read_rows(study.pairs(name))
         if "chosen_index" in row
     ]
-    return {key: Estimate(fmean(values), n=len(values)) for key, values in found.items() if values}
+    return {key: Counted(fmean(values), n=len(values)) for key, values in found.items() if values}
 
 
 def area_under_curve(good: Sequence[float], bad: Sequence[float]) -> float:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from sweet_rl.errors import DataError
 from sweet_rl.records import replace_file
-from sweet_rl.studies.results import Axes, Comparison, Estimate, Method, Results, Run, claim_over_seeds
+from sweet_rl.studies.results import Axes, Comparison, Counted, Method, Results, Run, claim_over_seeds
 from sweet_rl.studies.sweet.results import CLAIMS, MEASURES, METHODS, success_of
 from sweet_rl.studies.sweet.settings import LINES, Study
 from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
@@ -198,7 +198,7 @@ def _at(trades: int, seeds: Mapping[int, Seed]) -> Comparison:
             name,
             *METHODS[name],
             runs=tuple(
-                Run(number, {measure: Estimate(value) for measure, value in seed.numbers[name].items()})
+                Run(number, {measure: Counted(value) for measure, value in seed.numbers[name].items()})
                 for number, seed in sorted(seeds.items())
                 if name in seed.numbers
             ),

@@ -13,7 +13,7 @@ from statistics import fmean
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.records import load_trajectories
 from sweet_rl.studies.chains import Chain, call
-from sweet_rl.studies.results import Axes, Comparison, Estimate, Frame, Measure, Method, Points, Run, Strip
+from sweet_rl.studies.results import Axes, Comparison, Counted, Frame, Measure, Method, Points, Run, Strip
 from sweet_rl.studies.sweet.settings import Study
 from sweet_rl.types import Json, Trajectory
 
@@ -138,7 +138,7 @@ def _report(study: Study, name: str) -> dict[str, Json]:
 def _designer(study: Study, name: str, grades: Sequence[Mapping[int, float]]) -> Method:
     metrics = _report(study, name)["metrics"]
     measures = {
-        metric: Estimate(**{key: line["mean"][key] for key in ("mean", "low", "high")})
+        metric: Counted(**{key: line["mean"][key] for key in ("mean", "low", "high")})
         for metric, line in metrics.items()
     }
     curves = {"combined": _way_up(grades)} if name == "improver" else {}
@@ -158,10 +158,10 @@ def _way_up(rows: Sequence[Mapping[int, float]]) -> Points:
 
 def _floors(report: Mapping[str, Json]) -> Iterator[Method]:
     """What stands below every designer."""
-    floors: dict[str, dict[str, Estimate]] = {}
+    floors: dict[str, dict[str, Counted]] = {}
     for metric, line in report["metrics"].items():
         for floor, value in line["floors"].items():
-            floors.setdefault(floor, {})[metric] = Estimate(value)
+            floors.setdefault(floor, {})[metric] = Counted(value)
     for name, measures in floors.items():
         yield Method(f"floor_{name}", f"floor: {name}", runs=(Run(0, measures),))
 

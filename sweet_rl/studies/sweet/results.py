@@ -18,9 +18,9 @@ from sweet_rl.studies.results import (
     Candidate,
     Claim,
     Comparison,
+    Counted,
     Dialogue,
     Ending,
-    Estimate,
     Measure,
     Method,
     Points,
@@ -211,11 +211,11 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     trajectories = [trajectory for trajectory in every if trajectory.reward is not None]
     counts = Counter(verdict for trajectory in trajectories for verdict, _ in _verdicts(trajectory))
     measures = {key: _estimate(report[key]) for key in ("success", "tests_passed")}
-    measures |= {"failed": Estimate(1 - len(trajectories) / len(every))}
+    measures |= {"failed": Counted(1 - len(trajectories) / len(every))}
     found = habits((trajectory.task.ground_truth, trajectory.dialogue_history) for trajectory in trajectories)
     shares = {"useful_share": found.useful_share, "usual_share": found.usual_share}
-    measures |= {key: Estimate(share) for key, share in shares.items() if share is not None}
-    measures |= {str(verdict): Estimate(counts[verdict] / len(trajectories)) for verdict in Verdict}
+    measures |= {key: Counted(share) for key, share in shares.items() if share is not None}
+    measures |= {str(verdict): Counted(counts[verdict] / len(trajectories)) for verdict in Verdict}
     if study.ranked(name).exists():
         measures |= agreement(study, name)
     learned = {"examples": _examples(study, name), "updates": updates_of(study, name)}
@@ -224,8 +224,8 @@ def _method(study: Study, name: str, every: Sequence[Trajectory]) -> Method:
     return Method(name, title, explanation, (run,), facts, bound=name in LINES)
 
 
-def _estimate(report: Mapping[str, Json]) -> Estimate:
-    return Estimate(report["mean"], report.get("low"), report.get("high"))
+def _estimate(report: Mapping[str, Json]) -> Counted:
+    return Counted(report["mean"], report.get("low"), report.get("high"))
 
 
 def success_of(study: Study, name: str) -> dict[str, float]:
