@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
@@ -16,6 +16,12 @@ from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
 from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Tokenizer
 from sweet_rl.types import Json
+
+if TYPE_CHECKING:
+    from sweet_rl.training.export import ExportReport
+
+OPENRLHF_DRIFT: Final = 0.05
+"""Share of pairs: by default more drift is refused for OpenRLHF."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +35,14 @@ class ExportFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, Oth
     )
     skip_inexact: bool = flag(
         False, "leave out the pairs for which --conversational is refused, and count them."
+    )
+    max_drift: float | None = flag(
+        None,
+        "share of the pairs with sampled tokens whose texts may become other tokens when they are tokenised again; "
+        "above it nothing is written. Default: 0.05 with openrlhf, which reads texts; any with trl, whose rows "
+        "carry the tokens.",
+        at_least=0,
+        at_most=1,
     )
 
     def check_together(self) -> None:
@@ -92,6 +106,7 @@ def export_pairs(flags: ExportFlags, /) -> None:
             f"No pair of {flags.input_path!r} can be written as messages under the chat template of "
             f"{flags.tokenizer!r}. Export texts: leave --conversational out."
         )
+    _check_drift(exporter.report, flags)
     tracking.writes(flags.output_path)
     if Path(flags.output_path).suffix.lower() == ".jsonl":
         replace_rows(flags.output_path, rows)
@@ -100,6 +115,24 @@ def export_pairs(flags: ExportFlags, /) -> None:
     print(f"{len(rows):,} pairs are in {flags.output_path}.")
     for line in exporter.report.lines():
         print(line[:1].upper() + line[1:] + ".")
+
+
+def _check_drift(report: ExportReport, flags: ExportFlags) -> None:
+    """Refuse texts that would train on other tokens than were sampled.
+
+    Raises:
+        UsageError: there are more of them than may be.
+    """
+    limit = flags.max_drift
+    if limit is None:
+        limit = OPENRLHF_DRIFT if flags.format == "openrlhf" else 1.0
+    if report.drift > limit:
+        raise UsageError(
+            f"The texts of {len(report.drifted):,} of {report.sampled:,} pairs ({report.drift:.0%}) become other "
+            f"tokens than were sampled, as in {report.drifted[0]}; at most {limit:.0%} may (--max_drift). Train on "
+            "the sampled tokens, with train_dpo here or with TRL (--format trl, docs/export.md#exact-tokens), or "
+            "raise --max_drift."
+        )
 
 
 def _parquet(rows: Sequence[dict[str, Json]]) -> bytes:

@@ -2,10 +2,15 @@
 
 Both score everything behind the prompt and have no mask over several turns. So the prompt is made as long as
 it can be: whole dialogues are cut where the agent begins the first turn in which they may differ.
+
+Both read texts and tokenise them again, which may give other tokens than were sampled: drift. Rows for TRL
+carry the token ids beside the texts.
 """
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -14,6 +19,7 @@ from sweet_rl.chat import TurnFormat, tokenizer_digest
 from sweet_rl.chat.parsing import ChatParser, UnparsableError, common_beginning
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.training.data import PairRow
+from sweet_rl.training.encoding import TurnEncoder
 from sweet_rl.types import Json, Message
 
 Layout = Literal["trl", "openrlhf"]
@@ -41,12 +47,20 @@ class ExportReport:
     same: int = 0
     cut: int = 0
     text_before_begin: int = 0
+    sampled: int = 0
+    drifted: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+
+    @property
+    def drift(self) -> float:
+        """Share of the pairs with sampled ids whose texts become other tokens."""
+        return len(self.drifted) / self.sampled if self.sampled else 0.0
 
     def lines(self) -> list[str]:
         """One line for each thing worth knowing."""
         end = self.end_token
         counts = {
+            self._of_drift(): self.sampled,
             f"{len(self.skipped):,} pairs left out, no messages give exactly their text: "
             f"{', '.join(self.skipped[:3])}{', ...' if len(self.skipped) > 3 else ''}": len(self.skipped),
             f"{self.whole:,} pairs without a prompt: their common beginning became the prompt": self.whole,
@@ -63,10 +77,20 @@ class ExportReport:
         }
         return [line for line, count in counts.items() if count]
 
+    def _of_drift(self) -> str:
+        share = f"{len(self.drifted):,} of {self.sampled:,} pairs"
+        line = f"the texts of {share} become other tokens than were sampled"
+        if not self.drifted:
+            return line
+        ids = "; train on the ids that the rows carry: docs/export.md#exact-tokens" * (self.layout == "trl")
+        return f"{line} ({', '.join(self.drifted[:3])}{', ...' if len(self.drifted) > 3 else ''}){ids}"
+
 
 class PairExporter:
     """Pairs to rows with the fields `prompt`, `chosen` and `rejected`; see `rows`.
 
+    - `trl`: rows also have `prompt_ids`, `chosen_ids` and `rejected_ids`, the tokens that training here sees:
+      sampled ones where the pair carries them.
     - Texts end with the end token of a turn; line breaks behind a text are dropped, as in training here.
     - `trl`: a begin token at the start is dropped where the tokenizer adds it by itself: TRL lets it do so.
     - `openrlhf`: texts keep their begin token.
@@ -92,7 +116,8 @@ class PairExporter:
         self._begin = tokenizer.bos_token if _adds_begin(tokenizer) else None
         self._parser = ChatParser(tokenizer) if conversational else None
         self._layout, self._name = layout, tokenizer.name_or_path
-        self._digest = tokenizer_digest(tokenizer)
+        self._tokenizer, self._digest = tokenizer, tokenizer_digest(tokenizer)
+        self._encoder = TurnEncoder(tokenizer, max_len=sys.maxsize)
         self.report = ExportReport(layout, self._end, tokenizer.eos_token)
 
     def rows(self, pairs: Iterable[PairRow], *, skip_inexact: bool = False) -> list[dict[str, Json]]:
@@ -116,6 +141,8 @@ class PairExporter:
                     raise
                 self.report.skipped.append(pair.place)
                 continue
+            if self._layout == "trl":
+                row |= self._ids(parts, pair)
             rows.append(row)
             self._count(pair, parts)
         return rows
@@ -160,6 +187,26 @@ class PairExporter:
             prompt = prompt.removeprefix(self._begin)
         return {"prompt": prompt, "chosen": parts.chosen, "rejected": parts.rejected}
 
+    def _ids(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
+        """The tokens that training here sees, in three parts."""
+        encoded, _ = self._encoder.encode([pair])
+        if not encoded:
+            raise DataError(
+                "has no turn of the agent among its tokens",
+                path=pair.path,
+                line=pair.line,
+                field="chosen, rejected",
+                repair="Name the tokenizer of the model that the dialogues were made with.",
+            )
+        chosen, rejected = encoded[0].chosen.ids, encoded[0].rejected.ids
+        # of whole dialogues: a blank behind the header may be one token with what follows
+        shared = encoded[0].chosen.prompt_length or _same(self._tokens(parts.prompt), chosen, rejected)
+        return {
+            "prompt_ids": list(chosen[:shared]),
+            "chosen_ids": list(chosen[shared:]),
+            "rejected_ids": list(rejected[shared:]),
+        }
+
     def _messages(self, parts: _Parts, pair: PairRow) -> dict[str, Json]:
         prompt = self._parsed(parts.prompt, pair, "prompt", open_turn=True)
         whole = {
@@ -198,8 +245,25 @@ class PairExporter:
         if self._header:
             self.report.several_turns += self._header in parts.chosen or self._header in parts.rejected
         if pair.tokenizer == self._digest:
-            sampled = (ids for ids in (pair.chosen_ids, pair.rejected_ids) if ids is not None)
+            sampled = [ids for ids in (pair.chosen_ids, pair.rejected_ids) if ids is not None]
             self.report.cut += sum(ids[-1] != self._end_id for ids in sampled)
+            if pair.prompt and len(sampled) == 2:
+                self.report.sampled += 1
+                if self._drifts(parts, sampled):
+                    self.report.drifted.append(pair.place)
+
+    def _drifts(self, parts: _Parts, sampled: Sequence[tuple[int, ...]]) -> bool:
+        """Whether the texts become other tokens than were sampled, an end token behind those that lack it."""
+        prompt = self._tokens(parts.prompt)
+        return any(
+            self._tokens(parts.prompt + text)
+            != [*prompt, *ids, *([] if ids[-1] == self._end_id else [self._end_id])]
+            for text, ids in zip((parts.chosen, parts.rejected), sampled, strict=True)
+        )
+
+    def _tokens(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
 
 
 class _InexactError(DataError):
@@ -208,6 +272,12 @@ class _InexactError(DataError):
 
 def _inexact(pair: PairRow, side: str, text: str, problem: str) -> _InexactError:
     return _InexactError(problem, path=pair.path, line=pair.line, field=side, value=text, repair=_AS_TEXT)
+
+
+def _same(*sequences: Sequence[int]) -> int:
+    """How many tokens they all begin with."""
+    columns = zip(*sequences, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns))
 
 
 def _rows(messages: Sequence[Message]) -> list[Json]:

@@ -30,7 +30,8 @@ def export(tmp_path, tokenizer):
         source, target = tmp_path / "pairs.jsonl", tmp_path / "out" / "train.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
         export_pairs(str(source), str(target), **{"tokenizer": tokenizer, "overwrite": True} | flags)
-        return [json.loads(line) for line in target.read_text().splitlines()]
+        rows = [json.loads(line) for line in target.read_text().splitlines()]
+        return [{name: row[name] for name in row if not name.endswith("_ids")} for row in rows]
 
     return run
 
@@ -133,7 +134,7 @@ def test_sides_that_the_token_limit_cut_are_counted(export, tokenizer, capsys):
 
     tok = load_tokenizer(tokenizer)
     ids = {"chosen_token_ids": [40, tok.eos_token_id], "rejected_token_ids": [41]}
-    row = {"prompt": PROMPT, "chosen": f"a{TURN_END}", "rejected": "b", "tokenizer": tokenizer_digest(tok)}
+    row = {"prompt": PROMPT, "chosen": f"E{TURN_END}", "rejected": "F", "tokenizer": tokenizer_digest(tok)}
     with pytest.raises(
         UsageError, match=r"1 of 2 rows were sampled with another tokenizer.*--other_tokenizer"
     ):
