@@ -17,6 +17,7 @@ RUN pip install --no-cache-dir uv \
 
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY sweet_rl sweet_rl
+COPY sweet_rl_verifiers sweet_rl_verifiers
 RUN uv pip install --system --no-cache --torch-backend="$TORCH_BACKEND" -c constraints.txt ".[$EXTRAS]"
 
 # Answers of models are graded here: not as root, in a folder of its own.

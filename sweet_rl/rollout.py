@@ -25,6 +25,7 @@ from sweet_rl.types import (
     Generation,
     Json,
     Message,
+    Observation,
     StopReason,
     Task,
     Trajectory,
@@ -120,53 +121,118 @@ async def play(
     Raises:
         SweetRLError: the run cannot continue (see `rollout`).
     """
-    trajectory = Trajectory(
-        task=episode.task,
-        dialogue_history=(),
-        answer=NO_ANSWER,
-        sample_index=episode.sample_index,
-        provenance=_origin(provenance, episode),
-    )
-    history: list[Message] = []
-    failures: list[Failure] = []
-    info: dict[str, Json] = {}
+    live = LiveEpisode(episode, env, provenance, stats)
     try:
-        observation = await env.reset(episode.task, seed=episode.seed)
-        history.extend(observation.messages)
-        while True:
-            generation = await policy.act(observation)
+        observation = await live.begin()
+        while observation is not None:
+            try:
+                generation = await policy.act(observation)
+            except EpisodeError as error:
+                live.fail(error)
+                break
             stats.add_turn(generation)
             on_progress()
-            failures.extend(_of_turn(generation.failures, history))
-            stats.failures += len(generation.failures)
-            spoken = _spoken(generation)
-            stats.thoughts += len(spoken.thoughts or "")
-            history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
-            _check_said(spoken, generation, history)
-            step = await env.step(spoken.text)
-            history[-1] = _agent_turn(
-                generation, spoken, content=step.content, output=step.output, reward=step.reward
-            )
-            failures.extend(step.failures)
-            stats.failures += len(step.failures)
-            info.update(step.info)
-            if step.observation is not None:
-                observation = step.observation
-                history.append(observation.messages[-1])
-            if step.over:
-                break
-        trajectory = replace(
-            trajectory, answer=step.answer, stop_reason=step.stop_reason, reward=_total(history)
-        )
-    except EpisodeError as error:
-        stats.failures += 1
-        if not history:  # the world could not begin: what was asked is all there is
-            history = [Message("user", episode.task.problem_description)]
-        (failure,) = _of_turn([error.failure], history)
-        trajectory = replace(trajectory, stop_reason=error.stop_reason, error=failure)
+            observation = await live.take(generation)
     finally:
         await env.close()
-    return replace(trajectory, dialogue_history=tuple(history), failures=tuple(failures), extra=info)
+    return live.trajectory
+
+
+class LiveEpisode:
+    """An episode while it is played: what was said so far, turn by turn, from whomever the turns come.
+
+    `play` takes them from a policy. Its owner closes the environment.
+
+    Args:
+        episode: which one.
+        env: a fresh world.
+        provenance: written into the trajectory.
+        stats: whose failures and thoughts are counted up.
+    """
+
+    def __init__(
+        self,
+        episode: Episode,
+        env: Env,
+        provenance: Mapping[str, Json],
+        stats: RolloutStats | None = None,
+    ) -> None:
+        self._episode, self._env = episode, env
+        self._stats = stats if stats is not None else RolloutStats()
+        self._history: list[Message] = []
+        self._failures: list[Failure] = []
+        self._info: dict[str, Json] = {}
+        self._observation: Observation | None = None
+        self._ended = Trajectory(
+            task=episode.task,
+            dialogue_history=(),
+            answer=NO_ANSWER,
+            sample_index=episode.sample_index,
+            provenance=_origin(provenance, episode),
+        )
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The episode as far as it was played."""
+        return replace(
+            self._ended,
+            dialogue_history=tuple(self._history),
+            failures=tuple(self._failures),
+            extra=self._info,
+        )
+
+    async def begin(self) -> Observation | None:
+        """What the agent sees first; None where the world cannot begin."""
+        try:
+            self._observation = await self._env.reset(self._episode.task, seed=self._episode.seed)
+        except EpisodeError as error:
+            self.fail(error)
+            return None
+        self._history.extend(self._observation.messages)
+        return self._observation
+
+    async def take(self, generation: Generation) -> Observation | None:
+        """The agent's turn; what it sees next, None when the episode is over."""
+        try:
+            return await self._take(generation)
+        except EpisodeError as error:
+            self.fail(error)
+            return None
+
+    def fail(self, error: EpisodeError) -> None:
+        """End the episode: it cannot continue."""
+        self._stats.failures += 1
+        if not self._history:  # the world could not begin: what was asked is all there is
+            self._history = [Message("user", self._episode.task.problem_description)]
+        (failure,) = _of_turn([error.failure], self._history)
+        self._ended = replace(self._ended, stop_reason=error.stop_reason, error=failure)
+
+    async def _take(self, generation: Generation) -> Observation | None:
+        history = self._history
+        self._note(_of_turn(generation.failures, history))
+        spoken = _spoken(generation)
+        self._stats.thoughts += len(spoken.thoughts or "")
+        history.append(_agent_turn(generation, spoken, content=spoken.text, output=spoken.text))
+        _check_said(spoken, generation, history)
+        step = await self._env.step(spoken.text)
+        history[-1] = _agent_turn(
+            generation, spoken, content=step.content, output=step.output, reward=step.reward
+        )
+        self._note(step.failures)
+        self._info.update(step.info)
+        if step.observation is not None:
+            self._observation = step.observation
+            history.append(step.observation.messages[-1])
+        if step.over:
+            self._ended = replace(
+                self._ended, answer=step.answer, stop_reason=step.stop_reason, reward=_total(history)
+            )
+            return None
+        return self._observation
+
+    def _note(self, failures: Sequence[Failure]) -> None:
+        self._failures.extend(failures)
+        self._stats.failures += len(failures)
 
 
 def _origin(provenance: Mapping[str, Json], episode: Episode) -> dict[str, Json]:

@@ -34,7 +34,8 @@ def test_import_of_the_package_is_light():
 def test_the_wheel_holds_the_whole_package(tmp_path):
     """Built without isolation, so that no network is needed, and from a copy, so that nothing is left behind."""
     source = tmp_path / "source"
-    shutil.copytree(PACKAGE, source / "sweet_rl", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("sweet_rl", "sweet_rl_verifiers"):
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run(
@@ -52,6 +53,7 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
     }
     assert wanted <= names
     assert {
+        "sweet_rl_verifiers/__init__.py",
         "sweet_rl/py.typed",
         "sweet_rl/worlds/backend_programming/prompts/llm_agent_code_prompt.txt",
     } <= names

@@ -1,0 +1,130 @@
+"""Every world as a verifiers environment: `vf-eval sweet-rl-verifiers --env.taskset.world WORLD`.
+
+The world plays the user of the conversation, with its human inside; a trace has the instructions and the
+dialogue, the sum of the turns' rewards as `reward`, and each of them in `info["turn_rewards"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import fields
+from typing import Any
+
+import verifiers.v1 as vf
+from aiohttp import ClientSession, ClientTimeout
+from pydantic import Field
+from verifiers.v1.dialects.chat import message_to_wire
+
+from sweet_rl.doors.opened import Turn, WorldChoice, open_world, tasks_of
+
+NO_LIMIT = ClientTimeout(total=None)
+"""Deadlines are the environment's business (`--env.agent.timeout`)."""
+
+
+class WorldConfig(vf.TasksetConfig):
+    """Which world; see `WorldChoice`."""
+
+    world: str = "code"
+    tasks: str | None = None
+    limit: int | None = None
+    human: str = "auto"
+    human_url: str | None = None
+    seed: int = 0
+    options: dict[str, Any] = Field(default_factory=dict)
+    grading: dict[str, Any] = Field(default_factory=dict)
+
+    def choice(self) -> WorldChoice:
+        """The same as our own settings."""
+        return WorldChoice(**{one.name: getattr(self, one.name) for one in fields(WorldChoice)})
+
+
+class WorldTask(vf.Task):
+    """A task by its name: what it asks for is said by the world when it is played, what it hides never."""
+
+    @property
+    def key(self) -> str:
+        """The task's own name, whatever its place in the list."""
+        return str(self.data.id)
+
+
+class WorldTaskset(vf.Taskset[WorldTask, WorldConfig]):
+    """The tasks of a world."""
+
+    def load(self) -> Iterator[WorldTask]:
+        """Names and instructions."""
+        world, tasks = tasks_of(self.config.choice())
+        for task in tasks:
+            data = vf.TaskData(
+                id=task.task_id, name=task.task_id, system_prompt=world.system_prompt() or None
+            )
+            yield WorldTask(data, self.config.task)
+
+
+class WorldEnvConfig(vf.EnvConfig):
+    """Who plays: by default a model that only talks (`TalkHarness`), with nothing to run."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class TalkHarness(vf.Harness[vf.HarnessConfig]):
+    """Asks the model once a turn, from this process; `null` starts a program for every turn instead."""
+
+    APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
+    EXECUTES_CODE = NEEDS_CONTAINER = False
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+    ) -> vf.ProgramResult:
+        """One reply to the conversation; the server at `endpoint` records it, and sets how it is sampled."""
+        system, messages = self.resolve_prompt(data)
+        opening = [{"role": "system", "content": system}] if system else []
+        said = {"model": ctx.model, "messages": [*opening, *map(message_to_wire, messages)]}
+        async with (
+            ClientSession(headers={"Authorization": f"Bearer {secret}"}, timeout=NO_LIMIT) as client,
+            client.post(f"{endpoint}/chat/completions", json=said) as reply,
+        ):
+            return vf.ProgramResult(exit_code=int(not reply.ok), stdout="", stderr=await reply.text())
+
+
+class WorldEnv(vf.Env[WorldEnvConfig]):
+    """A world on the other side of the conversation."""
+
+    async def start(self) -> None:
+        """Open the world."""
+        self._stack = AsyncExitStack()
+        self._world = await self._stack.enter_async_context(open_world(self.config.taskset.choice()))
+
+    async def stop(self) -> None:
+        """Close it."""
+        await self._stack.aclose()
+
+    async def run(self, task: WorldTask, agents: vf.Agents) -> None:
+        """One episode; an error of the human or the world is an error here, never a reward."""
+        rewards: list[float] = []
+        turn: Turn | None = None
+        episode = await self._world.begin(task.data.id)
+        try:
+            async with agents.agent.interaction(task) as talk:
+                said = await talk.turn(episode.observation.messages[-1].content)
+                while not said.terminated:
+                    turn = await episode.step(said.last_reply)
+                    rewards.append(turn.reward)
+                    if turn.over:
+                        break
+                    said = await talk.turn(turn.text)
+        finally:
+            await episode.close()
+        if turn is not None and turn.over:  # what was broken off is no score
+            talk.trace.record_reward("reward", sum(rewards))
+        talk.trace.info |= {"turn_rewards": rewards, "stop_reason": episode.trajectory.stop_reason}
+
+
+__all__ = ["TalkHarness", "WorldEnv", "WorldTaskset"]
