@@ -110,6 +110,10 @@ class Listener(Protocol):
         """What that has cost in dollars; None without prices."""
         ...
 
+    def killed(self) -> int:
+        """Earlier sessions of this run that were killed: what they used last is in no sum."""
+        ...
+
     def progresses(self, progress: Progress) -> None:
         """Work of known length begins, and counts there."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl.command_line.recording import recorded
@@ -14,6 +15,7 @@ from sweet_rl.flags.common import Evaluation, Margin, Quiet, Regrade
 
 if TYPE_CHECKING:
     from sweet_rl.commands.evaluation import GradedFile
+    from sweet_rl.worlds import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +53,18 @@ def evaluate(flags: GraderFlags, /) -> None:
     if flags.grader == "auto":
         given |= {"margin": flags.margin} if flags.margin else {}
         given |= {"regrade": True} if flags.regrade else {}
-        _by_the_world(flags.saved_path, given, quiet=flags.quiet)
+        grading_by(_world_in(flags.saved_path), given, {"quiet": flags.quiet})(flags.saved_path)
         return
     _grade(flags.saved_path, flags.grader, flags.k, regrade=flags.regrade, quiet=flags.quiet)
     plain(evaluate_games)(saved_path=flags.saved_path, margin=flags.margin or 0.1, **given)
 
 
-def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> None:
-    """Run the stage that the file's world names.
+def _world_in(saved_path: str) -> World:
+    """The world that a file is of.
 
     Raises:
-        UsageError: the file names no world, or a flag is none of that stage's.
+        UsageError: it names none.
     """
-    import inspect
-
-    from sweet_rl.commands.catalogue import load
     from sweet_rl.records import read_rows
     from sweet_rl.worlds import world_in
 
@@ -75,18 +74,37 @@ def _by_the_world(saved_path: str, flags: Mapping[str, Any], *, quiet: bool) -> 
             f"{saved_path!r} names no world that has a name here. Run the world's own stage (evaluate_code, "
             "evaluate_html, evaluate_games), or name a --grader."
         )
+    return world
+
+
+def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any]) -> Callable[..., None]:
+    """The stage that grades files of a world, to be called with one, and with further flags.
+
+    Args:
+        world: whose stage it is.
+        given: flags of it.
+        offered: flags that are left out where it has none of that name.
+
+    Raises:
+        UsageError: one of those that are given is none of its flags.
+    """
+    import inspect
+
+    from sweet_rl.commands.catalogue import load
+
     stage = load(world.evaluation)
     known = inspect.signature(stage).parameters
-    if "regrade" in flags and "regrade" not in known:
+    if "regrade" in given and "regrade" not in known:
         raise UsageError(
             f"--regrade has nothing to grade again: {world.name} rewards turns as they are played. Play again, "
             "or name a --grader."
         )
-    if idle := [flag for flag in flags if flag not in known]:
+    if idle := [flag for flag in given if flag not in known]:
         raise UsageError(
             f"--{idle[0]} is no flag of {world.evaluation}, which grades {world.name}. Leave it out."
         )
-    plain(stage)(saved_path=saved_path, **flags, **({"quiet": quiet} if "quiet" in known else {}))
+    taken = {flag: value for flag, value in offered.items() if flag in known}
+    return partial(plain(stage), **given, **taken)
 
 
 def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +14,13 @@ from sweet_rl import tracking
 from sweet_rl.command_line.running import judge_failed, words_of
 from sweet_rl.commands import simulation
 from sweet_rl.commands.agent_flags import Player, PlayerFlags
-from sweet_rl.commands.evaluate import plain
+from sweet_rl.commands.evaluate import grading_by
 from sweet_rl.commands.humans import Human, HumanFlags
 from sweet_rl.commands.simulate_interactions import SimulationFlags
 from sweet_rl.errors import no_such
 from sweet_rl.evaluation.episodes import Episodes, read_episodes
 from sweet_rl.evaluation.report import Line, Report, counts_of, families_of, lines_of
+from sweet_rl.evaluation.sources import EPISODES
 from sweet_rl.flags import listed
 from sweet_rl.records import read_rows, replace_file
 from sweet_rl.runs.continuing import has_failed
@@ -33,8 +33,8 @@ from sweet_rl.worlds import Options, World, world_of
 if TYPE_CHECKING:
     from sweet_rl.commands.eval import EvalFlags
 
-EPISODES, GRADING, REPORT = "episodes.jsonl", "grading.json", "report.json"
-"""The files of a folder of `eval`."""
+GRADING, REPORT = "grading.json", "report.json"
+"""Files of a folder of `eval`, beside its episodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Evaluation:
         human: who answers.
         source: of the tasks.
         tasks: of them those that are played.
+        grading: grades a file, given its path.
     """
 
     flags: EvalFlags
@@ -56,6 +57,7 @@ class Evaluation:
     human: Human
     source: str
     tasks: tuple[Task, ...]
+    grading: Callable[..., None]
 
     def player(self, player: PlayerFlags) -> Player:
         """The agent in this world."""
@@ -96,20 +98,10 @@ class Evaluation:
                 return
             print(f"The {failed} that failed are played again.")
 
-    def grade(self, player: Player, path: Path, report: Path) -> dict[str, Json]:
+    def grade(self, path: Path, report: Path) -> dict[str, Json]:
         """Grade what has no grades; what the world's stage reports."""
-        from sweet_rl.commands.catalogue import load
-
-        flags, stage = self.flags, load(self.world.evaluation)
-        known = set(inspect.signature(stage).parameters) - {"compat"}
-        given = vars(self.options) | {
-            "unsafe_no_sandbox": player.scripted.unsafe_no_sandbox,
-            "regrade": flags.regrade,
-            "quiet": flags.quiet,
-        }
-        given = {name: value for name, value in given.items() if name in known}
         with redirect_stdout(io.StringIO()):  # its table is part of our report
-            plain(stage)(str(path), k=flags.epochs, report_path=str(report), overwrite=True, **given)
+            self.grading(str(path), report_path=str(report))
         found: dict[str, Json] = json.loads(report.read_bytes())
         return found
 
@@ -136,7 +128,7 @@ class Evaluation:
         agent = self.player(replace(player, agent="scripted", agent_model=name))
         print(f"{name}:")
         self.play(agent, path)
-        self.grade(agent, path, folder / f"{name}.{GRADING}")
+        self.grade(path, folder / f"{name}.{GRADING}")
         lines = lines_of(read_episodes(path, self.world))
         return [line for line in lines if not line.name.startswith("pass")][:2]
 
@@ -151,14 +143,20 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     source = flags.tasks or world.test_tasks
     tasks = simulation.tasks_of(source, flags.limit, flags.sample_ids, world)
     simulation.check_tasks(world, tasks, source)
-    this = Evaluation(flags, world, options, Human(human, world, options), source, tuple(tasks))
+    grading = grading_by(
+        world,
+        {"k": flags.epochs, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),
+        {name: value for name, value in vars(options).items() if name != "compat"}
+        | {"unsafe_no_sandbox": agent.unsafe_no_sandbox, "quiet": flags.quiet},
+    )
+    this = Evaluation(flags, world, options, Human(human, world, options), source, tuple(tasks), grading)
     player, folder, bounds = this.player(agent), flags.folder, this.bound_names()
     tracking.writes(folder, folder=True, continues=True)
     path = folder / EPISODES
     this.play(player, path)
-    grading = this.grade(player, path, folder / GRADING)
+    graded = this.grade(path, folder / GRADING)
     found = read_episodes(path, world)
-    known = dict(_floors(grading)) | {name: this.bound(name, agent, folder / "bounds") for name in bounds}
+    known = dict(_floors(graded)) | {name: this.bound(name, agent, folder / "bounds") for name in bounds}
     report = _report(this, player, found, known)
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
     print(f"\n{report.to_text()}\n\nThe same is in {folder / REPORT}; the dialogues: sweet-rl view {folder}")
@@ -206,8 +204,14 @@ def _report(
         },
         {} if listener is None else listener.usage(),
         None if listener is None else listener.cost(),
-        found.problems,
+        [*found.problems, *_uncounted(0 if listener is None else listener.killed())],
     )
+
+
+def _uncounted(killed: int) -> Iterator[str]:
+    if killed:
+        sessions = "a session was" if killed == 1 else f"{killed} sessions were"
+        yield f"{sessions} killed: what models used in the last seconds before is in no count of tokens and dollars"
 
 
 def _human(this: Evaluation, provenance: Mapping[str, Json]) -> dict[str, Json]:

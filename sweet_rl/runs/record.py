@@ -137,6 +137,10 @@ class Record:
         """The dollars of that; None without prices."""
         return None if self._prices is None else cost_of(self.usage(), self._prices)
 
+    def killed(self) -> int:
+        """How many sessions ended without a word."""
+        return sum("noticed" in session for session in self._earlier)
+
     def progresses(self, progress: Progress) -> None:
         """Work of known length begins."""
         with self._lock:

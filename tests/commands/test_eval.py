@@ -1,6 +1,10 @@
 """One command plays, grades and reports; failures are played again and never scored."""
 
 import json
+import signal
+import subprocess
+import sys
+import urllib.request
 from statistics import fmean
 
 import pytest
@@ -184,3 +188,82 @@ def test_what_is_refused_says_how_to_mend_it():
     typed = read(evaluate, ["--model", "expert", "--base_url", "http://127.0.0.1:1/v1"])
     with pytest.raises(UsageError, match="--agent_base_url belongs to --model openai/NAME"):
         values_of(evaluate, typed)
+
+
+KILLING = """
+import os, signal, sys
+from sweet_rl import cli
+from sweet_rl.commands import evaluating, evaluation, simulation
+
+owner, name, times, *sys.argv[1:] = sys.argv[1:]
+owner, times, calls = eval(owner), int(times), []
+inner = getattr(owner, name)
+
+def counted(*args):
+    calls.append(1)
+    if len(calls) == times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return inner(*args)
+
+evaluation._SAVE_AFTER_S, evaluation._SAVING_SHARE = 0.0, 1e9
+setattr(owner, name, counted)
+cli.main()
+"""
+"""Ends itself at the n-th call of a function."""
+
+
+def test_a_run_that_is_killed_loses_at_most_what_is_in_flight_and_counts_nothing_twice(tmp_path):
+    path, seen = tmp_path / "out/episodes.jsonl", []
+    with start_server() as server:
+        flags = SMALL | {
+            "model": "openai/echo",
+            "agent_base_url": server.base_url,
+            "batch_size": 2,
+            "max_turns": 3,
+        }
+        words = ["eval", "--output_dir=out", *(f"--{name}={value}" for name, value in flags.items())]
+        for moment in (
+            ("simulation", "trajectory_to_row", "6"),  # the sixth episode is over, and not yet written
+            ("evaluation.GradedFile", "update", "4"),
+            ("evaluating", "replace_file", "1"),  # all is graded, and nothing reported
+        ):
+            command = [sys.executable, "-c", KILLING, *moment, *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            seen.append(rows(path))
+            assert not (tmp_path / "out/report.json").exists()
+        evaluate(**flags, output_dir="out")
+        with urllib.request.urlopen(server.base_url.removesuffix("/v1") + "/stats") as response:
+            asked = json.load(response)["requests"]
+        evaluate(**flags, output_dir="whole")
+    first, second, third = seen
+    assert 4 <= len(first) < 6  # two are in flight at once
+    assert (len(second), len(third)) == (8, 8)
+    assert [sum(row.get("reward") is not None for row in each) for each in seen] == [0, 3, 8]
+    assert {row["task_id"]: row["dialogue_history"] for row in first}.items() <= {
+        row["task_id"]: row["dialogue_history"] for row in third
+    }.items()
+    assert rows(path) == third
+    found, whole = report(tmp_path / "out"), report(tmp_path / "whole")
+    assert found["measures"] == whole["measures"]
+    assert 8 * 3 <= asked <= 8 * 3 + 2 * 3
+    # what a killed session counted since its record was written is lost, and that is said
+    counted = found["usage"].get("agent", {}).get("echo", {"replies": 0})
+    assert counted["replies"] <= asked
+    assert "3 sessions were killed" in found["problems"][0]
+    assert whole["problems"] == []
+
+
+def test_stored_episodes_are_graded_again_where_there_is_something_to_grade(tmp_path):
+    evaluate(**SMALL, output_dir="out")
+    path = tmp_path / "out/episodes.jsonl"
+    path.write_text("".join(json.dumps(row | {"reward": 0.25}) + "\n" for row in rows(path)))
+    evaluate(**SMALL, output_dir="out", regrade=True)
+    assert 0.25 not in {row["reward"] for row in rows(path)}
+    with pytest.raises(
+        UsageError, match="--regrade has nothing to grade again: dangerous_taxi rewards turns"
+    ):
+        evaluate(
+            model="planner", world="dangerous_taxi", limit=5, quiet=True, output_dir="taxi", regrade=True
+        )
+    assert not (tmp_path / "taxi").exists()
