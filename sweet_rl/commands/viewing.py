@@ -156,7 +156,7 @@ def _export(library: Library, name: str, flags: ShowFlags, picture_bytes: int) -
 
 def _announce(library: Library, flags: ShowFlags) -> Callable[[str], None]:
     def on_ready(url: str) -> None:
-        count = len(library.files)
+        count = sum(one.kind != "credit" for one in library.files)  # scores are shown with their dialogues
         what = library.title if count == 1 else f"{count} files of {library.title}"
         print(f"{what} at {url} (Ctrl-C ends)", flush=True)
         if flags.open_browser:

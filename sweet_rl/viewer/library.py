@@ -111,6 +111,7 @@ class Shown:
             "told": with_solution("", trajectory.task.ground_truth),
             "credit": [found for one in self.credits if (found := _credit_of(one, trajectory))],
             "alternatives": _alternatives_of(self.candidates, trajectory),
+            "waiting": [one.name for one in self.candidates if one.index and not one.index.ready],
         }
 
     def listing(self) -> str:
@@ -264,6 +265,8 @@ def _described(one: Shown) -> dict[str, Json]:
     except OSError:
         size, changed = 0, None
     record = read_record(one.path if one.kind == "record" else place_of(one.path, folder=False))
+    if record is None and one.kind == "metrics":  # of a training, whose output is the folder
+        record = read_record(place_of(one.path.parent, folder=True))
     return {
         "id": one.number,
         "name": one.name,
@@ -352,7 +355,7 @@ def _rows_of(shown: Shown, trajectory: Trajectory) -> Iterator[Mapping[str, Json
         return
     if shown.kind == "credit":
         shown.bring_up()
-    elif not shown.index.ready:  # large, and being indexed beside
+    elif not shown.index.ready:  # large, and being indexed beside: `waiting` names it
         return
     for position in shown.index.of_task(*trajectory.key):
         yield shown.index.row(position).row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sweet_rl.errors import DataError
@@ -10,6 +11,7 @@ from sweet_rl.viewer.content import Contents, Kind, summary_of
 
 Row = Mapping[str, Json]
 _SHOWN = ("prompt", "chosen", "rejected")
+_MARKS = re.compile(r"<\|[^|<>]{1,40}\|>")  # of chat templates
 
 
 class PairContents(Contents[Row]):
@@ -23,7 +25,7 @@ class PairContents(Contents[Row]):
         before, chosen, rejected = _sides(item)
         return {
             "task": str(item.get("task_id") or digest([before])),
-            "summary": summary_of(f"{chosen} ↔ {rejected}"),
+            "summary": summary_of(_MARKS.sub(" ", f"{chosen[:1000]} ↔ {rejected[:1000]}")),
             "repeat": None,
             "reward": None,
             "stop": str(item.get("guard") or "pair"),

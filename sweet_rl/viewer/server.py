@@ -29,7 +29,7 @@ from sweet_rl.viewer.page import build_page
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PATIENCE_S = 0.4
-"""So long an index is waited for before the page is told how far it is."""
+"""So long an index is waited for before the page is told how far it is, or shows a row without it."""
 
 
 def serve(
@@ -136,6 +136,8 @@ class _Asked:
 
     async def row(self, request: web.Request) -> web.Response:
         shown, position = await self._prepared(request)
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=_PATIENCE_S)
         try:
             return _json(await asyncio.to_thread(shown.row, position))
         except (SweetRLError, OSError) as error:

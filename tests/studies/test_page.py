@@ -113,6 +113,7 @@ def test_what_another_run_made_shows_its_claims_and_folds_the_rest():
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
     assert re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page) == [
+        "claims",
         "methods",
         "behaviour",
         "turns",
@@ -120,7 +121,8 @@ def test_what_another_run_made_shows_its_claims_and_folds_the_rest():
     ]
     assert 'id="full-claims"' in page
     assert 'id="full-compared"' not in page
-    assert page.index('id="full-success"') < page.index('id="idea"') < page.index('id="full-claims"')
+    order = ["full-success", "idea", f"{results.comparisons[0].name}-claims", "full-claims"]
+    assert sorted(order, key=lambda anchor: page.index(f'id="{anchor}"')) == order
 
 
 def test_differences_at_an_axis_have_no_more_decimals_than_they_need():
@@ -371,3 +373,16 @@ def test_page_fits_and_needs_nothing_else(browser, page, tmp_path, width):
         assert browser.get_log("browser") == []
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.browser
+def test_a_link_opens_the_section_that_it_leads_to(browser, page, tmp_path):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    out = tmp_path / "study.html"
+    out.write_text(page, encoding="utf-8")
+    browser.get(out.as_uri())
+    opened = "return document.querySelector('#dialogues > .fold').open"
+    assert not browser.execute_script(opened)
+    browser.execute_script("document.querySelector('a[href=\"#dialogues\"]').click()")
+    WebDriverWait(browser, 10, poll_frequency=0.02).until(lambda _: browser.execute_script(opened))

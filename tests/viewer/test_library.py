@@ -48,10 +48,13 @@ def run(tmp_path):
     write_rows(
         tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.5, None]), ranked(rows[0], 0, [1.0], input="x")]
     )
-    write_rows(tmp_path / "pairs.jsonl", [{"prompt": "P", "chosen": "c", "rejected": "r"}])
+    write_rows(tmp_path / "pairs.jsonl", [{"prompt": "P", "chosen": "c<|eot_id|>", "rejected": "r"}])
     (tmp_path / "policy").mkdir()
     write_rows(tmp_path / "policy" / "metrics.jsonl", [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
     (tmp_path / "policy" / "report.json").write_text("{}")
+    (tmp_path / "policy" / "run.json").write_text(
+        '{"id": "2", "stage": "train_dpo", "status": "finished", "sessions": [], "usage": {}}'
+    )
     (tmp_path / "a.report.json").write_text('{"columns": {"fixed": {"success": 0.5}}}')
     (tmp_path / "run.json").write_text(
         '{"id": "1", "stage": "demo", "status": "finished", "sessions": [], "usage": {}}'
@@ -76,15 +79,19 @@ def test_a_folder_is_what_its_files_hold(run):
         "pairs.jsonl": "pairs",
         "policy/metrics.jsonl": "metrics",
         "policy/report.json": "report",
+        "policy/run.json": "record",
         "a.report.json": "report",
         "run.json": "record",
     }
     described = {one["name"]: one for one in library.listing()}
     assert described["run.json"]["record"]["stage"] == "demo"
     assert described["a.jsonl"]["record"] is None
+    assert described["policy/metrics.jsonl"]["record"]["stage"] == "train_dpo"
     assert files["policy/metrics.jsonl"].document()["curves"] == {"loss": [(1, 0.5), (2, 0.25)]}
     assert files["a.report.json"].document()["columns"]["fixed"] == {"success": 0.5}
-    assert json.loads(files["pairs.jsonl"].listing())["columns"]["stop"] == ["pair"]
+    pairs = json.loads(files["pairs.jsonl"].listing())
+    assert pairs["columns"]["stop"] == ["pair"]
+    assert [task["summary"] for task in pairs["tasks"]] == ["c ↔ r"]  # without the marks of a chat template
 
 
 def test_scores_and_alternatives_stand_with_their_turns(run):

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_files_are_listed_by_what_they_hold_and_looked_at_together(several):
     several.click(".page-bar .primary")
     several.wait_for("#mini-test-0007/0")
     assert several.count == "18 rows of 18"
-    assert several.texts(".runs dt") == ["A a.jsonl", "B b.jsonl"]
+    assert several.texts(".runs tbody th") == ["A a.jsonl", "B b.jsonl"]
     several.press("h")
     several.until("return document.querySelector('.page-head')?.checkVisibility()")
     several.driver.back()
@@ -88,6 +89,45 @@ def test_what_one_run_solves_and_another_does_not_is_an_address(several):
     assert len(ids) == len(set(ids))
     several.choose("#than", "solves:0:1")
     assert several.count == "0 rows of 18"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "#mini-test-0012/1?in=a.jsonl&q=fee",
+        "#mini-test-0007/1?in=a.jsonl&outcome=solved&stop=answered&sort=worst&flat=1",
+        "#mini-test-0007/0?in=a.jsonl%2Cb.jsonl&than=better%3A1%3A0&run=1&beside=1",
+        "#mini-test-0007/0.1?in=ranked.jsonl",
+        "#?in=metrics.jsonl",
+        "#?in=a.report.json",
+        "#",
+    ],
+)
+def test_a_link_gives_the_same_view(several, view):
+    several.driver.get("about:blank")
+    several.open(view) if "/" in view else several.driver.get(f"{several.address}{view}")
+    several.until("return document.querySelector('.detail-head, .page-head')")
+    settled = several.script("return [location.hash, document.body.innerText]")
+    given = dict(parse_qsl(view.partition("?")[2]))
+    assert dict(parse_qsl(settled[0].partition("?")[2])) == given
+    several.driver.get("about:blank")
+    several.driver.get(f"{several.address}{settled[0]}")
+    several.until("return document.body.innerText === arguments[0]", settled[1])
+
+
+def test_what_an_address_does_not_know_is_left_out(several):
+    several.open("#mini-test-0007/0?in=a.jsonl%2Cmetrics.jsonl%2Cb.jsonl&than=bogus&stop=bogus&sort=bogus")
+    assert several.texts(".runs tbody th") == ["A a.jsonl", "B b.jsonl"]
+    for selector in ("#than", "#stop", "#sorting"):
+        assert several.script(f"return document.querySelector('{selector}').selectedIndex") == 0
+    assert several.count == "18 rows of 18"
+
+
+def test_figures_are_those_of_each_run_and_never_of_both_together(several):
+    several.open("#mini-test-0007/0?in=a.jsonl%2Cb.jsonl")
+    assert several.texts("#figures dt") == ["Rows"]
+    assert several.texts(".runs thead th") == ["Run", "Success", "Tests passed"]
+    assert several.texts(".runs td") == ["33.3 %", "43.3 %", "50.0 %", "50.0 %"]
 
 
 def test_the_critics_view_of_every_turn(several):

@@ -174,7 +174,13 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
         else:
             axes.set_yticks([])
             for place, row in enumerate(rows):
-                axes.text(0, place - 0.36, row.title, transform=axes.get_yaxis_transform())
+                axes.text(
+                    0,
+                    place - 0.36,
+                    row.title,
+                    transform=axes.get_yaxis_transform(),
+                    bbox={"facecolor": _HEX["surface"], "edgecolor": "none", "pad": 1},
+                )
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(along)

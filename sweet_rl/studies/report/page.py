@@ -41,10 +41,14 @@ def results_page(results: Results) -> str:
     results = words.printable(results)
     several = len([each for each in results.comparisons if each.own]) > 1
     colours = colours_of(results.comparisons)
-    found = [each for part in results.comparisons for each in sections_of(part, colours, several=several)]
-    first = (
-        found[:1] if results.comparisons and any(axes.main for axes in results.comparisons[0].curves) else []
-    )
+    found = [
+        (bool(part.origin), each)
+        for part in results.comparisons
+        for each in sections_of(part, colours, several=several)
+    ]
+    main = bool(results.comparisons) and any(axes.main for axes in results.comparisons[0].curves)
+    first = [each for _, each in found[:1]] if main else []
+    others = [each for _, each in sorted(found[len(first) :], key=lambda known: known[0])]
     return from_template(
         "sweet_rl.studies.report",
         "page.html",
@@ -60,7 +64,7 @@ def results_page(results: Results) -> str:
         idea=f"idea_{results.study}.html" if results.study in IDEAS else "",
         first=first,
         made=_made(results.provenance),
-        sections=[*found[len(first) :], *_examples(results), _run(results)],
+        sections=[*others, *_examples(results), _run(results)],
         colours=colours,
         tone=lambda verdict: {True: "good", False: "bad"}.get(words.GOOD.get(verdict), ""),  # type: ignore[arg-type]
         **{
@@ -140,13 +144,18 @@ def _examples(results: Results) -> list[Section]:
                 _how(judged=judged),
                 "dialogues",
                 data,
+                folded=True,
             )
         )
     if results.strips:
         caption = (
             "A browser renders each draft; the human sees it beside the page they want and says what differs."
         )
-        found.append(Section("strips", "Pages", "Pages, draft by draft", caption, "strips", results.strips))
+        found.append(
+            Section(
+                "strips", "Pages", "Pages, draft by draft", caption, "strips", results.strips, folded=True
+            )
+        )
     return found
 
 

@@ -81,7 +81,10 @@ def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
 
 
 def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) -> Iterator[Section]:
-    """All sections that have something to show. What another run made shows its curves and its claims only.
+    """All sections that have something to show.
+
+    Folded are, beside details, what another run made, but for its main curve, and what compares no method of
+    the study's own.
 
     Args:
         part: what was compared.
@@ -112,12 +115,19 @@ def _sections(part: Comparison, given: Mapping[str, str]) -> Iterator[Section]:
             heading = f"{axes.title[0].upper()}{axes.title[1:]} against {axes.along}"
             yield section(axes.name, "Learning", heading, _BANDS + across, "chart", drawn)
     if part.measures and not another and (drawn := _intervals(part, part.measures[0], given)):
-        yield section("compared", "Compared", "Who is better", f"{_INTERVALS}{dashed}", "chart", drawn)
+        caption = f"{_INTERVALS}{dashed}"
+        yield section("compared", "Compared", "Who is better", caption, "chart", drawn, folded=not part.own)
     if any(claim.mean is not None for claim in part.claims):
         among = max(claim.among for claim in part.claims)
         caption = (_SHORT if another else _CLAIMS) + (_CORRECTED.format(among) if among > 1 else "")
         yield section(
-            "claims", "Differences", "What is more than chance?", caption, "chart", _claims(part, given)
+            "claims",
+            "Differences",
+            "What is more than chance?",
+            caption,
+            "chart",
+            _claims(part, given),
+            folded=another,
         )
     measured = [method for method in part.methods if any(run.measures for run in method.runs)]
     if critics := _critics(part, measured, given):

@@ -10,7 +10,8 @@ const Address = (() => {
     const [row, query] = hash.slice(1).split(/\?(.*)/s);
     const given = new URLSearchParams(query);
     const named = (given.get("in") ?? "").split(",").map(decodeSafely);
-    const wanted = named.filter((name) => files.some((file) => file.name === name));
+    const known = named.map((name) => files.find((file) => file.name === name)).filter(Boolean);
+    const wanted = known.filter(({ kind }) => kind === known[0].kind).map(({ name }) => name); // others cannot stand beside it
     return { row, given, wanted: wanted.length || files.length > 1 ? wanted : [files[0].name] };
   }
 

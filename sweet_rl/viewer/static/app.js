@@ -68,9 +68,9 @@
   async function adopt(given) {
     const valid = (name, plain, known) => (known.includes(given.get(name)) ? given.get(name) : plain);
     browse.outcome = valid("outcome", "all", Kind.filters.map(([name]) => name));
-    browse.stop = given.get("stop") ?? "all";
+    browse.stop = valid("stop", "all", browse.rows.map(({ stop }) => stop));
     browse.sorting = valid("sort", "file", ["best", "worst"]);
-    browse.than = given.get("than") ?? "all";
+    browse.than = valid("than", "all", browse.runs.length > 1 ? Array.from(byId("than").options, ({ value }) => value) : []);
     browse.grouped = given.get("flat") !== "1";
     beside = given.get("beside") === "1" && browse.runs.length > 1;
     byId("sorting").value = browse.sorting;
@@ -241,13 +241,15 @@
 
   function showRuns() {
     byId("than").value = browse.than;
-    byId("runs").replaceChildren(
-      ...browse.runs.map((file, run) => {
-        const own = browse.listed.filter((row) => row.run === run);
-        const [name, value] = Kind.figures(own, browse)[0];
-        return make("div", { title: file.name }, make("dt", {}, make("span", { class: "run-letter", text: Words.letter(run) }), ` ${file.name}`), make("dd", { title: name, text: own.length ? value : "–" }));
-      }),
-    );
+    const names = Kind.figures(browse.listed, browse).map(([name]) => name);
+    const head = ["Run", ...names].map((text) => make("th", { scope: "col", text }));
+    const rows = browse.runs.map((file, run) => {
+      const own = browse.listed.filter((row) => row.run === run);
+      const figures = own.length ? Kind.figures(own, browse).map(([, value]) => value) : names.map(() => "–");
+      const name = make("th", { scope: "row", title: file.name }, make("span", { class: "run-letter", text: Words.letter(run) }), ` ${file.name}`);
+      return make("tr", {}, name, figures.map((text) => make("td", { text })));
+    });
+    byId("runs").replaceChildren(make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows));
   }
 
   function showFilters() {
@@ -281,7 +283,7 @@
       make("div", {}, make("dt", { text: name }), make("dd", {}, value, also ? make("span", { class: "also", text: also }) : null));
     byId("figures").replaceChildren(
       figure("Rows", Words.integer(figures.rows), Words.plural(figures.tasks, "task")),
-      ...Kind.figures(browse.listed, browse).map((parts) => figure(...parts)),
+      ...(browse.runs.length > 1 ? [] : Kind.figures(browse.listed, browse).map((parts) => figure(...parts))), // of each run: below
     );
     const stops = Object.entries(figures.stops).sort(([, a], [, b]) => b - a);
     byId("stops").replaceChildren(

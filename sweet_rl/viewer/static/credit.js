@@ -87,7 +87,7 @@ const Credit = (() => {
         return make("tr", {}, make("th", { scope: "row", text: `${nameOf(scores.critic)}, ${words}` }), [signed(view.advantage), plain(view.critic), plain(view.reference)].map((text) => make("td", { text })), make("td", { text: view.why ? WHY[view.why] ?? view.why : "" }));
       }),
     );
-    const head = ["", "score", "critic", "reference", ""].map((text) => make("th", { scope: "col", text }));
+    const head = ["prompt", "score", "critic", "reference", "why none"].map((text, i) => make("th", { scope: "col" }, make("span", { class: i % 4 ? "" : "visually-hidden", text })));
     return make(
       "div",
       { class: "saw" },
@@ -95,8 +95,8 @@ const Credit = (() => {
       make(
         "div",
         { class: "two" },
-        make("div", {}, make("h4", { text: "What the agent saw" }), make("pre", { text: prompt })),
-        make("div", {}, make("h4", { text: "What the critic saw" }), make("pre", {}, make("mark", { class: "told", text: row.told ?? "" }), prompt)),
+        make("div", {}, make("h4", { text: "What the agent saw" }), make("pre", { tabindex: "0", text: prompt })),
+        make("div", {}, make("h4", { text: "What the critic saw" }), make("pre", { tabindex: "0" }, make("mark", { class: "told", text: row.told ?? "" }), prompt)),
       ),
     );
   }

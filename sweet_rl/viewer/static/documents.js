@@ -42,29 +42,32 @@ const Documents = (() => {
   function leaves(value, prefix = "") {
     if (value === null || typeof value !== "object") return [[prefix, value]];
     const { mean, low, high } = value;
-    if (typeof mean === "number" && typeof low === "number" && typeof high === "number") return [[prefix, value], ...leaves(Object.fromEntries(Object.entries(value).filter(([name]) => !["mean", "low", "high"].includes(name))), prefix)].filter(([, one]) => one !== undefined);
+    if (typeof mean === "number" && typeof low === "number" && typeof high === "number") return [[prefix, value], ...leaves(Object.fromEntries(Object.entries(value).filter(([name]) => !["mean", "low", "high", "error"].includes(name))), prefix)].filter(([, one]) => one !== undefined);
     return Object.entries(value).flatMap(([name, one]) => leaves(one, prefix ? `${prefix} · ${name}` : name));
   }
 
   const number = (value) => (Number.isInteger(value) ? Words.integer(value) : String(Number(value.toPrecision(4)))).replace("-", "−");
+  const decimals = (values) => values.map((value) => (values.every((one) => Math.abs(one) < 10) ? value.toFixed(3) : number(value)).replace("-", "−")); // alike
 
   function figure(value) {
     if (value === undefined) return make("td", { class: "number muted", text: "–" });
     if (typeof value === "number") return make("td", { class: "number", text: number(value) });
-    if (value === null || typeof value !== "object") return make("td", { text: String(value) });
-    return make("td", { class: "number" }, make("strong", { text: number(value.mean) }), make("span", { class: "muted", text: ` ${number(value.low)} to ${number(value.high)}` }));
+    if (value === null || typeof value !== "object") return make("td", { class: "words", text: String(value) });
+    const [mean, low, high] = decimals([value.mean, value.low, value.high]);
+    const error = typeof value.error === "number" ? `standard error ${number(value.error)}` : null;
+    return make("td", { class: "number", title: error }, make("strong", { text: mean }), make("span", { class: "muted", text: ` ${low} to ${high}` }));
   }
 
   function report(parts) {
     const found = parts.map(({ content }) => new Map(leaves(content)));
     const names = [...new Set(found.flatMap((one) => [...one.keys()]))];
     const groups = Map.groupBy(names, (name) => name.split(" · ").slice(0, -1).join(" · "));
-    const heads = () => (parts.length > 1 ? make("thead", {}, make("tr", {}, make("th"), parts.map((_, run) => make("th", { scope: "col", class: "number", text: Words.letter(run) })))) : null);
+    const heads = () => (parts.length > 1 ? make("thead", {}, make("tr", {}, make("th", { scope: "col" }, make("span", { class: "visually-hidden", text: "What" })), parts.map((_, run) => make("th", { scope: "col", class: "number", text: Words.letter(run) })))) : null);
     const table = (group, own) =>
       make(
         "section",
         {},
-        make("h3", { text: group || "Report" }),
+        make("h3", { text: group ? group.split(" · ").map(Words.phrase).join(" · ") : "Report" }),
         make("div", { class: "scroller" }, make("table", { class: "numbers report" }, heads(), make("tbody", {}, own.map((name) => make("tr", {}, make("th", { scope: "row", text: Words.phrase(name.split(" · ").at(-1)) }), found.map((one) => figure(one.get(name)))))))),
       );
     return [...groups].map(([group, own]) => table(group, own));

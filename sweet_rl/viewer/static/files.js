@@ -41,13 +41,13 @@ const Files = (() => {
       return element;
     }
 
-    const heads = ["", "File", "Size", "Changed (UTC)", "Made by", "Models"];
+    const heads = ["Choose", "File", "Size", "Changed (UTC)", "Made by", "Models"];
     const section = ([kind, own]) =>
       make(
         "section",
         {},
         make("h3", { text: `${KINDS[kind]} (${own.length})` }),
-        make("div", { class: "scroller" }, make("table", { class: "files" }, make("thead", {}, make("tr", {}, heads.map((text, i) => make("th", { scope: "col", class: i === 2 ? "number" : "", text })))), make("tbody", {}, own.map(line)))),
+        make("div", { class: "scroller" }, make("table", { class: "files" }, make("thead", {}, make("tr", {}, heads.map((text, i) => make("th", { scope: "col", class: ["choice", "", "number"][i] ?? "" }, make("span", { class: i ? "" : "visually-hidden", text }))))), make("tbody", {}, own.map(line)))),
       );
     return [
       make("header", { class: "page-head" }, make("h2", { text: title }), make("p", { class: "muted" }, `${Words.plural(files.length, "file")} · `, make("code", { text: about.command }))),

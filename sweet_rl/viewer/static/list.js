@@ -158,13 +158,14 @@ class List {
     const name = this.#named(row);
     const label = `${name.charAt(0).toUpperCase()}${name.slice(1)}: ${facts.join(", ")}`;
     const short = row.turn === undefined ? String(row.repeat) : this.browse.hasDialogues ? `${row.repeat}.${row.turn + 1}` : String(row.turn + 1);
+    const shown = this.browse.runs.length > 1 ? `${Words.letter(row.run)}${short}` : short;
     const faint = this.browse.isListed.has(row) ? "" : " faint";
     const bar = Dom.make("span", { class: "chip-bar" });
     bar.style.width = `${100 * Math.min(Math.max(row.reward ?? 0, 0), 1)}%`;
     return this.#button(
       row,
-      { class: `chip ${row.outcome}${faint}`, title: label, "aria-label": label },
-      this.browse.runs.length > 1 ? `${Words.letter(row.run)}${short}` : short,
+      { class: `chip ${row.outcome}${faint}`, title: label, "aria-label": label.includes(shown) ? label : `${shown}, ${label}` },
+      shown,
       Kind.bar ? bar : null,
     );
   }

@@ -1,9 +1,10 @@
 "use strict";
-// The page is complete without this: one button opens all lists of candidates, and paper shows all that is folded.
+// The page is complete without this: one button opens all lists of candidates, a link opens the section that it
+// leads to, and paper shows every section.
 
 (() => {
-  const all = [...document.querySelectorAll("details")];
-  const lists = all.filter((each) => !each.classList.contains("fold"));
+  const folds = document.querySelectorAll(".fold");
+  const lists = [...document.querySelectorAll("details:not(.fold)")];
   const openAll = document.getElementById("open-all");
   if (openAll) {
     openAll.hidden = false;
@@ -13,5 +14,11 @@
       openAll.textContent = open ? "Close all candidates" : "Open all candidates";
     });
   }
-  addEventListener("beforeprint", () => { for (const each of all) each.open = true; });
+  const unfold = () => {
+    const fold = document.getElementById(location.hash.slice(1))?.querySelector(":scope > .fold");
+    if (fold) fold.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+  addEventListener("beforeprint", () => { for (const each of folds) each.open = true; });
 })();
