@@ -155,7 +155,8 @@ def _split(
         elif flag.kind is bool or flag.bare is not None:
             typed[flag.name] = "True" if flag.bare is None else flag.bare
         elif not lenient:
-            raise UsageError(f"--{flag.name} needs a value.")
+            hyphen = f' One that begins with a hyphen is written --{flag.name}="{left[0]}".' if left else ""
+            raise UsageError(f"--{flag.name} needs a value.{hyphen}")
     return typed, words
 
 

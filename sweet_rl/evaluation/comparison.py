@@ -160,8 +160,11 @@ def compared(
             "the page then says this on top."
         )
     measures = measures_of([source.episodes for source in sources])
-    if measures[0].field not in {"success", "reward"}:
-        raise UsageError("Not every run has rewards: grade them first with `sweet-rl evaluate FILE`.")
+    for source in sources:
+        if all(one.reward is None for one in source.episodes.episodes):
+            raise UsageError(
+                f"{str(source.path)!r} has no rewards: `sweet-rl evaluate {source.path}` grades it."
+            )
     pairings = [
         _pairing(first, other, place, measures, interval, among=len(others))
         for place, other in enumerate(others, start=1)
@@ -179,8 +182,8 @@ def _pairing(
         row = _row(measure.name, measure, measure.by_task(ours), measure.by_task(theirs), interval, among)
         if row is not None:
             rows.append(row)
-    if not rows:
-        raise UsageError("No task has been graded in both runs.")
+    if not rows or rows[0].name != measures[0].name:
+        raise UsageError(f"No task has been graded in both {str(first.path)!r} and {str(other.path)!r}.")
     top = measures[0]
     mine, yours = top.by_task(ours), top.by_task(theirs)
     only_ours, only_theirs = _solved_alone(top, mine, yours), _solved_alone(top, yours, mine)

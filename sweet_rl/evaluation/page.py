@@ -20,7 +20,7 @@ from sweet_rl.evaluation.episodes import Episode, rows_at
 from sweet_rl.evaluation.sources import Source, Training, facts_of
 from sweet_rl.types import NO_ANSWER, Json
 from sweet_rl.version import __version__
-from sweet_rl.viewer.gallery import Picture, find_picture
+from sweet_rl.viewer.gallery import NOT_THERE, Picture, find_picture
 from sweet_rl.viewer.report_page import from_template
 
 _LONGEST: Final = 20_000
@@ -48,6 +48,7 @@ class Side:
     good: bool | None
     messages: Sequence[Said]
     picture: str = ""
+    no_picture: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _side(
         text = f"{'solved' if episode.success else 'not solved'}, {text}"
     good = None if episode.success is None else bool(episode.success)
     messages = [_said(entry) for entry in row.get("dialogue_history") or [] if isinstance(entry, Mapping)]
-    return Side(place, label, text, good, messages[1:], _picture(row, folder))
+    return Side(place, label, text, good, messages[1:], *_picture(row, folder))
 
 
 def _said(entry: Mapping[str, Json]) -> Said:
@@ -210,13 +211,15 @@ def _short(text: Json) -> str:
     )
 
 
-def _picture(row: Mapping[str, Json], folder: Path) -> str:
-    """What was handed in as a picture, as a data URL; nothing where it is none, or too large."""
+def _picture(row: Mapping[str, Json], folder: Path) -> tuple[str, str]:
+    """What was handed in as a picture, as a data URL, or why it is not shown; neither where it is none."""
     answer = row.get("answer")
     if not isinstance(answer, str) or answer == NO_ANSWER or not answer.endswith(".png"):
-        return ""
+        return "", ""
     found = find_picture(answer, folder)
     data = found.read() if isinstance(found, Picture) else None
-    if data is None or len(data) > _LARGEST:
-        return ""
-    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    if data is None:
+        return "", found if isinstance(found, str) else NOT_THERE
+    if len(data) > _LARGEST:
+        return "", f"The picture is too large for this page: {len(data) / 1e6:.1f} MB."
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}", ""

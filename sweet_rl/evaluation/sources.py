@@ -138,6 +138,9 @@ def unlike(one: Source, other: Source) -> Iterator[str]:
     """Why their numbers cannot be compared task by task; nothing where they can.
 
     Each is a sentence without its end: other worlds, tasks, humans, rules or graders.
+
+    Raises:
+        UsageError: they have no task in common.
     """
     yield from (f"{each.label}: {problem}" for each in (one, other) for problem in each.episodes.problems)
     ours, theirs = one.episodes, other.episodes
@@ -177,6 +180,8 @@ def _is_graded(source: Source) -> bool:
 
 def _tasks(one: Source, other: Source) -> Iterator[str]:
     ours, theirs = one.episodes.contents, other.episodes.contents
+    if ours.keys().isdisjoint(theirs):
+        raise UsageError(f"{one.label} and {other.label} have no task in common: nothing can be compared.")
     for here, there, label in ((ours, theirs, one.label), (theirs, ours, other.label)):
         alone = [task for task in here if task not in there]
         if alone:

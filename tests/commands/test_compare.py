@@ -120,8 +120,25 @@ def test_other_tasks_are_refused_and_what_is_shared_is_compared(tmp_path):
         compare(a, c)
     compare(a, b, force=True)
     assert numbers(tmp_path)["pairings"][0]["rows"][0]["difference"]["tasks"] == 2
-    with pytest.raises(UsageError, match="No task has been graded in both"):
+    with pytest.raises(UsageError, match="a and d have no task in common"):
         compare(a, write(tmp_path / "d.jsonl", [row("u1", 1.0)]), force=True, overwrite=True)
+    halves = [[row("t1", ours), row("t2", theirs)] for ours, theirs in ((1.0, None), (None, 1.0))]
+    halves = [write(tmp_path / f"{name}.jsonl", rows) for name, rows in zip("ef", halves, strict=True)]
+    with pytest.raises(UsageError, match=r"No task has been graded in both '.*e\.jsonl' and '.*f\.jsonl'"):
+        compare(*halves, overwrite=True)
+    ungraded = write(tmp_path / "g.jsonl", [row("t1", None), row("t2", None)])
+    with pytest.raises(
+        UsageError, match=r"g\.jsonl' has no rewards: `sweet-rl evaluate .*g\.jsonl` grades it"
+    ):
+        compare(b, ungraded, overwrite=True)
+
+
+def test_a_turn_of_ten_megabytes_is_cut_on_the_page(tmp_path):
+    a = write(tmp_path / "a.jsonl", [row("t0", 1.0, says="long " * 2_000_000)])
+    compare(a, write(tmp_path / "b.jsonl", [row("t0", 0.0)]))
+    page = (tmp_path / "comparison.html").read_text()
+    assert len(page) < 100_000
+    assert "9,980,002 characters more" in page
 
 
 def test_failed_episodes_are_in_no_pair_and_torn_files_are_told(tmp_path, capsys):
@@ -174,6 +191,11 @@ def test_pages_have_no_success_and_show_their_pictures(tmp_path):
     first = numbers(tmp_path)["pairings"][0]["rows"][0]
     assert (first["name"], first["unit"], first["difference"]["mean"]) == ("similarity", "share", 0.25)
     assert (tmp_path / "comparison.html").read_text().count("data:image/png;base64,") == 6
+    (tmp_path / "pictures/p.png").unlink()
+    compare(*runs, overwrite=True)
+    page = (tmp_path / "comparison.html").read_text()
+    assert "data:image/png" not in page
+    assert page.count("The picture is not where the row says.") == 6
 
 
 def test_the_page_is_inert_and_has_what_made_it(tmp_path):
