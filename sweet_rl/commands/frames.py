@@ -106,7 +106,11 @@ def frame(
     words = f"{at.astimezone():%H:%M:%S}  {head or 'no run has left a record here'}  "
     lines = [style.line(words + style.end_of(folder, style.width - len(words)))]
     over = sorted((one for one in every if not one.active), key=ended_at, reverse=True)
-    shown = {id(one) for one in (*over[:ended], *(one for one in every if one.active))}
+    newest = over[:ended]
+    failed = next((one for one in over if one.state == "failed"), None)
+    if newest and failed is not None and failed not in newest:
+        newest[-1] = failed  # it is counted above, and looked for
+    shown = {id(one) for one in (*newest, *(one for one in every if one.active))}
     for sight in sights:
         lines += _tree(sight, style, shown, prices, at, 0)
     if len(over) > ended:

@@ -177,8 +177,7 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
     return Trajectory(
         task=task,
         dialogue_history=tuple(
-            _read_message(reader, entry, f"dialogue_history[{position}]")
-            for position, entry in enumerate(history)
+            _read_message(reader, entry, position) for position, entry in enumerate(history)
         ),
         answer=reader.get_or(
             "answer", str, "a string or null", None, "It is the text that the agent handed in."
@@ -247,7 +246,12 @@ def _reader(row: Json, path: str | Path | None, line: int | None) -> Reader:
     return Reader(row, path, line)
 
 
-def _read_message(reader: Reader, entry: Json, name: str) -> Message:
+def _read_message(reader: Reader, entry: Json, position: int) -> Message:
+    if isinstance(entry, dict):  # quick for what most files consist of; what is wrong is told below
+        said, role = entry.get("content"), entry.get("role")
+        if isinstance(said, str) and role in ("system", "user"):
+            return Message(cast(Role, role), said)
+    name = f"dialogue_history[{position}]"
     inner = reader.inner(
         entry, name, "an object with role and content", 'Like {"role": "user", "content": "..."}.'
     )

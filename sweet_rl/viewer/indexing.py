@@ -26,7 +26,7 @@ from sweet_rl.records import locked
 from sweet_rl.records.files import parse_line
 from sweet_rl.types import Json
 
-VERSION = 1
+VERSION = 2
 """Of what an index holds: one of another version is made anew."""
 
 _EDGE = 1 << 16
@@ -48,6 +48,7 @@ CREATE INDEX by_task ON rows(task, repeat);
 CREATE TABLE broken(line INTEGER PRIMARY KEY, why TEXT);
 CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT);
 CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remove_diacritics 2");
+INSERT INTO words(words, rank) VALUES ('hashsize', 33554432); -- bytes in memory: fewer pieces to merge
 """
 
 

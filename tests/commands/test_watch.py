@@ -127,6 +127,19 @@ def test_parts_stand_below_and_what_ended_long_ago_is_counted(tmp_path):
     assert "old0" in lines[5]
 
 
+def test_a_run_that_failed_is_shown_among_many_that_ended_later(tmp_path):
+    keep(tmp_path, "bad", status="failed", error="No space left.", silent=5000)
+    for number in range(4):
+        keep(tmp_path, f"fine{number}", status="finished", silent=1000 + number)
+    lines = shown(tmp_path, ended=3)
+    assert [line.split()[:3] for line in lines[1:4]] == [
+        ["+", "simulate_interactions", "fine0"],
+        ["+", "simulate_interactions", "fine1"],
+        ["x", "simulate_interactions", "bad"],
+    ]
+    assert lines[4:] == ["    No space left.", "2 more have ended (--ended, or sweet-rl runs outputs)"]
+
+
 def test_torn_records_and_names_that_move_the_cursor_do_no_harm(tmp_path):
     keep(tmp_path, "a.jsonl", status="failed", error="\x1b[2J gone ☠", stage="w" * 200)
     (tmp_path / "b.jsonl.run.json").write_text('{"id": "b", "sta')

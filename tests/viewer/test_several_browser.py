@@ -15,6 +15,9 @@ from tests.viewer.driving import Viewer
 from tests.viewer.samples import ATTACK, many_rows, sample_rows, write_rows
 from tests.viewer.test_library import ranked, scored
 
+NAMES = ("constructor", "__proto__", "toString")
+"""Names that a careless script finds in every object."""
+
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
@@ -147,6 +150,21 @@ def test_the_critics_view_of_every_turn(several):
     )
     assert several.texts(".candidates .said") == [ATTACK, "worse"]
     assert several.texts(".candidates td:first-child") == ["+0.75", "+0.25"]
+
+
+def test_words_of_the_language_and_marks_of_direction_stay_with_their_own_text(browser, tmp_path):
+    pairs = [{"prompt": "P", "chosen": "c", "rejected": "r", "guard": word} for word in NAMES]
+    write_rows(tmp_path / "pairs.jsonl", pairs)
+    rows = sample_rows()
+    write_rows(
+        tmp_path / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["a\u202eb", "c"])]
+    )
+    export(Library([tmp_path]), tmp_path / "all.html")
+    viewer = Viewer(browser, (tmp_path / "all.html").as_uri()).open("#?in=pairs.jsonl")
+    assert sorted(viewer.texts("#stops .stop strong")) == ["1"] * len(NAMES)
+    viewer.open("#?in=ranked.jsonl")
+    isolated = "return getComputedStyle(document.querySelector('.said')).unicodeBidi"
+    assert viewer.script(isolated) == "isolate"
 
 
 @pytest.mark.parametrize("name", ["ranked.jsonl", "pairs.jsonl", "metrics.jsonl", "a.report.json"])

@@ -102,7 +102,7 @@ class Browse {
 
   // How many rows each choice of one filter would list, the other filters being as they are.
   counts(filter) {
-    const counts = { all: 0 };
+    const counts = Object.assign(Object.create(null), { all: 0 }); // names are the files': "constructor" is one
     for (const row of this.rows) {
       const [outcome, stop] = filter === "outcome" ? ["all", this.stop] : [this.outcome, "all"];
       if (!this.#matches(row, outcome, stop)) continue;
@@ -128,7 +128,7 @@ class Browse {
   }
 
   figures() {
-    const stops = {};
+    const stops = Object.create(null);
     for (const row of this.listed) stops[row.stop] = (stops[row.stop] ?? 0) + 1;
     return { rows: this.listed.length, tasks: new Set(this.listed.map((row) => row.task)).size, stops };
   }
