@@ -111,7 +111,7 @@ class Shown:
             "told": with_solution("", trajectory.task.ground_truth),
             "credit": [found for one in self.credits if (found := _credit_of(one, trajectory))],
             "alternatives": _alternatives_of(self.candidates, trajectory),
-            "waiting": [one.name for one in self.candidates if one.index and not one.index.ready],
+            "waiting": [one.name for one in self.candidates if one.index is not None and not one.index.ready],
         }
 
     def listing(self) -> str:
