@@ -8,7 +8,7 @@ ARCHER_OUT ?= outputs/demo_archer
 REFLECT_OUT ?= outputs/demo_reflect
 PIP := pip install --quiet --disable-pip-version-check
 
-.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm bench bench-training clean
+.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm dist test-dist bench bench-training clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,13 @@ $(VLLM_VENV)/.installed:
 
 test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
 	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
+
+dist: install  ## sdist and wheel, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+test-dist: dist  ## the wheel in an empty environment, and whether every extra can be installed
+	SWEET_RL_WHEEL=$$(echo $(CURDIR)/dist/*.whl) $(BIN)/pytest tests/test_dist.py
 
 bench: install  ## rollout, worlds, grading, start-up: what docs/benchmarks.md quotes
 	$(BIN)/python benchmarks/startup.py

@@ -101,8 +101,15 @@ def _overview(group: str = "") -> str:
             "",
             "sweet-rl STAGE --help explains a stage's flags, --help-all every one of them.",
             "sweet-rl --completion bash (or zsh, or fish) prints completion for a shell.",
+            *_limits(),
         ]
     )
+
+
+def _limits() -> list[str]:
+    """What does not work on this system; nothing on Linux."""
+    limits = "all works but grading code and rendering pages, which need Linux (docs/install.md)."
+    return [] if sys.platform == "linux" else [f"On {sys.platform} {limits}"]
 
 
 def _complete(what: str, *words: str) -> None:

@@ -8,6 +8,7 @@ What goes wrong inside one episode is not raised out of the loop but recorded (`
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,14 @@ def missing_package(package: str, extra: str, *, needed_for: str) -> UsageError:
     return UsageError(
         f"{needed_for} needs the package {package!r}, which is not installed. "
         f"Install it with: pip install 'sweet_rl[{extra}]'"
+    )
+
+
+def without_linux(what: str) -> str:
+    """What to tell those who ask for what only Linux can do, on another system."""
+    return (
+        f"{what} needs Linux, for the isolation, and this is {sys.platform}. Nothing but grading code and "
+        "rendering pages does; do these two in a container, or on Windows in WSL (docs/install.md)."
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from sweet_rl.errors import UsageError, without_linux
 from sweet_rl.pages import cache, chromium, firefox
 from sweet_rl.pages.assets import VERSION
 from sweet_rl.pages.browser import version_of
@@ -28,8 +30,10 @@ def open_renderer(settings: RenderSettings | None = None) -> RenderService:
     """The rendering service; `async with` stops its browsers.
 
     Raises:
-        UsageError: the browser is not installed.
+        UsageError: the browser is not installed, or this is not Linux.
     """
+    if sys.platform != "linux":
+        raise UsageError(without_linux("Rendering pages"))
     settings = settings or RenderSettings()
     module = {"firefox": firefox, "chromium": chromium}[settings.browser]
     return RenderService(

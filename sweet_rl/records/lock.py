@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sweet_rl.errors import StorageError
+from sweet_rl.errors import StorageError, UsageError
+
+try:
+    import fcntl
+except ImportError as error:
+    raise UsageError(
+        "Windows itself cannot lock files as runs need it: install and run sweet_rl in WSL (docs/install.md)."
+    ) from error
 
 
 @contextmanager

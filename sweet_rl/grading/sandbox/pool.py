@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import select
 import socket
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from sweet_rl.errors import SandboxError
+from sweet_rl.errors import SandboxError, without_linux
 from sweet_rl.grading.sandbox.jobs import Job, Outcome, Program, Reply, TestValue
 from sweet_rl.grading.sandbox.queue import Assignment, JobQueue
 from sweet_rl.grading.sandbox.worker import WorkerProcess, check_protection, default_workers
@@ -33,7 +34,8 @@ _SHORTEST_STEP_S = 0.01
 _MOMENT = 1 / 20  # of the time limit: after that, a job is watched
 _PUBLISHED_WALL = 10.0  # of the time limit: the published alarm rings inside, this is for what swallows it
 _RECEIVED = 1 << 16  # bytes at once
-_ENDED = select.EPOLLRDHUP  # without EPOLLIN: what a child writes does not wake us by itself
+# Without EPOLLIN: what a child writes does not wake us by itself. Only Linux has it.
+_ENDED = getattr(select, "EPOLLRDHUP", 0)
 _MAX_DEATHS = 10  # of workers one after the other that have not done the simplest job
 _BLAMED_AFTER = 2  # deaths of workers, all with the same job in hand
 _PROBE = -1  # number of a job that shows whether a worker can do anything at all
@@ -80,7 +82,7 @@ class Sandbox:
         unsafe_no_sandbox: run even where the kernel offers too little protection.
 
     Raises:
-        SandboxError: too little protection here; says what is missing and what would help.
+        SandboxError: too little protection here, or no Linux; says what is missing and what would help.
     """
 
     def __init__(
@@ -91,6 +93,8 @@ class Sandbox:
         memory_mb: int = 512,
         unsafe_no_sandbox: bool = False,
     ) -> None:
+        if sys.platform != "linux":
+            raise SandboxError(without_linux("Grading code"))
         self.timeout_s = timeout_s
         self._memory_bytes = memory_mb * 2**20
         self._epoll = select.epoll()
