@@ -66,15 +66,20 @@ def test_the_light_core_is_light(light):
     assert not re.search(r"^(torch|transformers|numpy|pandas) ", listed, re.MULTILINE)
 
 
-def test_what_is_missing_is_named(light, tmp_path):
-    line = (
-        "simulate_interactions mini:test a.jsonl --agent transformers --agent_model none --env_model scripted"
-    )
+@pytest.mark.parametrize(
+    "line",
+    [
+        "simulate_interactions mini:test a.jsonl --agent transformers --agent_model none --env_model scripted",
+        "make_embedded_agent agent",
+    ],
+)
+def test_what_is_missing_is_named(light, tmp_path, line):
     done = subprocess.run(
         [light / "bin/sweet-rl", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert "pip install 'sweet_rl[transformers]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - COMPILED))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags.common import OutputDir, Overwriting, Quiet, Seeded, WorldName
 from sweet_rl.worlds import first_for
 
@@ -48,7 +48,10 @@ def make_embedded_agent(flags: AgentMakingFlags, /) -> None:
         raise UsageError(
             f"{flags.output_dir!r} holds a model already; pass --overwrite or choose another folder."
         )
-    from sweet_rl.tiny_models.warm_start import make_agent
+    try:
+        from sweet_rl.tiny_models.warm_start import make_agent
+    except ImportError as error:
+        raise missing_package("torch", "transformers", needed_for="an agent made from nothing") from error
 
     tracking.writes(folder, folder=True)
     made = make_agent(folder, load_prompt(school.rules), seed=flags.seed, school=school, quiet=flags.quiet)
