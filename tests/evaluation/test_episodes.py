@@ -3,9 +3,12 @@
 import json
 
 import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
 
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.evaluation.episodes import episodes_of, read_episodes, rows_at
+from sweet_rl.evaluation.measures import passes
 from sweet_rl.evaluation.sources import labels_of
 from sweet_rl.records import load_trajectories, locked
 from tests.evaluation.samples import row, write
@@ -75,3 +78,16 @@ def test_published_rows_without_names_count_their_repeats(tmp_path):
     found = read_episodes(write(tmp_path / "a.jsonl", [plain, plain | {"reward": 0.0}]))
     assert [(one.sample, one.reward) for one in found.episodes] == [(0, 1.0), (1, 0.0)]
     assert len({one.task for one in found.episodes}) == 1
+
+
+def test_pass_at_k_over_tasks_by_hand():
+    """Two, none and four of four repeats: pass@2 is 5/6, 0 and 1, pass^2 is 1/6, 0 and 1."""
+    values = {"a": [1.0, 1.0, 0.0, 0.0], "b": [0.0] * 4, "c": [1.0] * 4, "too few": [1.0]}
+    some, every = passes(values, 2)
+    assert (some.mean, every.mean) == (pytest.approx((5 / 6 + 0 + 1) / 3), pytest.approx((1 / 6 + 0 + 1) / 3))
+    assert some.error == pytest.approx(stats.sem([5 / 6, 0, 1]))
+    assert every.error == pytest.approx(stats.sem([1 / 6, 0, 1]))
+    # tasks are what is independent: Wilson's interval of three of them
+    assert (some.low, some.high) == pytest.approx(
+        proportion_confint(3 * some.mean, 3, method="wilson"), abs=1e-6
+    )
