@@ -10,7 +10,7 @@ from sweet_rl.evaluation.comparison import Row
 from sweet_rl.evaluation.measures import Unit
 from sweet_rl.viewer.documents import MOST_POINTS, Curve
 
-_WIDE, _HIGH, _LEFT, _BELOW = 320.0, 130.0, 46.0, 18.0
+_WIDE, _HIGH, _LEFT, _BELOW = 320.0, 130.0, 58.0, 18.0
 
 
 def interval(row: Row, rows: Sequence[Row], write: Callable[[float | None, Unit], str]) -> Markup:

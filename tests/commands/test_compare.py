@@ -230,7 +230,7 @@ def test_trainings_are_compared_at_the_same_step(tmp_path, capsys):
     assert len(short.split()) == len(long.split()) == 31
     # one axis of steps for both: what ends at step 30 ends at a tenth of the way
     left, right = (float(curve.split()[-1].split(",")[0]) for curve in (short, long))
-    assert (left - 46) / (right - 46) == pytest.approx(0.1, abs=1e-3)
+    assert (left - 58) / (right - 58) == pytest.approx(0.1, abs=1e-3)
     with pytest.raises(UsageError, match="compare like with like"):
         compare("one", two(tmp_path)[0], overwrite=True)
     with pytest.raises(UsageError, match="at least two runs"):
