@@ -163,10 +163,13 @@ def _minus(full: FullStudy, trades: int, name: str) -> list[float]:
 def _shown(values: list[float], factor: int, *, bare: bool = False) -> str:
     if not values:
         return ""
-    found = mean_of([factor * value for value in values])
-    if bare or found.low is None:
-        return f"{found.mean:.{1 if factor == 100 else 2}f}"
-    return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]"
+    found = mean_of(values)
+    mean, low, high = (
+        None if each is None else factor * each for each in (found.mean, found.low, found.high)
+    )
+    if bare or low is None:
+        return f"{mean:.{1 if factor == 100 else 2}f}"
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def _table(corner: str, heads: list[str], rows: list[tuple[str, list[str]]]) -> str:
