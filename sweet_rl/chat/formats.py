@@ -8,6 +8,7 @@ Published behaviour: docs/published/sweet_rl.md#agent, #in-episodes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -125,6 +126,12 @@ class TokenizerChat:
 def with_system(system_prompt: str, messages: Sequence[Message]) -> list[Message]:
     """The system prompt verbatim, unless it is empty, followed by the visible history."""
     return [*([Message("system", system_prompt)] if system_prompt else []), *messages]
+
+
+def as_json(messages: Sequence[Message]) -> str:
+    """What is recorded as the input of a model whose server renders the prompt: the messages it was sent."""
+    plain = [{"role": message.role, "content": message.content} for message in messages]
+    return json.dumps(plain, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def fold_system(messages: Sequence[Message]) -> list[Message]:

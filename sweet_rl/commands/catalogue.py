@@ -30,6 +30,7 @@ COMMANDS = {
     "rank_best_of_n": "Score sampled alternatives with a critic that knows the hidden solution.",
     "generate_random_pairs_from_ranks": "Draw preference pairs of single turns from scored alternatives.",
     "export_pairs": "Write preference pairs as data sets that TRL and OpenRLHF train on.",
+    "export": "Write trajectories as another tool's file (inspect_ai), or such a file as trajectories.",
     "picture_pairs": "Show the hidden page's picture in pairs of page dialogues, for a vision critic.",
     "credit": "Score every turn of finished dialogues by a critic, with and without the hidden solution.",
     "run_bc": "Make the policy that online learning begins with: it imitates demonstrations.",
@@ -63,6 +64,7 @@ of worlds, too.
 _ELSEWHERE = {
     "run": "sweet_rl.pipelines.run",
     "preflight": "sweet_rl.pipelines.run",
+    "export": "sweet_rl.doors.export",
     "demo": "sweet_rl.studies.sweet.demo",
     "demo_archer": "sweet_rl.studies.archer.demo",
     "demo_reflect": "sweet_rl.studies.reflect.demo",

@@ -7,6 +7,7 @@ stays with the human and the grader.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 
 from sweet_rl import interface
 from sweet_rl.batching import MicroBatcher
-from sweet_rl.chat import with_system
+from sweet_rl.chat import as_json, with_system
 from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
 from sweet_rl.errors import EpisodeError, UsageError, no_such
@@ -118,7 +119,39 @@ async def open_world(choice: WorldChoice, *, user: User | None = None) -> AsyncI
         stack.push_async_callback(batcher.close)
         settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
         provenance = {"sweet_rl": __version__, "env_model": user.name, "settings": settings}
-        yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed)
+        yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed, options)
+
+
+class SharedWorld:
+    """A world that is open while anyone plays in it, for tools that do not say when they begin and end.
+
+    Args:
+        choice: which one.
+    """
+
+    def __init__(self, choice: WorldChoice) -> None:
+        self._choice = choice
+        self._players = 0
+        self._lock = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._world: OpenWorld | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[OpenWorld]:
+        """The world; the first player opens it, the last one closes it."""
+        async with self._lock:
+            self._players += 1
+            if self._world is None:
+                self._world = await self._stack.enter_async_context(open_world(self._choice))
+            world = self._world
+        try:
+            yield world
+        finally:
+            async with self._lock:
+                self._players -= 1
+                if self._players == 0:
+                    self._world = None
+                    await self._stack.aclose()
 
 
 class OpenWorld:
@@ -132,8 +165,9 @@ class OpenWorld:
         grader: MicroBatcher[Trajectory, Trajectory],
         provenance: Mapping[str, Json],
         seed: int,
+        options: Options,
     ) -> None:
-        self.world = world
+        self.world, self._options = world, options
         self.tasks = {task.task_id: task for task in tasks}
         self._make_env, self._grader, self._provenance, self._seed = make_env, grader, provenance, seed
         self._begun: Counter[str] = Counter()
@@ -160,6 +194,12 @@ class OpenWorld:
         episode = SteppedEpisode(self, env, LiveEpisode(planned, env, self._provenance))
         await episode.begin()
         return episode
+
+    def succeeded(self, trajectory: Trajectory) -> bool | None:
+        """Whether an episode reached its goal; None where grades only say how near it came."""
+        if trajectory.reward is None:
+            return None
+        return self.world.succeeded(trajectory.reward, trajectory.extra, self._options)
 
     async def graded(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory with its reward; one that has it, or failed, as it is."""
@@ -212,7 +252,7 @@ class SteppedEpisode:
         if self.trajectory.stop_reason is not None:
             raise UsageError("The episode is over: begin another one.")
         if isinstance(said, str):
-            said = Generation("", Completion(said, finish_reason=FinishReason.STOP))
+            said = Generation(as_json(self.prompt), Completion(said, finish_reason=FinishReason.STOP))
         seen = await self._live.take(said)
         if seen is None:
             await self._end()

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sweet_rl.chat import ChatFormat, PlainChat, TokenizerChat, with_system
+from sweet_rl.chat import ChatFormat, PlainChat, TokenizerChat, as_json, with_system
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.openai_client import OpenAIClient, RequestFailed, is_context_full
 from sweet_rl.types import (
@@ -103,10 +103,7 @@ class OpenAIPolicy:
             UsageError: vLLM does not serve this model.
         """
         messages = with_system(self._system_prompt, observation.messages)
-        if self._api == "completions":
-            prompt = self._format.render(messages)
-        else:
-            prompt = _canonical([{"role": message.role, "content": message.content} for message in messages])
+        prompt = self._format.render(messages) if self._api == "completions" else as_json(messages)
         seed = derive_seed(self._seed, observation.seed, observation.turn)
         (completion,) = await self._complete(prompt, 1, seed)
         return Generation(prompt, completion)
@@ -227,8 +224,3 @@ def _completion(choice: Mapping[str, Json]) -> Completion:
 
 def _finish(reason: Json) -> FinishReason:
     return _FINISH.get(reason, FinishReason.OTHER)
-
-
-def _canonical(messages: Sequence[Mapping[str, str]]) -> str:
-    """The same messages are always the same string."""
-    return json.dumps(messages, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.test_tutorials import execute
 
-NEEDS = {"verifiers": "verifiers"}
+NEEDS = {"verifiers": "verifiers", "inspect": "inspect_ai"}
 """What each page needs."""
 
 

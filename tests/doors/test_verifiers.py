@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import sweet_rl
 from tests.conftest import ROOT
 from tests.doors.agent import policy
 
-vf = pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
+pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
+pytestmark = pytest.mark.timeout(300)  # a hundred episodes through the command
 
 
 def vf_eval(agent_url, folder, *flags):
@@ -21,7 +23,7 @@ def vf_eval(agent_url, folder, *flags):
         Path(sys.executable).parent / "vf-eval", "sweet-rl-verifiers", "--no-push", "--no-rich", "-o", folder,
         "-m", "agent", "--client.base-url", agent_url, "--client.api-key-var", "KEY_OF_AGENT", *flags,
     ]  # fmt: skip
-    env = os.environ | {"KEY_OF_AGENT": "none", "PYTHONPATH": str(ROOT)}
+    env = os.environ | {"KEY_OF_AGENT": "none"}
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*/traces.jsonl")
@@ -35,7 +37,6 @@ def episodes(agent_url, tmp_path_factory):
     )
 
 
-@pytest.mark.timeout(300)
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(episodes, earned):
     theirs = {}
     for episode in episodes:
@@ -47,7 +48,6 @@ def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(episodes, earned)
     assert set(theirs.values()) == {0.5, 1.0}
 
 
-@pytest.mark.timeout(300)
 def test_nothing_that_is_hidden_is_in_a_trace(episodes):
     tasks = {task.task_id: task for task in sweet_rl.load_tasks("mini:test", limit=100)}
     for episode in episodes:
@@ -61,7 +61,8 @@ def test_nothing_that_is_hidden_is_in_a_trace(episodes):
 
 
 def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward(agent_url, tmp_path):
-    flags = ["--env.taskset.human", "tests.doors.broken:Silent", "-n", "2"]
+    shutil.copy(ROOT / "tests/doors/broken.py", tmp_path)
+    flags = ["--env.taskset.human", "broken:Silent", "-n", "2"]
     for episode in vf_eval(agent_url, tmp_path, *flags):
         assert not episode["ok"]
         assert "user_failed" in json.dumps(episode["errors"])

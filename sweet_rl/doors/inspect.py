@@ -1,0 +1,109 @@
+"""Every world as a task of inspect_ai: `inspect eval sweet_rl/world -T world=WORLD --model MODEL`.
+
+The solver is the conversation with the world and its human; scores are the reward, whether the goal was
+reached, and the turns that it took. A sample's store has the episode as a row of our own files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+from sweet_rl.doors.opened import SharedWorld, WorldChoice, tasks_of
+from sweet_rl.records import trajectory_to_row
+
+ROW = "sweet_rl_row"
+"""Where in a sample's store its episode is."""
+KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
+
+
+@task
+def world(
+    world: str = "code",
+    tasks: str | None = None,
+    limit: int | None = None,
+    human: str = "auto",
+    human_url: str | None = None,
+    seed: int = 0,
+    options: dict[str, Any] | None = None,
+    grading: dict[str, Any] | None = None,
+) -> Task:
+    """Any world; see `WorldChoice`."""
+    choice = WorldChoice(
+        world=world,
+        tasks=tasks,
+        limit=limit,
+        human=human,
+        human_url=human_url,
+        seed=seed,
+        options=options or {},
+        grading=grading or {},
+    )
+    played, some = tasks_of(choice)
+    samples = [Sample(id=one.task_id, input=one.problem_description) for one in some]
+    name = f"{played.name} {tasks or played.test_tasks}"
+    return Task(MemoryDataset(samples, name=name), solver=conversation(choice), scorer=earned())
+
+
+@task
+def backend(tasks: str | None = None, human: str = "auto", human_url: str | None = None) -> Task:
+    """Backend Programming: tasks of ColBench, or generated ones."""
+    return world("code", tasks, human=human, human_url=human_url)
+
+
+@task
+def frontend(tasks: str | None = None, human: str = "auto", human_url: str | None = None) -> Task:
+    """Frontend Design: likewise."""
+    return world("html", tasks, human=human, human_url=human_url)
+
+
+@solver
+def conversation(choice: WorldChoice) -> Solver:
+    """The model and the world talk until the episode is over; one that fails is an error."""
+    shared = SharedWorld(choice)
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        async with shared.open() as opened:
+            episode = await opened.begin(str(state.sample_id), state.epoch - 1)
+            state.messages = [KINDS[one.role](content=one.content) for one in episode.prompt]
+            rewards: list[float] = []
+            try:
+                over = False
+                while not over:
+                    state = await generate(state)
+                    turn = await episode.step(state.output.completion)
+                    rewards.append(turn.reward)
+                    over = turn.over
+                    if turn.text:
+                        state.messages.append(ChatMessageUser(content=turn.text))
+            finally:
+                await episode.close()
+            state.store.set("turn_rewards", rewards)
+            state.store.set("succeeded", opened.succeeded(episode.trajectory))
+            state.store.set(ROW, trajectory_to_row(episode.trajectory))
+        return state
+
+    return solve
+
+
+@scorer(metrics={"*": [mean(), stderr()]})
+def earned() -> Scorer:
+    """What the conversation earned; no score where a limit of inspect's ended it first."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        rewards = state.store.get("turn_rewards")
+        if rewards is None:
+            return Score.unscored()
+        values: dict[str, float] = {"reward": sum(rewards), "turns": len(rewards)}
+        if (succeeded := state.store.get("succeeded")) is not None:
+            values["success"] = float(succeeded)
+        row = state.store.get(ROW)
+        details = {"turn_rewards": rewards, "stop_reason": row["stop_reason"]}
+        return Score(value=values, answer=row["answer"], metadata=details)
+
+    return score
