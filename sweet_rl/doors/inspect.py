@@ -50,18 +50,6 @@ def world(
     return Task(MemoryDataset(samples, name=name), solver=conversation(choice), scorer=earned())
 
 
-@task
-def backend(tasks: str | None = None, human: str = "auto", human_url: str | None = None) -> Task:
-    """Backend Programming: tasks of ColBench, or generated ones."""
-    return world("code", tasks, human=human, human_url=human_url)
-
-
-@task
-def frontend(tasks: str | None = None, human: str = "auto", human_url: str | None = None) -> Task:
-    """Frontend Design: likewise."""
-    return world("html", tasks, human=human, human_url=human_url)
-
-
 @solver
 def conversation(choice: WorldChoice) -> Solver:
     """The model and the world talk until the episode is over; one that fails is an error."""

@@ -39,7 +39,7 @@ def serve_env(flags: ServeEnvFlags, options: Options, /) -> None:
     A client sends what the agent says, {"text": ...}, and gets what it is told, the reward of the turn, and
     whether the episode is over. docs/doors/openenv.md has a client, and TRL's GRPO as one.
 
-    The smallest run: serve_env twenty_questions
+    The smallest run: serve_env code
     """
     import asyncio
 

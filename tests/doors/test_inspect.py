@@ -38,7 +38,7 @@ def inspect_eval(agent_url, folder, *flags):
 @pytest.fixture(scope="module")
 def played(agent_url, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")
-    return inspect_eval(agent_url, folder, "sweet_rl/backend", "-T", "tasks=mini:test", "--limit", "100")
+    return inspect_eval(agent_url, folder, "sweet_rl/world", "-T", "tasks=mini:test", "--limit", "100")
 
 
 def test_the_same_tasks_and_agent_earn_the_same_as_in_our_loop(played, earned):
