@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     )
     from sweet_rl.worlds import Options, World, load_tasks
 
-__path__.append(
-    f"{__path__[0]}/published_names"
-)  # sweet_rl.environments, .utils, .models: the published package's
+# Where sweet_rl.environments, .utils and .models are found: names of the published package.
+__path__.append(f"{__path__[0]}/published_names")
 
 _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),

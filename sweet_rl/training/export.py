@@ -82,8 +82,10 @@ class ExportReport:
         line = f"the texts of {share} become other tokens than were sampled"
         if not self.drifted:
             return line
-        ids = "; train on the ids that the rows carry: docs/export.md#exact-tokens" * (self.layout == "trl")
-        return f"{line} ({', '.join(self.drifted[:3])}{', ...' if len(self.drifted) > 3 else ''}){ids}"
+        line += f" ({', '.join(self.drifted[:3])}{', ...' if len(self.drifted) > 3 else ''})"
+        if self.layout == "openrlhf":
+            return line
+        return f"{line}; train on the ids that the rows carry: docs/export.md#exact-tokens"
 
 
 class PairExporter:

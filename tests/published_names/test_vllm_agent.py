@@ -1,11 +1,12 @@
 """The published agent, its server played by a stand-in (tests/vllm has the real one)."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from sweet_rl.chat import PlainChat
+from sweet_rl.chat import PlainChat, TokenizerChat
 from sweet_rl.models.vllm_agent import VLLMAgent
 from tests.conftest import ROOT
 
@@ -40,10 +41,6 @@ def test_texts_stand_where_their_dialogues_stood(python):
 
 def test_prompts_are_the_published_ones(shared, python):
     """As text, rules verbatim; finished dialogues have none."""
-    import json
-
-    from sweet_rl.chat import TokenizerChat
-
     folder = shared / "goldens/sweet_rl/c_environment"
     golden = json.loads((folder / "agent_prompt.json").read_text())
     chat = TokenizerChat.from_pretrained(folder / golden["tokenizer"])
