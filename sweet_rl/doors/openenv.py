@@ -5,6 +5,7 @@ One session is one client with an episode of its own; all share the open world. 
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import uvicorn
@@ -66,6 +67,7 @@ class WorldEnvironment(Environment[Say, Heard, Played]):
         **others: Any,
     ) -> Heard:
         """Begin an episode: of the task named, or of the one that the seed draws, or of the first."""
+        self._loop = asyncio.get_running_loop()
         if self._episode is not None:
             await self._episode.close()
         if task_id is None and seed is not None:
@@ -94,6 +96,11 @@ class WorldEnvironment(Environment[Say, Heard, Played]):
     def step(self, action: Say, timeout_s: float | None = None, **others: Any) -> Heard:
         """Likewise."""
         raise NotImplementedError("await step_async")
+
+    def close(self) -> None:
+        """Free what an episode holds that its client left; called from a thread of the server's."""
+        if self._episode is not None:
+            asyncio.run_coroutine_threadsafe(self._episode.close(), self._loop)
 
     @property
     def state(self) -> Played:

@@ -1,5 +1,6 @@
 """A world behind OpenEnv's own server and client; TRL's GRPO learns from it."""
 
+import asyncio
 import json
 import re
 import socket
@@ -85,6 +86,26 @@ def test_sessions_do_not_share_an_episode(url):
         one.step({"text": "Why?"})
         assert (one.state()["task_id"], one.state()["step_count"]) == (first, 1)
         assert (other.state()["task_id"], other.state()["step_count"]) == (second, 0)
+
+
+def test_a_session_that_ends_frees_its_episode():
+    from sweet_rl.doors.opened import WorldChoice, open_world
+    from sweet_rl.doors.openenv import WorldEnvironment
+
+    async def main():
+        async with open_world(WorldChoice(limit=1)) as world:
+            session = WorldEnvironment(world)
+            await session.reset_async()
+            closed = asyncio.Event()
+
+            async def close():
+                closed.set()
+
+            session._episode.close = close
+            await asyncio.to_thread(session.close)
+            await asyncio.wait_for(closed.wait(), 10)
+
+    asyncio.run(main())
 
 
 @pytest.mark.filterwarnings("ignore")  # of what TRL still does
