@@ -67,7 +67,7 @@ class ExportReport:
             f"{self.several_turns:,} pairs continue over several turns: there the partner's words are scored "
             "too (train_dpo of sweet_rl scores the agent's turns only)": self.several_turns,
             f"{self.same:,} pairs have the same text on both sides: nothing is learned from them": self.same,
-            f"{self.cut:,} sides were cut by the token limit when they were sampled; here they end with "
+            f"{self.cut:,} sides were cut by the token limit when they were sampled; their texts end with "
             f"{end!r} all the same": self.cut,
             f"{self.text_before_begin:,} pairs do not begin with the begin token, which TRL puts first": (
                 self.text_before_begin
