@@ -64,6 +64,7 @@ def results_page(results: Results) -> str:
         idea=f"idea_{results.study}.html" if results.study in IDEAS else "",
         first=first,
         made=_made(results.provenance),
+        command=results.provenance.get("command", ""),
         sections=[*others, *_examples(results), _run(results)],
         colours=colours,
         tone=lambda verdict: {True: "good", False: "bad"}.get(words.GOOD.get(verdict), ""),  # type: ignore[arg-type]
@@ -75,9 +76,9 @@ def results_page(results: Results) -> str:
 
 
 def _made(provenance: Mapping[str, str]) -> str:
-    """When, by which version, and how, in a sentence; as far as it is known."""
+    """When and by which version, and what leads to the command; as far as it is known."""
     day, version, command = (provenance.get(name, "") for name in ("day", "sweet_rl", "command"))
-    known = (day and f" on {day}", version and f" by sweet_rl {version}", command and f" with: {command}")
+    known = (day and f" on {day}", version and f" by sweet_rl {version}", command and " with:")
     return f"Made{''.join(known)}" if any(known) else ""
 
 
