@@ -43,7 +43,7 @@ from sweet_rl.studies.sweet.full_study import (
 )
 from sweet_rl.studies.sweet.results import METHODS, measured_in, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
-from sweet_rl.studies.sweet.test_time import choosing_agents
+from sweet_rl.studies.sweet.test_time import TITLES, choosing_agents, chosen_by
 from sweet_rl.types import Json
 
 HABITS = {
@@ -56,6 +56,9 @@ HABITS = {
     "right_pairs": "right pairs",
 }
 """What the third kind of table shows of every method."""
+
+TURNS = (2, 4, 8, 16, 32)
+"""Numbers of turns that critics choose from, as columns of the last kind."""
 
 
 def main() -> None:
@@ -138,7 +141,19 @@ def markdown(full: FullStudy) -> str:
             for name, title in _titled()
         ]
         tables.append(_table(f"K = {trades}", list(HABITS.values()), rows))
+    tables += [table for trades in full.seeds if (table := _at_test_time(full, trades))]
     return "\n\n".join(tables)
+
+
+def _at_test_time(full: FullStudy, trades: int) -> str:
+    """Success against the number of turns that a critic chooses from; "" where none did."""
+    of_one = replace(full, seeds={trades: full.seeds[trades]})
+    turns = [n for n in TURNS if any(_over(of_one, chosen_by(critic, n), SUCCESS)[0] for critic in TITLES)]
+    rows = [
+        (title, [_shown(*_over(of_one, chosen_by(critic, n), SUCCESS), 100) for n in turns])
+        for critic, (title, _) in TITLES.items()
+    ]
+    return _table(f"success %, K = {trades}", [f"best of {n}" for n in turns], rows) if turns else ""
 
 
 def _titled() -> Iterator[tuple[str, str]]:
