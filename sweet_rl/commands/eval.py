@@ -19,6 +19,7 @@ from sweet_rl.flags import REQUIRED, Only, Settings, flag
 from sweet_rl.flags.common import (
     BatchSize,
     ContinuingOtherwise,
+    Limit,
     MaxFailed,
     OutputDir,
     Quiet,
@@ -38,7 +39,17 @@ BASE_URL_VAR = "OPENAI_BASE_URL"
 
 @dataclass(frozen=True, kw_only=True)
 class EvalFlags(
-    WorldName, Tasks, SampleIds, Seeded, MaxFailed, BatchSize, OutputDir, Regrade, ContinuingOtherwise, Quiet
+    WorldName,
+    Tasks,
+    Limit,
+    SampleIds,
+    Seeded,
+    MaxFailed,
+    BatchSize,
+    OutputDir,
+    Regrade,
+    ContinuingOtherwise,
+    Quiet,
 ):
     """What is evaluated."""
 
@@ -48,7 +59,6 @@ class EvalFlags(
         "name (run in process), one of the world's scripted agents, or module:ATTRIBUTE.",
         aliases=("agent_model",),
     )
-    limit: int | None = flag(None, "the first so many tasks; default all.", at_least=1)
     epochs: int = flag(1, "repeats of every task; pass@k and pass^k are over them.", at_least=1)
     retries: int = flag(
         2, "how often episodes that failed for want of a service are played again.", at_least=0, shown="all"

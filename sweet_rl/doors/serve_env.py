@@ -6,19 +6,16 @@ from dataclasses import asdict, dataclass
 
 from sweet_rl.command_line.stages import stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
-from sweet_rl.doors.opened import WorldChoice
 from sweet_rl.errors import missing_package
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Listening, Seeded, WorldName
+from sweet_rl.flags.common import Limit, Listening, Seeded, Tasks, WorldName
 from sweet_rl.worlds import Options, first_for
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeEnvFlags(Listening, WorldName, Seeded):
+class ServeEnvFlags(Listening, WorldName, Tasks, Limit, Seeded):
     """What is served."""
 
-    tasks: str | None = flag(None, "a list of the world's, or a .jsonl file; default those it measures on.")
-    limit: int | None = flag(None, "how many tasks at most, from the first on.", at_least=1)
     human: str = flag(
         "auto",
         "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
@@ -42,6 +39,8 @@ def serve_env(flags: ServeEnvFlags, options: Options, /) -> None:
     The smallest run: serve_env code
     """
     import asyncio
+
+    from sweet_rl.doors.opened import WorldChoice
 
     try:
         from sweet_rl.doors import openenv

@@ -76,6 +76,13 @@ class Tasks(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limit(Settings):
+    """Tasks."""
+
+    limit: int | None = flag(None, "the first so many tasks; default all.", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorldName(Settings):
     """Tasks."""
 

@@ -13,7 +13,7 @@ from sweet_rl.users.server_process import start_server
 from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer
 
-WRITES_NOTHING = {"preflight", "runs", "serve_shop", "serve_simulator", "watch"}
+WRITES_NOTHING = {"preflight", "runs", "serve_env", "serve_shop", "serve_simulator", "watch"}
 TRAINING = {
     "train_batch_size": 4,
     "micro_train_batch_size": 2,
