@@ -43,7 +43,8 @@ from sweet_rl.studies.sweet.full_study import (
 )
 from sweet_rl.studies.sweet.results import METHODS, measured_in, results, settings_of
 from sweet_rl.studies.sweet.settings import ALL_WAYS, LINES, MAIN_WAYS, Study
-from sweet_rl.studies.sweet.test_time import TITLES, choosing_agents, chosen_by
+from sweet_rl.studies.sweet.test_time import SUCCESS as AT_TEST_TIME
+from sweet_rl.studies.sweet.test_time import choosing_agents, comparison_at_test_time
 from sweet_rl.types import Json
 
 HABITS = {
@@ -56,9 +57,6 @@ HABITS = {
     "right_pairs": "right pairs",
 }
 """What the third kind of table shows of every method."""
-
-TURNS = (2, 4, 8, 16, 32)
-"""Numbers of turns that critics choose from, as columns of the last kind."""
 
 
 def main() -> None:
@@ -147,13 +145,22 @@ def markdown(full: FullStudy) -> str:
 
 def _at_test_time(full: FullStudy, trades: int) -> str:
     """Success against the number of turns that a critic chooses from; "" where none did."""
-    of_one = replace(full, seeds={trades: full.seeds[trades]})
-    turns = [n for n in TURNS if any(_over(of_one, chosen_by(critic, n), SUCCESS)[0] for critic in TITLES)]
+    success = {
+        seed: {name: found[SUCCESS] for name, found in one.numbers.items()}
+        for seed, one in full.seeds[trades].items()
+    }
+    found = comparison_at_test_time("critics", success, "")
+    if found is None:
+        return ""
+    curves = {
+        each.title: [dict(run.curves[AT_TEST_TIME.name]) for run in each.runs] for each in found.methods
+    }
+    turns = sorted({number for runs in curves.values() for run in runs for number in run})
     rows = [
-        (title, [_shown(*_over(of_one, chosen_by(critic, n), SUCCESS), 100) for n in turns])
-        for critic, (title, _) in TITLES.items()
+        (title, [_shown([run[number] for run in runs if number in run], 100) for number in turns])
+        for title, runs in curves.items()
     ]
-    return _table(f"success %, K = {trades}", [f"best of {n}" for n in turns], rows) if turns else ""
+    return _table(f"success %, K = {trades}", [f"best of {number:.0f}" for number in turns], rows)
 
 
 def _titled() -> Iterator[tuple[str, str]]:
