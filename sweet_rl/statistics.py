@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 from typing import Final
 
 Z: Final = 1.959964
@@ -52,33 +52,45 @@ Tasks = Sequence[Sequence[float]]
 """The values of each task's repeats; of every task at least one."""
 
 
-def mean_of(values: Sequence[float], *, among: int = 1) -> Estimate:
+def mean_of(
+    values: Sequence[float], *, among: int = 1, low: float | None = None, high: float | None = None
+) -> Estimate:
     """The mean of independent values with Student's interval; 0 where there are none.
+
+    Values that are all the same do not tell their spread. The interval then allows for others that were not
+    drawn: the share that Wilson's interval leaves them, all at a bound. Without bounds there is none.
 
     Args:
         values: one for each task, or for each seed.
         among: of so many intervals, which shall all be right together with 95 % (Bonferroni).
+        low: no value is lower; the interval of fewer than two values is all between.
+        high: no value is higher.
     """
     if len(values) < 2:
-        return Estimate(values[0] if values else 0.0)
-    mean, error = fmean(values), stdev(values) / math.sqrt(len(values))
+        return Estimate(values[0] if values else 0.0, low, high)
+    mean = fmean(values)
+    if math.isclose(min(values), max(values), rel_tol=1e-9, abs_tol=1e-12):
+        if low is None or high is None:
+            return Estimate(mean, error=0.0)
+        z = NormalDist().inv_cdf(1 - 0.025 / among)
+        others = z**2 / (len(values) + z**2)
+        return Estimate(mean, mean - others * (mean - low), mean + others * (high - mean), 0.0)
+    error = stdev(values) / math.sqrt(len(values))
     half = student(len(values) - 1, 0.05 / among) * error
-    return Estimate(mean, mean - half, mean + half, error)
+    return Estimate(
+        mean,
+        mean - half if low is None else max(low, mean - half),
+        mean + half if high is None else min(high, mean + half),
+        error,
+    )
 
 
 def mean_over_tasks(tasks: Tasks, *, low: float | None = None, high: float | None = None) -> Estimate:
-    """The mean of the tasks' means. The interval ends at `low` and `high`; of one task it is all between.
+    """The mean of the tasks' means, with the interval and the bounds of `mean_of`.
 
     Every task counts as one, however many of its repeats failed.
     """
-    found = mean_of([fmean(task) for task in tasks])
-    if found.low is None or found.high is None:
-        return replace(found, low=low, high=high)
-    ends = (
-        found.low if low is None else max(low, found.low),
-        found.high if high is None else min(high, found.high),
-    )
-    return replace(found, low=ends[0], high=ends[1])
+    return mean_of([fmean(task) for task in tasks], low=low, high=high)
 
 
 def share_over_tasks(tasks: Tasks) -> Share:
@@ -134,11 +146,13 @@ class Difference:
     Attributes:
         tasks: pairs.
         mean: of the differences of the tasks' means.
-        low: of the 95 % interval; None with one task.
+        low: of the 95 % interval; None without bounds with one task, or where all tasks differ by the same.
         high: likewise.
         error: standard error of the mean.
         p: of no difference, two-sided, by `test`; None where there is none.
-        test: "McNemar" (exact) where every task has one repeat with 0 or 1, else "t".
+        test: "McNemar" (exact) where every task has one repeat with 0 or 1, "sign" (exact) where all tasks
+            differ by the same, else "t".
+        among: of so many comparisons, whose intervals are right together.
         wins: tasks in which the first is better.
         losses: tasks in which the second is.
         ties: the others.
@@ -154,33 +168,63 @@ class Difference:
     wins: int
     losses: int
     ties: int
+    among: int = 1
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the interval, or the test where it is alone, settles which is larger; else 0."""
+        if self.low is None or self.high is None:
+            settled = self.p is not None and self.p < 0.05 / self.among
+        else:
+            settled = self.low > 0 or self.high < 0
+        return (1 if self.mean > 0 else -1) if settled else 0
 
 
-def difference(ours: Tasks, theirs: Tasks, *, among: int = 1, bootstrap: bool = False) -> Difference:
+def difference(
+    ours: Tasks,
+    theirs: Tasks,
+    *,
+    among: int = 1,
+    bootstrap: bool = False,
+    low: float | None = None,
+    high: float | None = None,
+) -> Difference:
     """Compare two agents task by task.
 
     Args:
         ours: of the first agent, at least one task.
         theirs: of the second one, the same tasks in the same order.
         among: of so many comparisons, whose intervals shall all be right together with 95 % (Bonferroni).
-        bootstrap: the interval is a paired bootstrap's over tasks instead of Student's.
+        bootstrap: the interval is a paired bootstrap's over tasks instead of Student's; not where all tasks
+            differ by the same.
+        low: no difference is lower; the interval ends there.
+        high: no difference is higher.
     """
-    each = [fmean(one) - fmean(other) for one, other in zip(ours, theirs, strict=True)]
-    found = mean_of(each, among=among)
-    low, high, p = found.low, found.high, None
-    if found.error is not None:
-        if bootstrap:
-            low, high = bootstrapped(each, among=among)
-        surely = 0.0 if found.mean else 1.0  # all tasks differ by the same
-        t = abs(found.mean) / found.error if found.error else None
-        p = surely if t is None else max(0.0, 1 - _within(t, len(each) - 1))
+    each = [round(fmean(one) - fmean(other), 12) for one, other in zip(ours, theirs, strict=True)]
+    found = mean_of(each, among=among, low=low, high=high)
     wins, losses = sum(value > 0 for value in each), sum(value < 0 for value in each)
-    single = all(len(task) == 1 and task[0] in {0, 1} for task in (*ours, *theirs))
-    if single:
-        p = mcnemar(wins, losses)
-    test = "McNemar" if single else "t"
+    test, p = "t", None
+    if found.error:
+        p = max(0.0, 1 - _within(abs(found.mean) / found.error, len(each) - 1))
+        if bootstrap:
+            ends = bootstrapped(each, among=among)
+            found = replace(found, low=ends[0], high=ends[1])
+    elif found.error == 0:
+        test, p = "sign", mcnemar(wins, losses)
+    if all(len(task) == 1 and task[0] in {0, 1} for task in (*ours, *theirs)):
+        test, p = "McNemar", mcnemar(wins, losses)
     return Difference(
-        len(each), found.mean, low, high, found.error, p, test, wins, losses, len(each) - wins - losses
+        len(each),
+        found.mean,
+        found.low,
+        found.high,
+        found.error,
+        p,
+        test,
+        wins,
+        losses,
+        len(each) - wins - losses,
+        among,
     )
 
 

@@ -47,6 +47,25 @@ def test_one_interval_among_several_by_hand():
     assert (found.high - found.low) / 2 == pytest.approx(4.029 * math.sqrt(2 / 7) / math.sqrt(8), rel=1e-3)
 
 
+def test_values_that_are_all_the_same_claim_no_certainty_by_hand():
+    """Wilson's upper end of 0 of 4 is 3.8415 / (4 + 3.8415) = 0.4899: so many others, each 0 or 1."""
+    found = mean_over_tasks([[0.0]] * 4, low=0, high=1)
+    assert (found.mean, found.error) == (0, 0)
+    assert (found.low, found.high) == pytest.approx((0, 0.4899), abs=1e-4)
+    assert found.high == pytest.approx(proportion_confint(0, 4, method="wilson")[1])
+    found = mean_over_tasks([[0.25, 0.75]] * 4, low=0, high=1)
+    assert (found.low, found.high) == pytest.approx((0.5 - 0.4899 / 2, 0.5 + 0.4899 / 2), abs=1e-4)
+    found = mean_over_tasks([[1.0]] * 4, low=0, high=1)
+    assert (found.low, found.high) == pytest.approx((1 - 0.4899, 1), abs=1e-4)
+    assert mean_over_tasks([[0.1] * 3, [0.1]], low=0, high=1).low == pytest.approx(
+        0.1 - 0.1 * 0.6576, abs=1e-4
+    )
+    wide = mean_of([0.0] * 4, among=5, low=0, high=1)  # 2.5758 ** 2 = 6.6349: outside 1 %
+    assert wide.high == pytest.approx(6.6349 / 10.6349, abs=1e-4)
+    found = mean_of([3.0] * 500)  # turns: there are no bounds
+    assert (found.low, found.high, found.error) == (None, None, 0)
+
+
 def test_the_error_is_that_of_a_regression_clustered_by_task():
     """Every task counts as one: a weighted least squares of the constant, weights 1 over the task's repeats."""
     tasks = some_tasks(40)
@@ -126,6 +145,23 @@ def test_a_difference_is_scipys_paired_t():
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high), abs=1e-4)
 
 
+def test_differences_that_are_all_the_same_by_hand():
+    """Of four pairs 0.4899 may differ by something else, from -1 to 1; by chance all are of one sign in 2 of 16."""
+    alike = difference([[1.0], [0.0]] * 2, [[1.0], [0.0]] * 2, low=-1, high=1)
+    assert (alike.low, alike.high) == pytest.approx((-0.4899, 0.4899), abs=1e-4)
+    assert (alike.p, alike.test, alike.sign) == (1, "McNemar", 0)
+    found = difference([[0.5]] * 4, [[0.25]] * 4, low=-1, high=1, bootstrap=True)
+    assert (found.low, found.high) == pytest.approx((0.25 - 1.25 * 0.4899, 0.25 + 0.75 * 0.4899), abs=1e-4)
+    assert (found.p, found.test, found.sign) == (2 / 16, "sign", 0)
+    found = difference([[4.0]] * 8, [[3.0]] * 8)  # returns, which have no bounds
+    assert (found.low, found.high, found.p, found.sign) == (None, None, 2 / 2**8, 1)
+    assert difference([[4.0]] * 8, [[3.0]] * 8, among=10).sign == 0
+    found = difference(
+        [[0.1] * 3, [0.2]], [[0.1], [0.2]]
+    )  # the mean of three times 0.1 is not 0.1 to the last bit
+    assert (found.wins, found.ties, found.p) == (0, 2, 1)
+
+
 def test_of_single_successes_the_test_is_mcnemars():
     ours, theirs = [[1.0]] * 8 + [[0.0]] * 12, [[0.0]] * 7 + [[1.0]] * 1 + [[1.0]] * 2 + [[0.0]] * 10
     found = difference(ours, theirs)
@@ -133,7 +169,7 @@ def test_of_single_successes_the_test_is_mcnemars():
     assert found.p == pytest.approx(2 * (1 + 9 + 36) / 2**9)
     assert found.p == pytest.approx(their_mcnemar([[1, 7], [2, 10]], exact=True).pvalue)
     assert difference([[1.0], [0.0]], [[1.0], [0.0]]).p == 1
-    assert difference([[1.0, 1.0], [1.0]], [[0.0], [0.0]]).test == "t"
+    assert difference([[1.0, 1.0], [1.0]], [[0.0], [1.0]]).test == "t"
 
 
 def test_mcnemar_of_many_pairs():
@@ -156,7 +192,7 @@ def test_a_bootstrap_is_near_scipys_and_the_same_every_time():
     assert wide[0] < ours[0] < ours[1] < wide[1]
     pairs = [[value] for value in values]
     found = difference(pairs, [[0.0]] * 200, bootstrap=True)
-    assert (found.low, found.high) == ours
+    assert (found.low, found.high) == pytest.approx(ours, abs=1e-9)
 
 
 def test_students_t_is_scipys():

@@ -12,7 +12,7 @@ from sweet_rl.errors import UsageError
 from sweet_rl.grading.report import failed_words
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
-from sweet_rl.statistics import Estimate, mean_over_tasks
+from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
 from sweet_rl.types import AgentTurn, StopReason, Trajectory
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ def run(flags: GameFlags) -> None:
             f"{saved_path!r} holds no rewards: its world does not reward turns, or every episode failed. "
             "Functions are graded by evaluate_code.py, pages by evaluate_html.py."
         )
+    rewarded = _by_task(file, lambda trajectory: trajectory.reward)
     numbers = {
-        "return": _interval(file, lambda trajectory: trajectory.reward),
-        "return, best of k": _best(file),
-        "ended by the world": _interval(file, _ended),
-        "turns": _interval(file, _turns),
+        "return": mean_over_tasks(rewarded),
+        "return, best of k": mean_over_tasks([[max(task)] for task in rewarded]),
+        "ended by the world": share_over_tasks(_by_task(file, _ended)),
+        "turns": mean_over_tasks(_by_task(file, _turns)),
     }
     if any(_won(trajectory) is not None for trajectory in file.trajectories):
-        numbers["won"] = _interval(file, _won)
+        numbers["won"] = share_over_tasks(_by_task(file, _won))
     failed = sum(reward is None for reward in rewards)
     size = f"{len(rewards)} episodes, {len(file.groups)} tasks, k = {k}"
     print(f"{saved_path}: {size}{failed_words(failed)}\n")
@@ -82,20 +83,13 @@ def _turns(trajectory: Trajectory) -> float | None:
     return None if trajectory.reward is None else float(turns)
 
 
-def _interval(file: GradedFile, number: Callable[[Trajectory], float | None]) -> Estimate:
+def _by_task(file: GradedFile, number: Callable[[Trajectory], float | None]) -> list[list[float]]:
+    """The values of each task's repeats that have one; tasks without any are left out."""
     tasks = [
         [value for row in group if (value := number(file.trajectories[row])) is not None]
         for group in file.groups
     ]
-    return mean_over_tasks([task for task in tasks if task])
-
-
-def _best(file: GradedFile) -> Estimate:
-    rewards = [
-        [reward for row in group if (reward := file.trajectories[row].reward) is not None]
-        for group in file.groups
-    ]
-    return mean_over_tasks([[max(task)] for task in rewards if task])
+    return [task for task in tasks if task]
 
 
 def _shown(found: Estimate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from sweet_rl.errors import UsageError
@@ -42,12 +42,11 @@ class Row:
     @property
     def verdict(self) -> str:
         """What the interval says: "better", "worse", "open", or "" where no direction is good."""
-        low, high = self.difference.low, self.difference.high
         if not self.better:
             return ""
-        if low is None or high is None or low <= 0 <= high:
+        if not self.difference.sign:
             return "open"
-        return "better" if (low > 0) == (self.better == "more") else "worse"
+        return "better" if (self.difference.sign > 0) == (self.better == "more") else "worse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +202,12 @@ def _row(name: str, measure: Measure, ours: ByTask, theirs: ByTask, interval: st
         return None
     mine, yours = {task: ours[task] for task in both}, {task: theirs[task] for task in both}
     found = difference(
-        list(mine.values()), list(yours.values()), among=among, bootstrap=interval == "bootstrap"
+        list(mine.values()),
+        list(yours.values()),
+        among=among,
+        bootstrap=interval == "bootstrap",
+        **({} if measure.unit == "number" else {"low": -1.0, "high": 1.0}),
     )
-    if measure.unit != "number" and found.low is not None and found.high is not None:
-        found = replace(found, low=max(-1.0, found.low), high=min(1.0, found.high))
     return Row(name, measure.unit, measure.better, measure.estimate(mine), measure.estimate(yours), found)
 
 

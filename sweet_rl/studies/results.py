@@ -27,7 +27,7 @@ Points: TypeAlias = tuple[tuple[float, float], ...]
 """A curve: (x, y) with rising x."""
 
 Verdict: TypeAlias = Literal["holds", "reversed", "open", "unknown"]
-"""What an interval says of a claim: above 0, below 0, around 0, or there is none."""
+"""What an interval says of a claim: above 0, below 0, around 0, or there is none: of one seed, or of seeds that are all alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Claim:
         worse: name of the other.
         over: what a pair is.
         mean: of the differences; None without a pair.
-        low: of Student's 95 % interval; None where there is only one pair.
+        low: of the 95 % interval; None where there is only one seed, or all seeds differ by the same.
         high: likewise.
         each: (seed, difference); empty where pairs are episodes.
         among: of so many claims; the interval is so wide that all of theirs are right together with 95 %.
@@ -308,14 +308,16 @@ def claim_over_seeds(text: str, better: Method, worse: Method, measure: str, *, 
 def claim_over_tasks(
     text: str, better: tuple[str, Mapping[str, float]], worse: tuple[str, Mapping[str, float]]
 ) -> Claim:
-    """The claim with its result, paired over the tasks that both methods (name, values) were given."""
+    """The claim with its result, paired over the tasks that both methods (name, values in [0, 1]) were given."""
     tasks = better[1].keys() & worse[1].keys()
     each = [better[1][task] - worse[1][task] for task in sorted(tasks)]
-    return _measured(Claim(text, better[0], worse[0], "tasks"), each)
+    return _measured(Claim(text, better[0], worse[0], "tasks"), each, low=-1.0, high=1.0)
 
 
-def _measured(claim: Claim, differences: Sequence[float]) -> Claim:
+def _measured(
+    claim: Claim, differences: Sequence[float], *, low: float | None = None, high: float | None = None
+) -> Claim:
     if not differences:
         return claim
-    found = mean_of(differences, among=claim.among)
+    found = mean_of(differences, among=claim.among, low=low, high=high)
     return dataclasses.replace(claim, mean=found.mean, low=found.low, high=found.high)

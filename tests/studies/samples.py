@@ -43,7 +43,7 @@ def method(name, successes, *, curves=True):
     return Method(name, f"the {name}", f"what {name} does", tuple(runs), {"examples": 4000})
 
 
-def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.2, 0.3), rival=(0.5, 0.5, 0.8)):
+def sample_results(own=(0.5, 0.6, 0.7), start=(0.1, 0.25, 0.25), rival=(0.5, 0.5, 0.8)):
     methods = {name: method(name, each) for name, each in (("start", start), ("own", own), ("rival", rival))}
     part = Comparison(
         "world",

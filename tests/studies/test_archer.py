@@ -190,7 +190,7 @@ def test_page_and_table_take_the_results(study):
     page = " ".join(re.sub(r"<[^>]+>", "", results_page(found)).split())
     assert "ArCHer reaches \u22121.50" in page
     assert "ArCHer needs 63 games until \u22125.5, Online CHAI 63" in page.replace("-5.5", "\u22125.5")
-    assert "ArCHer improves on imitation: +10.00: one seed does not settle it" in table(found)
+    assert "ArCHer improves on imitation: +10.00: no spread to settle it by" in table(found)
 
 
 def test_a_game_that_failed_is_no_number(study):

@@ -86,7 +86,7 @@ def test_page_says_what_was_found(page, expected):
 
 def test_one_seed_settles_nothing():
     text = Reader(results_page(sample_results((0.9,), (0.1,), (0.2,)))).text
-    assert "One seed does not settle it: own beats its start (+80.0); own beats the rival (+70.0)." in text
+    assert "No spread to settle it by: own beats its start (+80.0); own beats the rival (+70.0)." in text
 
 
 def test_a_method_has_one_colour_everywhere(page):

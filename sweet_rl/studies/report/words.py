@@ -34,7 +34,7 @@ VERDICTS: dict[Verdict, str] = {
     "holds": "holds here",
     "reversed": "the other way round here",
     "open": "not settled here",
-    "unknown": "one seed does not settle it",
+    "unknown": "no spread to settle it by",
 }
 """The words for a claim."""
 
