@@ -6,47 +6,28 @@ reached, and the turns that it took. A sample's store has the episode as a row o
 
 from __future__ import annotations
 
-from typing import Any
-
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+from inspect_ai.model import ChatMessageUser
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from sweet_rl.doors.opened import SharedWorld, WorldChoice, tasks_of
+from sweet_rl.doors.choice import WorldChoice, by_fields
+from sweet_rl.doors.inspect_messages import theirs
+from sweet_rl.doors.opened import SharedWorld, tasks_of
 from sweet_rl.records import trajectory_to_row
 
 ROW = "sweet_rl_row"
 """Where in a sample's store its episode is."""
-KINDS = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}
 
 
 @task
-def world(
-    world: str = "code",
-    tasks: str | None = None,
-    limit: int | None = None,
-    human: str = "auto",
-    human_url: str | None = None,
-    seed: int = 0,
-    options: dict[str, Any] | None = None,
-    grading: dict[str, Any] | None = None,
-) -> Task:
+@by_fields
+def world(choice: WorldChoice) -> Task:
     """Any world; see `WorldChoice`."""
-    choice = WorldChoice(
-        world=world,
-        tasks=tasks,
-        limit=limit,
-        human=human,
-        human_url=human_url,
-        seed=seed,
-        options=options or {},
-        grading=grading or {},
-    )
     played, some = tasks_of(choice)
     samples = [Sample(id=one.task_id, input=one.problem_description) for one in some]
-    name = f"{played.name} {tasks or played.test_tasks}"
+    name = f"{played.name} {choice.tasks or played.test_tasks}"
     return Task(MemoryDataset(samples, name=name), solver=conversation(choice), scorer=earned())
 
 
@@ -56,24 +37,21 @@ def conversation(choice: WorldChoice) -> Solver:
     shared = SharedWorld(choice)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        async with shared.open() as opened:
-            episode = await opened.begin(str(state.sample_id), state.epoch - 1)
-            state.messages = [KINDS[one.role](content=one.content) for one in episode.prompt]
-            rewards: list[float] = []
-            try:
-                over = False
-                while not over:
-                    state = await generate(state)
-                    turn = await episode.step(state.output.completion)
-                    rewards.append(turn.reward)
-                    over = turn.over
-                    if turn.text:
-                        state.messages.append(ChatMessageUser(content=turn.text))
-            finally:
-                await episode.close()
-            state.store.set("turn_rewards", rewards)
-            state.store.set("succeeded", opened.succeeded(episode.trajectory))
-            state.store.set(ROW, trajectory_to_row(episode.trajectory))
+        async with (
+            shared.open() as opened,
+            opened.episode(str(state.sample_id), state.epoch - 1) as episode,
+        ):
+            state.messages = [theirs(one) for one in episode.prompt]
+            over = False
+            while not over:
+                state = await generate(state)
+                turn = await episode.step(state.output.completion)
+                over = turn.over
+                if turn.text:
+                    state.messages.append(ChatMessageUser(content=turn.text))
+        state.store.set("turn_rewards", episode.rewards)
+        state.store.set("succeeded", episode.succeeded)
+        state.store.set(ROW, trajectory_to_row(episode.trajectory))
         return state
 
     return solve

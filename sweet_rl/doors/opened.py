@@ -11,74 +11,21 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 
 from sweet_rl import interface
 from sweet_rl.batching import MicroBatcher
-from sweet_rl.chat import as_json, with_system
 from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
-from sweet_rl.errors import EpisodeError, UsageError, no_such
+from sweet_rl.doors.choice import WorldChoice
+from sweet_rl.doors.stepped import SteppedEpisode
+from sweet_rl.errors import no_such
 from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.rollout import Episode, LiveEpisode
-from sweet_rl.types import (
-    AgentTurn,
-    Completion,
-    Failure,
-    FinishReason,
-    Generation,
-    Json,
-    Message,
-    Observation,
-    StopReason,
-    Task,
-    Trajectory,
-    derive_seed,
-)
+from sweet_rl.types import Json, Task, Trajectory, derive_seed
 from sweet_rl.version import __version__
 from sweet_rl.worlds import Options, World, world_of
 
 _GRADED_AT_ONCE = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorldChoice:
-    """Which world is opened, for whom; all of it can stand in another tool's configuration.
-
-    Args:
-        world: a world's name, or `module:ATTRIBUTE`.
-        tasks: the name of a list or a file; default: those that the world measures on.
-        limit: how many of them at most, from the first on.
-        human: who answers: "auto" (without a server the human that needs no model, else the first model that
-            it offers), "scripted", a server's name for a model, a name that an installed package gives one,
-            or `module:ATTRIBUTE`.
-        human_url: base URL of the human's server, like https://host/v1.
-        seed: every episode's seed is derived from it, as in our own loop.
-        options: of the world, by name.
-        grading: settings of `sweet_rl.grade`, by name.
-    """
-
-    world: str = "code"
-    tasks: str | None = None
-    limit: int | None = None
-    human: str = "auto"
-    human_url: str | None = None
-    seed: int = 0
-    options: Mapping[str, Json] = field(default_factory=dict)
-    grading: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a turn of the agent led to.
-
-    `text` is what it is told next, at the end perhaps the world's last words; "" for nothing. `reward` is the
-    turn's own; of the last one in worlds whose answers are graded, the grade; 0 where there is none.
-    """
-
-    text: str
-    reward: float
-    over: bool
 
 
 def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
@@ -122,38 +69,6 @@ async def open_world(choice: WorldChoice, *, user: User | None = None) -> AsyncI
         yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed, options)
 
 
-class SharedWorld:
-    """A world that is open while anyone plays in it, for tools that do not say when they begin and end.
-
-    Args:
-        choice: which one.
-    """
-
-    def __init__(self, choice: WorldChoice) -> None:
-        self._choice = choice
-        self._players = 0
-        self._lock = asyncio.Lock()
-        self._stack = AsyncExitStack()
-        self._world: OpenWorld | None = None
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[OpenWorld]:
-        """The world; the first player opens it, the last one closes it."""
-        async with self._lock:
-            self._players += 1
-            if self._world is None:
-                self._world = await self._stack.enter_async_context(open_world(self._choice))
-            world = self._world
-        try:
-            yield world
-        finally:
-            async with self._lock:
-                self._players -= 1
-                if self._players == 0:
-                    self._world = None
-                    await self._stack.aclose()
-
-
 class OpenWorld:
     """A world that is open; `open_world` makes it."""
 
@@ -173,7 +88,7 @@ class OpenWorld:
         self._begun: Counter[str] = Counter()
 
     async def begin(self, task_id: str | None = None, sample_index: int | None = None) -> SteppedEpisode:
-        """Begin an episode.
+        """Begin an episode, which whoever holds it closes.
 
         Args:
             task_id: whose; default: the first task.
@@ -191,94 +106,61 @@ class OpenWorld:
         self._begun[name] = max(self._begun[name], sample_index + 1)
         planned = Episode(self.tasks[name], sample_index, derive_seed(self._seed, name, sample_index))
         env = self._make_env()
-        episode = SteppedEpisode(self, env, LiveEpisode(planned, env, self._provenance))
+        live = LiveEpisode(planned, env, self._provenance)
+        episode = SteppedEpisode(live, env, self.world, self._options, self._grader.submit)
         await episode.begin()
         return episode
 
-    def succeeded(self, trajectory: Trajectory) -> bool | None:
-        """Whether an episode reached its goal; None where grades only say how near it came."""
-        if trajectory.reward is None:
-            return None
-        return self.world.succeeded(trajectory.reward, trajectory.extra, self._options)
+    @asynccontextmanager
+    async def episode(
+        self, task_id: str | None = None, sample_index: int | None = None
+    ) -> AsyncIterator[SteppedEpisode]:
+        """An episode for a block; see `begin`."""
+        episode = await self.begin(task_id, sample_index)
+        try:
+            yield episode
+        finally:
+            await episode.close()
 
-    async def graded(self, trajectory: Trajectory) -> Trajectory:
-        """The trajectory with its reward; one that has it, or failed, as it is."""
-        if trajectory.reward is not None or trajectory.failed:
-            return trajectory
-        return await self._grader.submit(trajectory)
 
+class SharedWorld:
+    """A world that is open while anyone plays in it, for tools that do not say when they begin and end.
 
-class SteppedEpisode:
-    """An episode that is played one turn at a time; `OpenWorld.begin` makes it.
-
-    Attributes:
-        trajectory: what our own loop would record; graded once it is over.
+    Args:
+        choice: which one.
     """
 
-    def __init__(self, world: OpenWorld, env: Env, live: LiveEpisode) -> None:
-        self._world, self._env, self._live = world, env, live
-        self._seen: Observation | None = None
-        self.trajectory = live.trajectory
+    def __init__(self, choice: WorldChoice) -> None:
+        self._choice = choice
+        self._players = 0
+        self._lock = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._world: OpenWorld | None = None
 
-    @property
-    def observation(self) -> Observation:
-        """What a policy may see, as it was before the last turn where that was the end."""
-        if self._seen is None:
-            raise UsageError("The episode has not begun.")
-        return self._seen
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[OpenWorld]:
+        """The world; the first player opens it, the last one closes it."""
+        async with self._lock:
+            if self._world is None:
+                self._world = await self._stack.enter_async_context(open_world(self._choice))
+            world = self._world
+            self._players += 1
+        try:
+            yield world
+        finally:
+            async with self._lock:
+                self._players -= 1
+                if self._players == 0:
+                    self._world = None
+                    await self._stack.aclose()
 
-    @property
-    def prompt(self) -> list[Message]:
-        """What a chat model is given for its next turn: the world's instructions, and the dialogue."""
-        return with_system(self._world.world.system_prompt(), self.observation.messages)
 
-    async def begin(self) -> None:
-        """Let the world begin.
+_shared: dict[str, SharedWorld] = {}
 
-        Raises:
-            EpisodeError: it cannot.
-        """
-        self._seen = await self._live.begin()
-        if self._seen is None:
-            await self._end()
 
-    async def step(self, said: str | Generation) -> Turn:
-        """The agent's turn: its text, or a generation with tokens and log-probabilities.
-
-        Raises:
-            EpisodeError: the human or the world failed; such an episode has no reward.
-            UsageError: the episode is over.
-        """
-        if self.trajectory.stop_reason is not None:
-            raise UsageError("The episode is over: begin another one.")
-        if isinstance(said, str):
-            said = Generation(as_json(self.prompt), Completion(said, finish_reason=FinishReason.STOP))
-        seen = await self._live.take(said)
-        if seen is None:
-            await self._end()
-        else:
-            self._seen, self.trajectory = seen, self._live.trajectory
-        return self._turn(over=seen is None)
-
-    async def close(self) -> None:
-        """Free what the episode holds; may be called at any time."""
-        await self._env.close()
-
-    def _turn(self, *, over: bool) -> Turn:
-        """The last turn; one without a reward ends with that of the episode, or counts as 0."""
-        history = self.trajectory.dialogue_history
-        said = next(one for one in reversed(history) if isinstance(one, AgentTurn))
-        reward = self.trajectory.reward if over and said.reward is None else said.reward
-        return Turn("" if history[-1] is said else history[-1].content, reward or 0.0, over)
-
-    async def _end(self) -> None:
-        await self._env.close()
-        self.trajectory = await self._world.graded(self._live.trajectory)
-        if self.trajectory.reward is None:
-            unknown = Failure("no_reward", "the episode has no reward, and nothing says why")
-            raise EpisodeError(
-                self.trajectory.stop_reason or StopReason.WORLD_FAILED, self.trajectory.error or unknown
-            )
+def shared_world(choice: WorldChoice) -> SharedWorld:
+    """The world of this choice that all callers share, for tools that make an object for every episode."""
+    return _shared.setdefault(repr(choice), SharedWorld(choice))
 
 
 def _human(choice: WorldChoice, world: World, options: Options) -> Human:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sweet_rl.command_line.stages import stage
 from sweet_rl.commands.simulate_interactions import WORLD_OPTIONS
+from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.errors import missing_package
 from sweet_rl.flags import flag
-from sweet_rl.flags.common import Limit, Listening, Seeded, Tasks, WorldName
+from sweet_rl.flags.common import Listening
 from sweet_rl.worlds import Options, first_for
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeEnvFlags(Listening, WorldName, Tasks, Limit, Seeded):
-    """What is served."""
+class Sessions(Listening):
+    """Where it listens."""
 
-    human: str = flag(
-        "auto",
-        "who answers: auto (without human_url who needs no model), a server's model, module:ATTRIBUTE.",
-    )
-    human_url: str | None = flag(None, "base URL of the human's server.")
     sessions: int = flag(64, "clients at once.", at_least=1)
 
 
@@ -30,7 +26,7 @@ class ServeEnvFlags(Listening, WorldName, Tasks, Limit, Seeded):
     helps={"seed": "every episode's seed is derived from it."},
     options=WORLD_OPTIONS,
 )
-def serve_env(flags: ServeEnvFlags, options: Options, /) -> None:
+def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None:
     """Serve a world, with its human, as an OpenEnv environment: reset, step and state.
 
     A client sends what the agent says, {"text": ...}, and gets what it is told, the reward of the turn, and
@@ -40,19 +36,28 @@ def serve_env(flags: ServeEnvFlags, options: Options, /) -> None:
     """
     import asyncio
 
-    from sweet_rl.doors.opened import WorldChoice
+    from sweet_rl.doors.opened import open_world
 
     try:
-        from sweet_rl.doors import openenv
+        import uvicorn
+        from openenv.core.env_server.http_server import create_fastapi_app
+
+        from sweet_rl.doors.openenv import WorldEnvironment
+        from sweet_rl.doors.openenv_models import Heard, Played, Say
     except ModuleNotFoundError as error:
         raise missing_package("openenv", "openenv", needed_for="serve_env") from error
-    choice = WorldChoice(
-        world=flags.world,
-        tasks=flags.tasks,
-        limit=flags.limit,
-        human=flags.human,
-        human_url=flags.human_url,
-        seed=flags.seed,
-        options=asdict(options),
-    )
-    asyncio.run(openenv.serve(choice, host=flags.host, port=flags.port, sessions=flags.sessions))
+
+    async def serve() -> None:
+        async with open_world(replace(choice, options=asdict(options))) as world:
+            app = create_fastapi_app(
+                lambda: WorldEnvironment(world),
+                Say,
+                Heard,
+                max_concurrent_envs=flags.sessions,
+                state_cls=Played,
+            )
+            config = uvicorn.Config(app, host=flags.host, port=flags.port, log_level="warning")
+            print(f"Serving {world.world.name} at http://{flags.host}:{flags.port}", flush=True)
+            await uvicorn.Server(config).serve()
+
+    asyncio.run(serve())

@@ -8,35 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import verifiers.v1 as vf
-from aiohttp import ClientSession, ClientTimeout
-from pydantic import Field
-from verifiers.v1.dialects.chat import message_to_wire
+from pydantic import create_model
 
-from sweet_rl.doors.opened import Turn, WorldChoice, open_world, tasks_of
+from sweet_rl.doors.choice import WorldChoice, choice_fields, choice_of
+from sweet_rl.doors.opened import open_world, tasks_of
+from sweet_rl.doors.stepped import Turn
+from sweet_rl.doors.talk_harness import TalkHarness
 
-NO_LIMIT = ClientTimeout(total=None)
-"""Deadlines are the environment's business (`--env.agent.timeout`)."""
+Fields: Any = create_model("Fields", __base__=vf.TasksetConfig, **cast("Any", choice_fields()))
 
 
-class WorldConfig(vf.TasksetConfig):
-    """Which world; see `WorldChoice`."""
-
-    world: str = "code"
-    tasks: str | None = None
-    limit: int | None = None
-    human: str = "auto"
-    human_url: str | None = None
-    seed: int = 0
-    options: dict[str, Any] = Field(default_factory=dict)
-    grading: dict[str, Any] = Field(default_factory=dict)
+class WorldConfig(Fields):
+    """Which world; its fields are those of `WorldChoice`."""
 
     def choice(self) -> WorldChoice:
         """The same as our own settings."""
-        return WorldChoice(**{one.name: getattr(self, one.name) for one in fields(WorldChoice)})
+        return choice_of({name: getattr(self, name) for name in choice_fields()})
 
 
 class WorldTask(vf.Task):
@@ -67,33 +57,6 @@ class WorldEnvConfig(vf.EnvConfig):
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
-class TalkHarness(vf.Harness[vf.HarnessConfig]):
-    """Asks the model once a turn, from this process; `null` starts a program for every turn instead."""
-
-    APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
-    EXECUTES_CODE = NEEDS_CONTAINER = False
-
-    async def launch(
-        self,
-        ctx: vf.ModelContext,
-        trace: vf.Trace,
-        runtime: vf.Runtime,
-        endpoint: str,
-        secret: str,
-        mcp_urls: dict[str, str],
-        data: vf.TaskData,
-    ) -> vf.ProgramResult:
-        """One reply to the conversation; the server at `endpoint` records it, and sets how it is sampled."""
-        system, messages = self.resolve_prompt(data)
-        opening = [{"role": "system", "content": system}] if system else []
-        said = {"model": ctx.model, "messages": [*opening, *map(message_to_wire, messages)]}
-        async with (
-            ClientSession(headers={"Authorization": f"Bearer {secret}"}, timeout=NO_LIMIT) as client,
-            client.post(f"{endpoint}/chat/completions", json=said) as reply,
-        ):
-            return vf.ProgramResult(exit_code=int(not reply.ok), stdout="", stderr=await reply.text())
-
-
 class WorldEnv(vf.Env[WorldEnvConfig]):
     """A world on the other side of the conversation."""
 
@@ -108,23 +71,23 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
 
     async def run(self, task: WorldTask, agents: vf.Agents) -> None:
         """One episode; an error of the human or the world is an error here, never a reward."""
-        rewards: list[float] = []
         turn: Turn | None = None
-        episode = await self._world.begin(task.data.id)
-        try:
-            async with agents.agent.interaction(task) as talk:
-                said = await talk.turn(episode.observation.messages[-1].content)
-                while not said.terminated:
-                    turn = await episode.step(said.last_reply)
-                    rewards.append(turn.reward)
-                    if turn.over:
-                        break
-                    said = await talk.turn(turn.text)
-        finally:
-            await episode.close()
+        async with (
+            self._world.episode(task.data.id) as episode,
+            agents.agent.interaction(task) as talk,
+        ):
+            said = await talk.turn(episode.told)
+            while not said.terminated:
+                turn = await episode.step(said.last_reply)
+                if turn.over:
+                    break
+                said = await talk.turn(turn.text)
         if turn is not None and turn.over:  # what was broken off is no score
-            talk.trace.record_reward("reward", sum(rewards))
-        talk.trace.info |= {"turn_rewards": rewards, "stop_reason": episode.trajectory.stop_reason}
+            talk.trace.record_reward("reward", sum(episode.rewards))
+        talk.trace.info |= {
+            "turn_rewards": episode.rewards,
+            "stop_reason": episode.trajectory.stop_reason,
+        }
 
 
 __all__ = ["TalkHarness", "WorldEnv", "WorldTaskset"]

@@ -176,9 +176,9 @@ def flag(
     return field(default=default, metadata={_KEY: details})
 
 
-def no_flag(default: Any) -> Any:
-    """A field of such a dataclass that a run fills in; it is no flag."""
-    return field(default=default, metadata={_KEY: _NONE})
+def no_flag(default: Any = REQUIRED, *, factory: Any = MISSING) -> Any:
+    """A field of such a dataclass that a run fills in; it is no flag. `factory` makes a default that can change."""
+    return field(default=default, default_factory=factory, metadata={_KEY: _NONE})
 
 
 class Settings:

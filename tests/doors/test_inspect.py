@@ -19,7 +19,7 @@ from inspect_ai.log import EvalSample, read_eval_log, write_eval_log
 from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score
 
-pytestmark = pytest.mark.timeout(300)  # a hundred episodes through the command
+pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
 
 
 def inspect_eval(agent_url, folder, *flags):

@@ -20,7 +20,7 @@ pytest.importorskip("openenv", reason="needs the extra `openenv`")
 
 from openenv import GenericEnvClient
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @contextmanager
@@ -89,11 +89,12 @@ def test_sessions_do_not_share_an_episode(url):
 
 
 def test_a_session_that_ends_frees_its_episode():
-    from sweet_rl.doors.opened import WorldChoice, open_world
+    from sweet_rl.doors.choice import WorldChoice
+    from sweet_rl.doors.opened import open_world
     from sweet_rl.doors.openenv import WorldEnvironment
 
     async def main():
-        async with open_world(WorldChoice(limit=1)) as world:
+        async with open_world(WorldChoice(world="code", limit=1)) as world:
             session = WorldEnvironment(world)
             await session.reset_async()
             closed = asyncio.Event()

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.doors.agent import policy
 
 pytest.importorskip("verifiers.v1", reason="needs the extra `verifiers`")
-pytestmark = pytest.mark.timeout(300)  # a hundred episodes through the command
+pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
 
 
 def vf_eval(agent_url, folder, *flags):
