@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.test_tutorials import execute
 
-NEEDS = {"verifiers": "verifiers", "inspect": "inspect_ai", "openenv": "openenv"}
+NEEDS = {"verifiers": "verifiers", "inspect": "inspect_ai", "openenv": "openenv", "skyrl": "skyrl_gym"}
 """What each page needs."""
 
 
