@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from sweet_rl import command_line
 from sweet_rl.command_line.help_pages import help_text
+from sweet_rl.command_line.terminal import Inert, inert
 from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
 
@@ -55,6 +56,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # an id or a model's words may hold what UTF-8 cannot
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    sys.stdout = Inert(sys.stdout)  # bars draw on the other stream
     # torch and transformers make half a million objects that stay to the end: looking through them again and
     # again, and once more at the exit, takes two seconds of every stage.
     gc.set_threshold(10_000, 20, 20)
@@ -126,5 +128,5 @@ def _complete(what: str, *words: str) -> None:
 
 
 def _die(message: str, status: int) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {inert(message)}", file=sys.stderr)
     sys.exit(status)

@@ -1,5 +1,6 @@
 """The list of commands: every stage explains itself, quickly, and refuses what it does not know."""
 
+import io
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from sweet_rl import command_line
 from sweet_rl.cli import help_text, load, stages
+from sweet_rl.command_line.terminal import Inert, drawn_on
 from tests.conftest import ROOT
 
 SCRIPTS = {path.stem: path for folder in ("scripts", "visualizers") for path in (ROOT / folder).glob("*.py")}
@@ -105,6 +107,26 @@ def test_a_wrong_word_is_refused_before_anything_runs(arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_name_with_control_characters_moves_no_terminal(tmp_path):
+    """The title of the window, a bell: written out, on either stream."""
+    name = tmp_path / "a\x1b]0;title\x07\x9bb.jsonl"
+    made, refused = (cli("generate_tasks", str(name), "--num_tasks", "1") for _ in range(2))
+    assert (made.returncode, refused.returncode) == (0, 1)
+    for text in (made.stdout, refused.stderr):
+        assert r"a\x1b]0;title\x07\x9bb.jsonl" in text
+        assert set(text) - {"\n"} == set(filter(str.isprintable, text))
+
+
+def test_what_a_stage_draws_itself_reaches_the_terminal():
+    screen = io.StringIO()
+    stream = Inert(screen)
+    print("tab\tand\x1b[2J", file=stream)
+    drawn_on(stream).write("\x1b[2J")
+    assert screen.getvalue() == "tab\tand\\x1b[2J\n\x1b[2J"
+    assert stream.getvalue() == screen.getvalue()
+    assert drawn_on(screen) is screen
 
 
 @pytest.mark.parametrize(

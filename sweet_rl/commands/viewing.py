@@ -117,13 +117,14 @@ def show(
         megabytes = _PICTURE_MB if drawing is None else drawing.export_mb
         _export(library, flags.export, flags, int(megabytes * 1_000_000))
         return
+    from sweet_rl.command_line.terminal import inert
     from sweet_rl.serving import is_loopback
     from sweet_rl.viewer.server import serve
 
     if not is_loopback(host):
         print(
             f"warning: --host {host} lets every machine that can reach this one and knows the printed address read "
-            f"{', '.join(paths)}; what is sent is not encrypted.",
+            f"{inert(', '.join(paths))}; what is sent is not encrypted.",
             file=sys.stderr,
         )
     serve(library, host=host, port=flags.port, on_ready=_announce(library, flags))

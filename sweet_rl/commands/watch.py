@@ -41,6 +41,7 @@ def watch(flags: WatchFlags, /) -> None:
     import sys
     from pathlib import Path
 
+    from sweet_rl.command_line.terminal import drawn_on
     from sweet_rl.commands.frames import frame
     from sweet_rl.runs.prices import load_prices
     from sweet_rl.runs.watching import Watch
@@ -55,7 +56,7 @@ def watch(flags: WatchFlags, /) -> None:
 
     if not flags.once and sys.stdout.isatty():
         _show(lines, flags.every)
-    print("\n".join(lines()))
+    print("\n".join(lines()), file=drawn_on(sys.stdout))
 
 
 def _style() -> Style:
@@ -81,18 +82,21 @@ def _show(lines: Callable[[], list[str]], every_s: float) -> None:
     import sys
     import time
 
-    sys.stdout.write("\x1b[?1049h\x1b[?25l")
+    from sweet_rl.command_line.terminal import drawn_on
+
+    screen = drawn_on(sys.stdout)
+    screen.write("\x1b[?1049h\x1b[?25l")
     try:
         while True:
             rows = shutil.get_terminal_size().lines
             shown = lines()
             if len(shown) >= rows:
                 shown = [*shown[: rows - 2], f"... {len(shown) - rows + 2} lines more"]
-            sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J")
-            sys.stdout.flush()
+            screen.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J")
+            screen.flush()
             time.sleep(every_s)
     except KeyboardInterrupt:
         pass
     finally:
-        sys.stdout.write("\x1b[?25h\x1b[?1049l")
-        sys.stdout.flush()
+        screen.write("\x1b[?25h\x1b[?1049l")
+        screen.flush()

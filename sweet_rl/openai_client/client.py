@@ -321,10 +321,20 @@ class OpenAIClient:
         if self._refusals.final(failure, asyncio.get_running_loop().time(), asking=asking):
             offered = await self._offer(self._endpoints[0])
             models = f" It offers {', '.join(offered)}." if offered else ""
+            elsewhere = await self._other_address() if failure.status == 404 and not offered else ""
             raise ServiceError(
-                f"{self._urls} refuses our requests ({failure}). Check the model's name, the key and "
-                f"the address.{self._named_by}{models}"
+                f"{self._urls} refuses our requests ({failure}).{elsewhere} Check the model's name, the key "
+                f"and the address.{self._named_by}{models}"
             )
+
+    async def _other_address(self) -> str:
+        """What to try where nothing is found at the address: most servers have their routes under /v1."""
+        url = self._endpoints[0].base_url
+        if url.endswith("/v1"):
+            return ""
+        if await self._offer(_Endpoint(f"{url}/v1")):
+            return f" A server of models answers at {url}/v1: use that address."
+        return f" The addresses of most servers end in /v1: try {url}/v1."
 
     async def _offer(self, endpoint: _Endpoint) -> list[str] | None:
         """Names of an endpoint's models, none where it does not say; None if there is no HTTP server."""

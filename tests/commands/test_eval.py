@@ -130,6 +130,20 @@ def test_a_server_without_the_route_is_told_by_the_flag(completions_only):
         evaluate(**SMALL | {"model": "openai/any"}, output_dir="out", agent_base_url=completions_only)
 
 
+def test_an_address_without_v1_is_told_which_to_try(completions_only):
+    with start_server() as server:
+        url = server.base_url.removesuffix("/v1")
+        with pytest.raises(ServiceError, match=f"A server of models answers at {url}/v1: use that address"):
+            evaluate(**SMALL | {"model": "openai/echo"}, output_dir="out", agent_base_url=url)
+    nothing = (
+        completions_only.removesuffix("/v1") + "/api"
+    )  # lists models wherever it is asked, and has no chat
+    with pytest.raises(ServiceError) as found:
+        evaluate(**SMALL | {"model": "openai/any"}, output_dir="other", agent_base_url=nothing)
+    assert "It offers any" in str(found.value)
+    assert "/v1: use" not in str(found.value)
+
+
 @pytest.fixture
 def completions_only():
     """A server that lists its models and has no chat."""
