@@ -1,12 +1,12 @@
-"""Settings for the Reflect-RL study, chosen on development seeds: every method gets a grid of three rates.
+"""Settings for the Reflect-RL study, chosen on development seeds: every method gets a grid of four rates.
 
 First fine-tuning, without and with reflections; then online learning from the best of these: from nothing,
 after fine-tuning on actions, and Reflect-RL. The reflection model has the settings that stand in
 `sweet_rl/studies/reflect/worlds.py`. The winner has the highest mean success over the seeds, and belongs
 there, too; the seeds of the study are never touched.
 
-Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--folder FOLDER] [--output FILE]
-(one or two hours for a world on two cores; an interrupted run resumes where it stopped)
+Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--seeds 3] [--folder FOLDER] [--output FILE]
+(about twenty minutes for a world and seed on one core; an interrupted run resumes where it stopped)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sweet_rl.studies.reflect.recipe import ReflectStudy, rounds
 from sweet_rl.studies.reflect.results import success_of
 from sweet_rl.studies.reflect.worlds import METHODS, MOVED, TAXI, WORLDS, Amount, Online, Tuning
 
-SEEDS = range(100, 103)
+FIRST_SEED = 100
 
 FINE_TUNED = {"sft": "sft", "policy": "reflect_sft"}
 """Fields of `Amount`, and the methods that they are measured by."""
@@ -37,9 +37,9 @@ ONLINE = {"rl": "rl", "sft_rl": "sft_rl", "reflect_rl": "reflect_rl"}
 
 
 def grid(amount: Amount, field: str) -> list[Tuning | Online]:
-    """Three learning rates, for as many updates or episodes each."""
+    """Four learning rates, for as many updates or episodes each."""
     found = getattr(amount, field)
-    rates = (5e-4, 1e-3, 3e-3) if isinstance(found, Tuning) else (2e-4, 5e-4, 1e-3)
+    rates = (5e-4, 1e-3, 3e-3, 2e-4) if isinstance(found, Tuning) else (2e-4, 5e-4, 1e-3, 5e-5)
     return [found._replace(rate=rate) for rate in rates]
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     arguments = _arguments()
     found: dict[str, Any] = {}
     for world in arguments.worlds.split(","):
-        study = ReflectStudy(Path(arguments.folder), len(SEEDS), SEEDS[0], worlds=(world,))
+        study = ReflectStudy(Path(arguments.folder), arguments.seeds, FIRST_SEED, worlds=(world,))
         found[world] = {}
         for stage in (FINE_TUNED, ONLINE):
             tried = {field: _tries(study, world, field, key) for field, key in stage.items()}
@@ -61,7 +61,7 @@ def main() -> None:
                 found[world][key] = rows
                 print(f"{world}, {key}: {rows[best]}; all: {rows}", flush=True)
     if arguments.output:
-        saved = {"seeds": list(SEEDS), "worlds": found, "machine": machine_line()}
+        saved = {"seeds": list(study.each_seed), "worlds": found, "machine": machine_line()}
         replace_file(Path(arguments.output), [f"{json.dumps(saved, indent=1)}\n".encode()])
 
 
@@ -102,13 +102,14 @@ def _run(arguments: argparse.Namespace, tries: Sequence[ReflectStudy]) -> None:
 
 def _row(study: ReflectStudy, world: str, field: str) -> dict[str, Any]:
     (method,) = study.methods[world]
-    success = [round(success_of(study, world, method, seed).mean, 4) for seed in SEEDS]
+    success = [round(success_of(study, world, method, seed).mean, 4) for seed in study.each_seed]
     return {"settings": list(getattr(study.amounts[world], field)), "success": success}
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--worlds", default=f"{TAXI},{MOVED}", help="with commas between")
+    parser.add_argument("--seeds", type=int, default=3, help="how many, from 100 on")
     parser.add_argument("--folder", default="outputs/reflect_settings")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", help="file for the numbers")
