@@ -13,62 +13,101 @@ from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
 
+_ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFlags(InputPath, OutputPath, Overwriting):
     """Inputs and outputs."""
 
-    to: Literal["inspect", "trajectories"] = flag(
-        "inspect", "what is written: a log of inspect_ai (.eval), or trajectories (.jsonl) of such a log."
+    to: Literal["inspect", "atif", "trajectories"] = flag(
+        "inspect",
+        "what is written: inspect (a log, .eval), atif (a folder of documents), or trajectories (.jsonl) of "
+        "such a log, document or folder.",
+    )
+    credit: str | None = flag(
+        None, "with --to atif: file of `sweet-rl credit` whose scores the turns are written with."
     )
 
     def check_together(self) -> None:
-        """Whether the ending of the output is that of what is written.
+        """Whether the ending of the output is that of what is written, and credit has a place in it.
 
         Raises:
             UsageError: it is not.
         """
         super().check_together()
-        ending = {"inspect": ".eval", "trajectories": ".jsonl"}[self.to]
+        ending = _ENDINGS[self.to]
         if Path(self.output_path).suffix != ending:
-            raise UsageError(
-                f"--to {self.to} writes a file that ends with {ending}, got {self.output_path!r}."
-            )
+            what = f"a file that ends with {ending}" if ending else "a folder, whose name has no ending"
+            raise UsageError(f"--to {self.to} writes {what}, got {self.output_path!r}.")
+        if self.credit is not None and self.to != "atif":
+            raise UsageError(f"--credit is written with --to atif, not with --to {self.to}.")
 
 
-@recorded("export", reads=("input_path",))
+@recorded("export", reads=("input_path", "credit"))
 @stage(
     "input_path",
     "output_path",
     helps={
-        "input_path": "a trajectory file; for --to trajectories another tool's.",
-        "output_path": "the file that is written; its ending is that of its kind.",
+        "input_path": "a trajectory file; for --to trajectories another tool's, or a folder of them.",
+        "output_path": "the file that is written, for --to atif a folder; its ending is that of its kind.",
     },
 )
 def export(flags: ExportFlags, /) -> None:
-    """Write trajectories as a file of another tool, or another tool's file as trajectories.
+    """Write trajectories as files of another tool, or another tool's files as trajectories.
 
     What came from here comes back whole; of other files the dialogue is read, and the score (docs/doors).
 
     The smallest run: export trajectories.jsonl log.eval --to inspect
     """
+    source, target = Path(flags.input_path), Path(flags.output_path)
+    if not source.is_file() and not (flags.to == "trajectories" and source.is_dir()):
+        raise UsageError(f"--input_path {flags.input_path!r} is no file.")
+    found = {"inspect": _to_inspect, "atif": _to_atif, "trajectories": _from_others}[flags.to](
+        source, target, flags
+    )
+    print(f"{found} trajectories are in {flags.output_path}")
+
+
+def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> int:
     from sweet_rl import tracking
-    from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
+    from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_file
 
-    source, target = Path(flags.input_path), Path(flags.output_path)
-    new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
-    if not source.is_file():
-        raise UsageError(f"--input_path {flags.input_path!r} is no file.")
-    if flags.to == "trajectories":
-        found = _logs().read_log(source)
-        tracking.writes(flags.output_path)
-        replace_rows(target, map(trajectory_to_row, found))
-    else:
-        found = load_trajectories(source)
-        tracking.writes(flags.output_path)
-        _logs().write_log(found, target)
-    print(f"{len(found)} trajectories are in {flags.output_path}")
+    new_file(target, "output_path", overwrite=flags.overwrite)
+    found = load_trajectories(source)
+    tracking.writes(target)
+    _logs().write_log(found, target)
+    return len(found)
+
+
+def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
+    from sweet_rl import tracking
+    from sweet_rl.doors.atif_files import check_folder, credited, write_documents
+    from sweet_rl.records import load_trajectories
+
+    check_folder(target, overwrite=flags.overwrite)
+    found = load_trajectories(source)
+    if flags.credit is not None:
+        found = credited(found, Path(flags.credit))
+    tracking.writes(target, folder=True)
+    write_documents(found, target)
+    return len(found)
+
+
+def _from_others(source: Path, target: Path, flags: ExportFlags) -> int:
+    from sweet_rl import tracking
+    from sweet_rl.doors.atif_files import read_documents
+    from sweet_rl.records import replace_rows, trajectory_to_row
+    from sweet_rl.runs import new_file
+
+    new_file(target, "output_path", overwrite=flags.overwrite)
+    found = (
+        read_documents(source) if source.is_dir() or source.suffix == ".json" else _logs().read_log(source)
+    )
+    tracking.writes(target)
+    replace_rows(target, map(trajectory_to_row, found))
+    return len(found)
 
 
 def _logs() -> Any:

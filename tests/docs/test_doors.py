@@ -7,7 +7,13 @@ import pytest
 from tests.conftest import ROOT
 from tests.docs.test_tutorials import execute
 
-NEEDS = {"verifiers": "verifiers", "inspect": "inspect_ai", "openenv": "openenv", "skyrl": "skyrl_gym"}
+NEEDS = {
+    "verifiers": "verifiers",
+    "inspect": "inspect_ai",
+    "openenv": "openenv",
+    "skyrl": "skyrl_gym",
+    "atif": "sweet_rl",
+}
 """What each page needs."""
 
 
