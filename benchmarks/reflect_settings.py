@@ -5,7 +5,8 @@ after fine-tuning on actions, and Reflect-RL. The reflection model has the setti
 `sweet_rl/studies/reflect/worlds.py`. The winner has the highest mean success over the seeds, and belongs
 there, too; the seeds of the study are never touched.
 
-Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--seeds 3] [--folder FOLDER] [--output FILE]
+Run: python benchmarks/reflect_settings.py [--worlds taxi,two_hops] [--seeds 3] [--folder FOLDER]
+     [--output FILE]
 (about twenty minutes for a world and seed on one core; an interrupted run resumes where it stopped)
 """
 

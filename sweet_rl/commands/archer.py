@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from sweet_rl.types import Task
 from sweet_rl.worlds import Options, World, load_tasks, options_of, own_options, world_of
 
 if TYPE_CHECKING:
+    from sweet_rl.algorithms.archer.learning import Learner
     from sweet_rl.algorithms.archer.loop import LoopSettings
     from sweet_rl.algorithms.archer.settings import ArcherSettings
 
@@ -51,8 +52,16 @@ def list_settings(name: str, overrides: Sequence[str], folder: str | None) -> No
     print(described(load_config(name, overrides, folder)))
 
 
-def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
+def run(
+    name: str, overrides: Sequence[str], folder: str | None, make: Callable[..., Learner] | None = None
+) -> None:
     """Train as configured; resume a run that its folder already holds.
+
+    Args:
+        name: of the configuration.
+        overrides: of its settings, `key=value`.
+        folder: of configurations, beside the packaged ones.
+        make: the learner of the settings; default: `make_learner`, the one that `agent_type` names.
 
     Raises:
         SweetRLError: the run cannot continue; what had finished is on disk.
@@ -111,7 +120,7 @@ def run(name: str, overrides: Sequence[str], folder: str | None) -> None:
                 watcher.say(phase, done, total)
 
         settings = settings_of({**config, **models, "template": template})
-        learner = make_learner(settings, chat_format=world.transcript(), say=say)
+        learner = (make or make_learner)(settings, chat_format=world.transcript(), say=say)
         how = f"What was played is in {save_path}; the same command resumes it."
         stack.enter_context(on_interrupt(how))
         OnlineRun(loop_settings, learner, playground() if main else None, run_folder, watchers).run()

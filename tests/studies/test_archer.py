@@ -9,13 +9,23 @@ import pytest
 from sweet_rl.algorithms.archer.replay import transitions
 from sweet_rl.cli import load, values_of
 from sweet_rl.command_line import read
+from sweet_rl.commands.archer import settings_of
 from sweet_rl.commands.archer_config import load_config
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.records import replace_file, task_from_row, trajectory_to_row
 from sweet_rl.studies.archer.demo import demo_archer
 from sweet_rl.studies.archer.recipe import START, OnlineStudy, learner_of, rounds
-from sweet_rl.studies.archer.results import CLAIMS, TITLES, games_until, results
-from sweet_rl.studies.archer.settings import ABLATIONS, BOUNDS, CONFIG, METHODS, TASKS, TEACHER, has_critic
+from sweet_rl.studies.archer.results import CLAIMS, SAVED, TITLES, games_until, results
+from sweet_rl.studies.archer.settings import (
+    ABLATIONS,
+    BOUNDS,
+    CONFIG,
+    EXACT,
+    METHODS,
+    TASKS,
+    TEACHER,
+    has_critic,
+)
 from sweet_rl.studies.archer.swaps import _area, swap
 from sweet_rl.studies.outcome import table
 from sweet_rl.studies.report.page import results_page
@@ -27,6 +37,9 @@ from sweet_rl.worlds.twenty_questions.questions import guess
 from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
 
 WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
+
+
+EXACT_RUN = "sweet_rl.studies.archer.exact:learn_exactly"
 
 
 def calls_of(study):
@@ -76,7 +89,7 @@ def test_ablations_are_run_where_they_are_asked_for(tmp_path, monkeypatch, ablat
     monkeypatch.setattr("sweet_rl.pipelines.running.run_steps", lambda steps, *_: ran.extend(steps) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         demo_archer(str(tmp_path), ablations=ablations)
-    learned = {step.name for step in ran if step.run == "run_archer"}
+    learned = {step.name for step in ran if step.run in {"run_archer", EXACT_RUN}}
     assert learned == {f"{name}-0" for name in METHODS if ablations or name not in ABLATIONS}
 
 
@@ -132,7 +145,7 @@ def study(tmp_path):
         {"step": 3, "rollout.failed": 0, "rollout.mean": -4.0, "q1.loss": 5.0},
     ]
     for method in METHODS:
-        critic = has_critic(METHODS[method])
+        critic = has_critic(method, METHODS[method])
         if critic:
             numbers = {"turns": 5, "correlation": 0.75, "auc": 0.9, "auc_swapped": None}
             study.swap(method, 0).write_text(json.dumps(numbers))
@@ -168,7 +181,8 @@ def test_results_say_what_the_files_say(study):
     assert games.method("archer").mean("games") == 63
     assert games.method("ppo").mean("games") == 191  # never: those of one more iteration
     assert [games.method(name).mean("reached") for name in ("archer", "ppo")] == [1.0, 0.0]
-    assert [claim.among for claim in (*part.claims, *games.claims)] == [len(CLAIMS) + 1] * (len(CLAIMS) + 1)
+    claims = [*part.claims, *games.claims]
+    assert [claim.among for claim in claims] == [len(CLAIMS) + len(SAVED)] * (len(CLAIMS) + len(SAVED))
     first, second, *_ = found.dialogues
     assert [first.method, second.method] == ["start", "archer"]
     assert first.reward == -20.0  # the word with the greatest change comes first
@@ -198,6 +212,32 @@ def test_a_game_that_failed_is_no_number(study):
     write_games(study.games("archer", 0, greedy=False), [game(0, first, 3, solved=False, failed=True)])
     with pytest.raises(DataError, match="must be played to the end"):
         results(study, {})
+
+
+# ---- a critic that makes no errors
+
+
+def test_the_exact_critic_says_what_an_utterance_gains_on_the_best_play(tmp_path):
+    """Known by hand: of sixteen words a question that halves them is best, and the first name costs 5/8 of a turn."""
+    from sweet_rl.algorithms.archer.actor import Utterance
+    from sweet_rl.studies.archer.exact import exact_learner
+
+    study = OnlineStudy(tmp_path)
+    make_models(study.start(0), seed=0)
+    settings = settings_of(load_config(CONFIG, study.overrides(EXACT, 0)))
+    learner = exact_learner(settings, chat_format=world_of("twenty_questions").transcript())
+    opening, asked = "Questions:\n", "Questions:\nIs it made of metal? No.\n"
+    said = [
+        (opening, "Is it made of metal?", 0.0),
+        (asked, "Is it made of metal?", -1.0),
+        (opening, "nonsense", -1.0),
+        (opening, guess("tree"), -0.625),
+        (asked, guess("truck"), -1.0),
+        (asked, "Is it bigger than a cat?", 0.0),
+    ]
+    judged = learner._judge([one for one, _, _ in said], [Utterance(text, (), True) for _, text, _ in said])
+    assert judged.advantages_S.tolist() == pytest.approx([gain for _, _, gain in said])
+    assert learner._train_critic(lambda _: 1 / 0) == []
 
 
 # ---- the swap test

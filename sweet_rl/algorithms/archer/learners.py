@@ -9,17 +9,18 @@ Published behaviour: docs/published/archer.md#online-chai, #behaviour-cloning, #
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from sweet_rl.algorithms.archer import losses, players
-from sweet_rl.algorithms.archer.actor import TokenPolicy
+from sweet_rl.algorithms.archer.actor import TokenPolicy, Utterance
 from sweet_rl.algorithms.archer.critic import DoubleCritic
 from sweet_rl.algorithms.archer.learning import CriticLearner, Draw, Learner, PolicyLearner, Say
 from sweet_rl.algorithms.archer.loading import load_actor, load_archer_critic
 from sweet_rl.algorithms.archer.on_policy import OnPolicyLearner
-from sweet_rl.algorithms.archer.policy_updates import actor_step, imitation_step, judge
+from sweet_rl.algorithms.archer.policy_updates import ActorRows, actor_step, imitation_step, judge
 from sweet_rl.algorithms.archer.settings import AGENT_TYPES, ON_POLICY, ArcherSettings
 from sweet_rl.algorithms.distributed.fsdp import check_sharding
 from sweet_rl.algorithms.distributed.processes import world_size
@@ -73,10 +74,14 @@ class ArcherLearner(CriticLearner):
                 candidates = self.policy.sample(
                     observations, [ask.seed for ask in asks], greedy=not self.settings.do_sample
                 )
-            judged = judge(self.critic, observations, candidates, 4 * self.settings.max_tokens_per_batch)
+            judged = self._judge(observations, candidates)
             infos.append(actor_step(self.policy, self.lm_optimizer, judged, rows, self.steps))
             self._say("actor", number + 1, self.settings.actor_epochs)
         return infos
+
+    def _judge(self, observations: Sequence[str], utterances: Sequence[Utterance]) -> ActorRows:
+        """What the critic thinks of what the policy says now."""
+        return judge(self.critic, observations, utterances, 4 * self.settings.max_tokens_per_batch)
 
     def state_dict(self) -> dict[str, Any]:
         """The published five, the value head and the counter."""

@@ -21,6 +21,7 @@ from sweet_rl.pipelines.steps import Step
 from sweet_rl.studies.archer.settings import (
     BOUNDS,
     CONFIG,
+    EXACT,
     IMITATION,
     LAYERS,
     METHODS,
@@ -146,8 +147,10 @@ def _imitate(study: OnlineStudy, seed: int) -> Step:
 
 
 def _learn(study: OnlineStudy, method: str, seed: int) -> Step:
-    flags = {"config_name": CONFIG}
-    return call("run_archer", study.run(method, seed), study.overrides(method, seed), flags)
+    output, overrides = study.run(method, seed), study.overrides(method, seed)
+    if method == EXACT:
+        return call("sweet_rl.studies.archer.exact:learn_exactly", output, (str(output), *overrides))
+    return call("run_archer", output, overrides, {"config_name": CONFIG})
 
 
 def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
@@ -164,7 +167,7 @@ def _measure(study: OnlineStudy, method: str, seed: int) -> list[Step]:
 
 
 def _swap(study: OnlineStudy, method: str, seed: int) -> list[Step]:
-    if not has_critic(study.methods[method]):
+    if not has_critic(method, study.methods[method]):
         return []
     output = study.swap(method, seed)
     words = (str(study.games(method, seed, greedy=False)), str(output), *study.overrides(method, seed))

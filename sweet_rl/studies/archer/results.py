@@ -19,6 +19,7 @@ from sweet_rl.studies.archer.recipe import START, OnlineStudy
 from sweet_rl.studies.archer.settings import (
     BOUNDS,
     CONFIG,
+    EXACT,
     IMITATION,
     LAYERS,
     LEVEL,
@@ -60,6 +61,10 @@ TITLES = {
     "reinforce": ("REINFORCE", "Whole games, the newest only: by what each turn returned, less the mean."),
     "archer_single": ("One critic", "ArCHer with one critic instead of two."),
     "archer_at_once": ("No delay", "ArCHer whose policy learns from the first iteration on."),
+    EXACT: (
+        "Exact critic",
+        "ArCHer that is told what each utterance gains on the best play: no critic errs.",
+    ),
     TEACHER: ("Demonstrator", "Whom the policies imitated at first."),
     "best": ("Best play", "The ceiling, computed exactly."),
     "namer": ("Names in order", "A floor: names one word after the other and asks nothing."),
@@ -76,8 +81,11 @@ CLAIMS = (
 )
 """Published orderings of returns: what is claimed, the better method, the worse one."""
 
-SAVED = f"PPO needs more games than ArCHer to reach {LEVEL:g}"
-"""The published claim about what it takes to learn."""
+SAVED = (
+    (f"PPO needs more games than ArCHer to reach {LEVEL:g}", "archer"),
+    ("It would, if ArCHer's critic made no errors", EXACT),
+)
+"""The published claim about what it takes to learn; and whether the critic is what it depends on."""
 
 _SHOWN_GAMES = 3
 _KEPT = (
@@ -136,7 +144,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         *(Method(name, *TITLES[name], (_bound(study, name),), bound=True) for name in BOUNDS),
     )
     pairs = [claim for claim in CLAIMS if {claim[1], claim[2]} <= methods.keys()]
-    among = len(pairs) + ("ppo" in methods)
+    among = len(pairs) + len(_saved(methods))
     part = Comparison(
         "twenty_questions",
         "Twenty Questions",
@@ -155,7 +163,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
         "ArCHer and its rivals on Twenty Questions",
         f"Sixteen words, {study.seeds} seed{'s' if study.seeds > 1 else ''}; a GPT-2 of {LAYERS} layers and width {WIDTH}, which first "
         "imitated a scripted player.",
-        (part, *([_games_needed(methods, among)] if "ppo" in methods else [])),
+        (part, *([_games_needed(methods, among)] if _saved(methods) else [])),
         tuple(_dialogues(study)),
         settings=_settings(study),
         provenance=provenance(),
@@ -186,8 +194,15 @@ def _games_needed(methods: Mapping[str, Method], among: int) -> Comparison:
         "games and those of one iteration more.",
         measures=(GAMES, REACHED),
         methods=tuple(counted.values()),
-        claims=(claim_over_seeds(SAVED, counted["ppo"], counted["archer"], "games", among=among),),
+        claims=tuple(
+            claim_over_seeds(text, counted["ppo"], counted[other], "games", among=among)
+            for text, other in _saved(methods)
+        ),
     )
+
+
+def _saved(methods: Mapping[str, Method]) -> list[tuple[str, str]]:
+    return [claim for claim in SAVED if {"ppo", claim[1]} <= methods.keys()]
 
 
 def _until(curve: Points) -> dict[str, Counted]:
@@ -239,7 +254,7 @@ def _run(study: OnlineStudy, method: str, seed: int) -> Run:
         played = accumulate((size - row["rollout.failed"] for row in rows), initial=0)
         curves["return"] = tuple((x, row["rollout.mean"]) for x, row in zip(played, rows, strict=False))
         curves["loss"] = tuple((row["step"], row["q1.loss"]) for row in rows if "q1.loss" in row)
-        if has_critic(study.methods[method]):
+        if has_critic(method, study.methods[method]):
             measures |= _swapped(study.swap(method, seed))
     return Run(seed, measures, curves)
 

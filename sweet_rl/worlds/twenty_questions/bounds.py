@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from sweet_rl.errors import UsageError
@@ -82,13 +82,43 @@ class BestAsker(ScriptedPolicy):
         """Of its games, over all words: the optimum."""
         return -self._best(self._words)[0]
 
+    def advantage(self, asked: Iterable[tuple[str, str]], saying: str) -> float:
+        """What saying this gains on the best that can be said, if all is played as well as can be afterwards.
+
+        Args:
+            asked: questions and their answers so far.
+            saying: a question or name; what is neither tells nothing.
+
+        Returns:
+            0 for what is as good as the best, at least -1, which is a turn for nothing.
+        """
+        left = self._left(asked)
+        yes = self._yes.get(saying, frozenset())
+        inside, outside = left & yes, left - yes
+        names = saying in self._names
+        if not inside or not (outside or names):
+            return -1.0
+        return self._best(left)[0] - self._cost(inside, outside, names=names)
+
     def _say(self, observation: Observation) -> str:
+        return self._best(self._left(answered(observation.messages)))[1]
+
+    def _left(self, asked: Iterable[tuple[str, str]]) -> frozenset[str]:
+        """The words that the answers leave; all, where they leave none."""
         left = self._words
-        for question, reply in answered(observation.messages):
+        for question, reply in asked:
             yes = self._yes.get(question)
             if yes is not None and reply in (YES, NO):
                 left = left & yes if reply == YES else left - yes
-        return self._best(left or self._words)[1]
+        return left or self._words
+
+    def _cost(self, inside: frozenset[str], outside: frozenset[str], *, names: bool) -> float:
+        """Turns of a question or name that these words answer with yes and no, and of the best play after it."""
+        count = len(inside) + len(outside)
+        after = 0.0 if names else len(inside) / count * self._best(inside)[0]
+        if outside:
+            after += len(outside) / count * self._best(outside)[0]
+        return (len(outside) / count if names else 1.0) + after
 
     def _best(self, left: frozenset[str]) -> tuple[float, str]:
         """The mean cost of finding out which of these it is, and what to say first."""
@@ -103,8 +133,7 @@ class BestAsker(ScriptedPolicy):
             paid = shares[1] if saying in self._names else 1.0
             if paid + shares[0] * least_cost(len(inside)) + shares[1] * least_cost(len(outside)) >= best[0]:
                 continue
-            cost = paid + shares[0] * self._best(inside)[0] + shares[1] * self._best(outside)[0]
-            best = min(best, (cost, saying))
+            best = min(best, (self._cost(inside, outside, names=saying in self._names), saying))
         self._known[left] = best
         return best
 
