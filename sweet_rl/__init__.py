@@ -1,8 +1,8 @@
 """Train and measure language-model agents that work with someone over several turns.
 
 From Python: `simulate` and `play` let an agent and a human talk over the tasks of a world, `grade` says how
-good an answer is, `credit` which turn made the difference, `pairs` makes preference pairs, `view` a page to
-look at; `worlds` has the worlds by name.
+good an answer is, `credit` which turn made the difference (a `Critic`, in anyone's dialogues), `pairs` makes
+preference pairs, `view` a page to look at; `worlds` has the worlds by name.
 `asimulate`, `aplay` and `agrade` are the same to await.
 
 Importing this package is cheap on purpose: it loads nothing but the vocabulary of `sweet_rl.types`; the rest
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sweet_rl import worlds
     from sweet_rl.contracts import Env, Policy, User
     from sweet_rl.interface import (
+        Critic,
         View,
         agrade,
         aplay,
@@ -54,6 +55,7 @@ _LATER = {
     **dict.fromkeys(("Env", "Policy", "User"), "sweet_rl.contracts"),
     **dict.fromkeys(
         (
+            "Critic",
             "View",
             "agrade",
             "aplay",
@@ -76,6 +78,7 @@ _LATER = {
 __all__ = [
     "AgentTurn",
     "Completion",
+    "Critic",
     "Env",
     "Generation",
     "Message",

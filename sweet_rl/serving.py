@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -152,6 +153,34 @@ async def listening(
             server.close()
     finally:
         await runner.cleanup()
+
+
+async def serve(
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    on_ready: Callable[[int], None],
+    limits: Limits | None = None,
+) -> None:
+    """Serve an application until SIGINT or SIGTERM.
+
+    Args:
+        app: what answers; `guard` is among its middlewares.
+        host: address to listen on.
+        port: 0 takes a free one.
+        on_ready: called with the port once requests are accepted.
+        limits: how long connections may take.
+
+    Raises:
+        UsageError: the address cannot be listened on.
+    """
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with listening(app, host, port, limits) as actual:
+        on_ready(actual)
+        await stopped.wait()
 
 
 def _is_address(name: str) -> bool:

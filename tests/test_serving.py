@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.preferences.credit_server import CreditServer
 from sweet_rl.serving import Limits, listening
 from sweet_rl.users.server import SimulatorServer
 from sweet_rl.viewer.library import Library
@@ -29,6 +30,7 @@ def viewer(limits):
 
 
 APPS = {
+    "credit": (lambda limits: CreditServer(None, {}, limits=limits).application(), "/health"),
     "simulator": (lambda limits: SimulatorServer({}, limits=limits).application(), "/v1/models"),
     "shop": (lambda limits: application(EmbeddedShop(0, 20), limits=limits), "/fixed_0"),
     "viewer": (viewer, "/api/files?token=t"),

@@ -1,32 +1,37 @@
-"""The work of `credit` after its flags are checked: models, turns, file."""
+"""The work of `credit` and `serve_credit` after their flags are checked: models, turns, file or server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweet_rl import tracking
+from sweet_rl import serving, tracking
+from sweet_rl.chat import TokenizerChat
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.credit import WHY, Crediting, OwnTurn, check_reference, credited, own_turns, summary
+from sweet_rl.preferences.credit_server import CreditServer
+from sweet_rl.preferences.dialogue_credit import DialogueCritic
 from sweet_rl.preferences.ranking import Model
 from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.preferences.turn_keys import twice
 from sweet_rl.records import Journal, read_rows, trajectories_from_rows
 from sweet_rl.runs import open_journal
-from sweet_rl.runs.digests import digest_of
+from sweet_rl.runs.digests import identity_of
 from sweet_rl.runs.record import trained_from
 from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.commands.credit import CreditFlags
     from sweet_rl.commands.rank_best_of_n import ScorerFlags
+    from sweet_rl.commands.serve_credit import ServeCreditFlags
 
 _WAYS = {"hidden": "With the hidden solution", "without_hidden": "Without it"}
 
@@ -77,19 +82,48 @@ async def _credit(
     what = _crediting(flags)
     more = {"critic": flags.critic, "credit": settings}
     async with AsyncExitStack() as stack:
-        scorers = await stack.enter_async_context(
-            scorers_of(str(flags.critic), flags.reference_model, scorer_flags)
-        )
-        critic = Model(scorers[0], encoding_of(flags.tokenizer or str(flags.critic), needs_header=False))
-        reference = None
-        if flags.reference_model is not None and len(scorers) > 1:
-            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
+        critic, reference = await stack.enter_async_context(_models(flags, scorer_flags))
         check_reference(todo, critic, reference)
         bar = stack.enter_context(progress(len(todo) + done, done, unit="turn", quiet=flags.quiet))
         for start in range(0, len(todo), flags.save_steps):
             window = todo[start : start + flags.save_steps]
             journal.append([one.as_row() | more for one in await credited(window, critic, reference, what)])
             bar.update(len(window))
+
+
+async def serve(flags: ServeCreditFlags, scorer_flags: ScorerFlags) -> None:
+    """Answer requests for credit until the process is interrupted.
+
+    Raises:
+        UsageError, ServiceError: a model cannot be loaded, or the address cannot be listened on.
+    """
+    key_in(scorer_flags.api_key_var)
+    if flags.reference_model is None:
+        flags = replace(flags, reference_model=trained_from(str(flags.critic)))
+    facts = _facts(flags)
+
+    def ready(port: int) -> None:
+        if not flags.quiet:
+            print(f"Serving credit by {flags.critic} at http://{flags.host}:{port}/credit", flush=True)
+
+    async with _models(flags, scorer_flags) as (critic, reference):
+        chat = cache(lambda: TokenizerChat.from_pretrained(flags.tokenizer or str(flags.critic)))
+        asked = DialogueCritic(critic, reference, chat, flags.advantage)
+        app = CreditServer(asked, facts, host=flags.host).application()
+        await serving.serve(app, flags.host, flags.port, on_ready=ready)
+
+
+@asynccontextmanager
+async def _models(
+    flags: CreditFlags | ServeCreditFlags, scorer_flags: ScorerFlags
+) -> AsyncIterator[tuple[Model, Model | None]]:
+    """The critic, and what it is compared with if that is a model."""
+    async with scorers_of(str(flags.critic), flags.reference_model, scorer_flags) as scorers:
+        critic = Model(scorers[0], encoding_of(flags.tokenizer or str(flags.critic), needs_header=False))
+        reference = None
+        if flags.reference_model is not None and len(scorers) > 1:
+            reference = Model(scorers[1], encoding_of(flags.reference_model, needs_header=False))
+        yield critic, reference
 
 
 def _turns(path: str) -> list[OwnTurn]:
@@ -123,19 +157,16 @@ def _crediting(flags: CreditFlags) -> Crediting:
 def _settings(flags: CreditFlags) -> dict[str, Json]:
     """What decides about a score: a file may be continued only with the same. Models go by their content."""
     what = _crediting(flags)
+    return _facts(flags) | {"hidden": what.hidden, "without_hidden": what.without_hidden}
+
+
+def _facts(flags: CreditFlags | ServeCreditFlags) -> dict[str, Json]:
+    """What a score depends on, whatever is asked."""
     return {
-        "critic": _identity(str(flags.critic)),
-        "reference": None if flags.reference_model is None else _identity(flags.reference_model),
-        "hidden": what.hidden,
-        "without_hidden": what.without_hidden,
-        "advantage": what.advantage,
+        "critic": identity_of(str(flags.critic)),
+        "reference": None if flags.reference_model is None else identity_of(flags.reference_model),
+        "advantage": flags.advantage,
     }
-
-
-def _identity(model: str) -> str:
-    """The digest of a folder; the name of what is none."""
-    folder = Path(model).expanduser()
-    return f"sha256:{digest_of(folder)['sha256']}" if folder.is_dir() else model
 
 
 def _beside(flags: CreditFlags) -> Path:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.commands.tables import check_table
+from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
 from sweet_rl.flags.models import OtherTokenizer, PairFields, RejectedKey, Tokenizer
-from sweet_rl.types import Json
 
 if TYPE_CHECKING:
     from sweet_rl.training.export import ExportReport
@@ -52,8 +49,7 @@ class ExportFlags(InputPath, OutputPath, Tokenizer, PairFields, RejectedKey, Oth
             UsageError: an ending, or several inputs.
         """
         super().check_together()
-        if Path(self.output_path).suffix.lower() not in {".jsonl", ".parquet"}:
-            raise UsageError(f"--output_path must end with .jsonl or .parquet, got {self.output_path!r}.")
+        check_table(self.output_path)
         if "," in self.input_path:
             raise UsageError(
                 f"--input_path names one file, got {self.input_path!r}. Export files one by one."
@@ -83,7 +79,7 @@ def export_pairs(flags: ExportFlags, /) -> None:
 
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     from sweet_rl.chat import load_tokenizer
-    from sweet_rl.records import replace_file, replace_rows
+    from sweet_rl.commands.tables import write_table
     from sweet_rl.training.data import read_pairs
     from sweet_rl.training.encoding import check_tokenizers
     from sweet_rl.training.export import PairExporter
@@ -108,10 +104,7 @@ def export_pairs(flags: ExportFlags, /) -> None:
         )
     _check_drift(exporter.report, flags)
     tracking.writes(flags.output_path)
-    if Path(flags.output_path).suffix.lower() == ".jsonl":
-        replace_rows(flags.output_path, rows)
-    else:
-        replace_file(flags.output_path, [_parquet(rows)])
+    write_table(flags.output_path, rows)
     print(f"{len(rows):,} pairs are in {flags.output_path}.")
     for line in exporter.report.lines():
         print(line[:1].upper() + line[1:] + ".")
@@ -133,13 +126,3 @@ def _check_drift(report: ExportReport, flags: ExportFlags) -> None:
             "the sampled tokens, with train_dpo here or with TRL (--format trl, docs/export.md#exact-tokens), or "
             "raise --max_drift."
         )
-
-
-def _parquet(rows: Sequence[dict[str, Json]]) -> bytes:
-    try:
-        import datasets
-    except ImportError as error:
-        raise missing_package("datasets", "datasets", needed_for="a .parquet file") from error
-    buffer = io.BytesIO()
-    datasets.Dataset.from_list(list(rows)).to_parquet(buffer)
-    return buffer.getvalue()

@@ -9,10 +9,11 @@ from sweet_rl.interface.evaluation import compare, evaluate
 from sweet_rl.interface.grades import agrade, grade
 from sweet_rl.interface.preference_pairs import pairs
 from sweet_rl.interface.simulation import aplay, asimulate, play, simulate
-from sweet_rl.interface.turn_credit import credit
+from sweet_rl.interface.turn_credit import Critic, credit
 from sweet_rl.interface.viewing import View, view
 
 __all__ = [
+    "Critic",
     "View",
     "agrade",
     "aplay",

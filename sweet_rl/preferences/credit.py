@@ -16,10 +16,12 @@ from typing import Literal
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import Candidate, Candidates
 from sweet_rl.preferences.ranking import Encoding, Model, advantage, reduce, reduced, stored_reference
-from sweet_rl.preferences.turn_keys import TurnKey, key_fields
-from sweet_rl.types import AgentTurn, FinishReason, Json, Trajectory, digest
+from sweet_rl.preferences.turn_keys import TurnKey, key_fields, key_of
+from sweet_rl.types import AgentTurn, FinishReason, Json, Message, Trajectory, digest
 
 Advantage = Literal["released", "paper"]
+Way = Literal["hidden", "without_hidden"]
+"""How a score came about: the critic was given the hidden solution, or not."""
 
 WHY = {
     "no_prompt": "the file has no prompt of this turn",
@@ -105,7 +107,7 @@ class OwnTurn:
     def encoded_by(self, encoding: Encoding) -> Candidates:
         """With the sampler's token ids only where they spell the turn's text in this tokenizer."""
         (own,) = self.taken.candidates
-        if own.token_ids is None or _spells(own, encoding):
+        if own.token_ids is None or spells(own, encoding):
             return replace(self.taken, tokenizer=encoding.digest)
         return self.taken
 
@@ -113,7 +115,35 @@ class OwnTurn:
 def own_turns(trajectory: Trajectory) -> list[OwnTurn]:
     """Every agent turn of a trajectory, in order."""
     turns = [message for message in trajectory.dialogue_history if message.role == "assistant"]
-    return [_own_turn(trajectory, number, turn) for number, turn in enumerate(turns)]
+    hidden = trajectory.task.ground_truth
+    return [own_turn((*trajectory.key, number), turn, hidden) for number, turn in enumerate(turns)]
+
+
+def own_turn(key: TurnKey, turn: Message, hidden: str) -> OwnTurn:
+    """One agent turn; without a prompt where it was recorded without one.
+
+    Args:
+        key: whose it is.
+        turn: with its prompt, text, and where they are known tokens and log-probabilities.
+        hidden: the solution that a critic is given to read.
+    """
+    taken = turn if isinstance(turn, AgentTurn) else AgentTurn("assistant", "")
+    mean, total = reduce(taken.logprobs, use_sum=False), reduce(taken.logprobs, use_sum=True)
+    cut = taken.finish_reason is FinishReason.LENGTH
+    return OwnTurn(
+        Candidates(
+            key=key,
+            line=0,
+            prompt=taken.input,
+            ground_truth=hidden,
+            candidates=(Candidate(taken.output, taken.token_ids, mean, total, cut),),
+            tokenizer=None,
+            end_token=None,
+            scores=None,
+            row={},
+        ),
+        turn_digest(taken.input, taken.output),
+    )
 
 
 def turn_digest(prompt: str, output: str) -> str:
@@ -174,6 +204,35 @@ def summary(rows: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, Json]]:
     return found
 
 
+def credit_in(
+    rows: Sequence[Mapping[str, Json]], trajectories: Sequence[Trajectory], way: Way, *, path: str
+) -> list[list[float | None]]:
+    """What a credit file says of trajectories: the advantage of every agent turn, None where there is none.
+
+    Args:
+        rows: of the file.
+        trajectories: whose turns they are; others' rows are not looked at.
+        way: which of the two scores.
+        path: of the file, for errors.
+
+    Raises:
+        UsageError: a turn has no row, none of its present text, or none of this way.
+    """
+    known = {key_of(row): row for row in rows}
+    turns = [own_turns(trajectory) for trajectory in trajectories]
+    for turn in (turn for own in turns for turn in own):
+        row = known.get(turn.key, {})
+        if row.get("turn_digest") != turn.turn_digest or way not in row:
+            what = (
+                "no row" if not row else f"no score {way!r}" if way not in row else "a score of another text"
+            )
+            raise UsageError(
+                f"{path!r} has {what} for turn {turn.key[2]} of {turn.key[:2]}. Run sweet-rl credit on these "
+                "trajectories to its end."
+            )
+    return [[known[turn.key][way]["advantage"] for turn in own] for own in turns]
+
+
 async def _views(
     turns: Sequence[OwnTurn],
     critic: Model,
@@ -220,30 +279,7 @@ def _view(row: Candidates, critic: float | None, reference: float | None, *, val
     return View(critic, reference, advantage(critic, reference), "no_reference" if reference is None else "")
 
 
-def _own_turn(trajectory: Trajectory, number: int, turn: object) -> OwnTurn:
-    prompt = turn.input if isinstance(turn, AgentTurn) else ""
-    output = turn.output if isinstance(turn, AgentTurn) else ""
-    ids = turn.token_ids if isinstance(turn, AgentTurn) else None
-    logprobs = turn.logprobs if isinstance(turn, AgentTurn) else None
-    cut = isinstance(turn, AgentTurn) and turn.finish_reason is FinishReason.LENGTH
-    mean, total = reduce(logprobs, use_sum=False), reduce(logprobs, use_sum=True)
-    return OwnTurn(
-        Candidates(
-            key=(*trajectory.key, number),
-            line=0,
-            prompt=prompt,
-            ground_truth=trajectory.task.ground_truth,
-            candidates=(Candidate(output, ids, mean, total, cut),),
-            tokenizer=None,
-            end_token=None,
-            scores=None,
-            row={},
-        ),
-        turn_digest(prompt, output),
-    )
-
-
-def _spells(candidate: Candidate, encoding: Encoding) -> bool:
+def spells(candidate: Candidate, encoding: Encoding) -> bool:
     """Whether a candidate's ids are its text in a tokenizer, with the end token behind it if not cut."""
     ids = candidate.token_ids or ()
     own = ids if candidate.cut or ids[-1:] != (encoding.end_id,) else ids[:-1]

@@ -43,7 +43,15 @@ def encoding_of(name: str, *, needs_header: bool) -> Encoding:
     Raises:
         UsageError: no tokenizer; with `needs_header`, no chat template to read the header from.
     """
-    tokenizer = load_tokenizer(name)
+    return encoding_by(load_tokenizer(name), needs_header=needs_header)
+
+
+def encoding_by(tokenizer: Any, *, needs_header: bool = False) -> Encoding:
+    """The same of a tokenizer that is loaded.
+
+    Raises:
+        UsageError: it has no end token; with `needs_header`, no chat template.
+    """
     header = TurnFormat.of(tokenizer).header_ids if needs_header else ()
 
     def encode(text: str) -> list[int]:

@@ -17,6 +17,7 @@ from sweet_rl.records.files import (
 from sweet_rl.records.journal import Journal
 from sweet_rl.records.lock import is_being_written, locked
 from sweet_rl.records.rows import (
+    message_from_row,
     task_from_row,
     trajectories_from_rows,
     trajectory_from_row,
@@ -31,6 +32,7 @@ __all__ = [
     "load_tasks_file",
     "load_trajectories",
     "locked",
+    "message_from_row",
     "parse_line",
     "read_rows",
     "replace_file",

@@ -177,7 +177,8 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
     return Trajectory(
         task=task,
         dialogue_history=tuple(
-            _read_message(reader, entry, position) for position, entry in enumerate(history)
+            _read_message(reader, entry, f"dialogue_history[{position}]")
+            for position, entry in enumerate(history)
         ),
         answer=reader.get_or(
             "answer", str, "a string or null", None, "It is the text that the agent handed in."
@@ -194,6 +195,19 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
         provenance=reader.get_or("provenance", dict, "an object", {}, "Leave it out where unknown.") or {},
         extra={key: value for key, value in reader.row.items() if key not in _TRAJECTORY_FIELDS},
     )
+
+
+def message_from_row(row: Json, name: str = "message") -> Message:
+    """Check and read one message of a dialogue.
+
+    Args:
+        row: as it stands in a trajectory's `dialogue_history`.
+        name: where it stands, for errors.
+
+    Raises:
+        DataError: names the field that is missing or of the wrong type.
+    """
+    return _read_message(Reader({}, None, None), row, name)
 
 
 def trajectories_from_rows(
@@ -246,12 +260,11 @@ def _reader(row: Json, path: str | Path | None, line: int | None) -> Reader:
     return Reader(row, path, line)
 
 
-def _read_message(reader: Reader, entry: Json, position: int) -> Message:
+def _read_message(reader: Reader, entry: Json, name: str) -> Message:
     if isinstance(entry, dict):  # quick for what most files consist of; what is wrong is told below
         said, role = entry.get("content"), entry.get("role")
         if isinstance(said, str) and role in ("system", "user"):
             return Message(cast(Role, role), said)
-    name = f"dialogue_history[{position}]"
     inner = reader.inner(
         entry, name, "an object with role and content", 'Like {"role": "user", "content": "..."}.'
     )

@@ -15,6 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from sweet_rl.chat.names import model_path
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 
@@ -32,6 +33,12 @@ def digest_of(path: Path) -> dict[str, Json]:
         OSError: it is not there, or cannot be read.
     """
     return _of_folder(path) if path.is_dir() else of_open_file(path.open("rb"), path.suffix)
+
+
+def identity_of(model: str | Path) -> str:
+    """What a model goes by: `sha256:` and the digest of a folder; the name of what is none."""
+    folder = Path(model_path(model)).expanduser()
+    return f"sha256:{digest_of(folder)['sha256']}" if folder.is_dir() else str(model)
 
 
 def of_open_file(file: BufferedReader, suffix: str) -> dict[str, Json]:

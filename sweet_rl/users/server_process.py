@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -44,18 +42,16 @@ async def serve(
     Raises:
         UsageError: the address cannot be used.
     """
-    from sweet_rl.serving import listening  # noqa: PLC0415 - the parent of a server process needs none of it
+    from sweet_rl import serving  # noqa: PLC0415 - the parent of a server process needs none of it
     from sweet_rl.users.server import SimulatorServer  # noqa: PLC0415
 
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    app = SimulatorServer(speakers, fault_profile, host=host, api_key=api_key).application()
-    async with listening(app, host, port) as actual:
+    def ready(actual: int) -> None:
         if not quiet:
             models = ", ".join([*speakers, "echo"])
             print(f"{_READY}{models} at http://{host}:{actual}/v1 (pid {os.getpid()})", flush=True)  # noqa: T201
-        await stopped.wait()
+
+    app = SimulatorServer(speakers, fault_profile, host=host, api_key=api_key).application()
+    await serving.serve(app, host, port, on_ready=ready)
 
 
 @dataclass(frozen=True, slots=True)

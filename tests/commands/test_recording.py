@@ -13,7 +13,15 @@ from sweet_rl.users.server_process import start_server
 from tests.conftest import ROOT
 from tests.pages.fake_renderer import FakeRenderer
 
-WRITES_NOTHING = {"preflight", "runs", "serve_env", "serve_shop", "serve_simulator", "watch"}
+WRITES_NOTHING = {
+    "preflight",
+    "runs",
+    "serve_credit",
+    "serve_env",
+    "serve_shop",
+    "serve_simulator",
+    "watch",
+}
 TRAINING = {
     "train_batch_size": 4,
     "micro_train_batch_size": 2,
@@ -153,6 +161,7 @@ def test_the_stages_of_sweet_rl(tmp_path, monkeypatch):
     ranked = kept("rank_best_of_n", "s.jsonl", "r.jsonl", agent, device="cpu", quiet=True)
     assert ranked["status"] == "finished"
     kept("credit", "runs/a.jsonl", critic=agent, device="cpu", quiet=True)
+    kept("export_credit", "runs/a.jsonl", "runs/a.credit.agent.jsonl", "rows.jsonl", tokenizer=agent)
     kept("generate_random_pairs_from_ranks", "r.jsonl", "steps.jsonl", num_pairs=2)
     kept("train_dpo", agent, "steps.jsonl", save_path="dpo", reference_cache="none", **TRAINING)
     kept("train_dpo", agent, "steps.jsonl", eval_only=True, metrics_path="numbers.jsonl", reference_cache="none",

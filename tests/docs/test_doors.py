@@ -8,6 +8,7 @@ from tests.conftest import ROOT
 from tests.docs.test_tutorials import execute
 
 NEEDS = {
+    "credit": "torch",
     "verifiers": "verifiers",
     "inspect": "inspect_ai",
     "openenv": "openenv",

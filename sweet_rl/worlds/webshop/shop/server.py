@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 from typing import Final
 
 from aiohttp import web
 
-from sweet_rl.serving import Limits, guard, listening
+from sweet_rl import serving
+from sweet_rl.serving import Limits, guard
 from sweet_rl.worlds.webshop.shop.shop import EmbeddedShop, NoSuchPage
 
 READY: Final = "Serving a shop at "
@@ -40,10 +39,9 @@ async def serve(
     Raises:
         UsageError: the address cannot be used.
     """
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with listening(application(shop, host, limits), host, port, limits) as actual:
+
+    def ready(actual: int) -> None:
         if not quiet:
             print(f"{READY}http://{host}:{actual} (pid {os.getpid()})", flush=True)  # noqa: T201
-        await stopped.wait()
+
+    await serving.serve(application(shop, host, limits), host, port, on_ready=ready, limits=limits)

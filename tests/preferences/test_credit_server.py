@@ -1,0 +1,133 @@
+"""Credit over HTTP: the same numbers as in this process, the digest in every answer, errors that say what to do."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import aiohttp
+import pytest
+
+import sweet_rl
+from sweet_rl.preferences.credit import View
+from sweet_rl.preferences.credit_server import CreditServer
+from sweet_rl.serving import listening
+from tests.tiny_models import save_tiny_llama
+
+MESSAGES = [{"role": "user", "content": "Write it."}, {"role": "assistant", "content": "What for?"}]
+
+
+class Slow:
+    """A critic that says the lengths of what it is given; a turn `wait` waits until it may go on."""
+
+    def __init__(self):
+        self.asked, self.go, self.begun = 0, asyncio.Event(), asyncio.Event()
+
+    async def views(self, hidden, dialogues):
+        self.asked += 1
+        self.begun.set()
+        if any(message.content == "wait" for one in dialogues for message in one):
+            await self.go.wait()
+        return [
+            [View(advantage=float(len(told or "")))] * sum(one.role == "assistant" for one in dialogue)
+            for told, dialogue in zip(hidden, dialogues, strict=True)
+        ]
+
+
+def asked(body, path="/credit", kind="application/json", method="POST"):
+    async def main():
+        app = CreditServer(Slow(), {"critic": "sha256:1"}).application()
+        async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+            data = body if isinstance(body, bytes) else json.dumps(body)
+            url = f"http://127.0.0.1:{port}{path}"
+            async with session.request(method, url, data=data, headers={"Content-Type": kind}) as reply:
+                return reply.status, await reply.json()
+
+    return asyncio.run(main())
+
+
+def test_every_answer_says_what_it_was_computed_by():
+    one, none = {"hidden": "abc", "messages": MESSAGES}, {"hidden": None, "messages": MESSAGES * 2}
+    assert asked({"dialogues": [one, none]}) == (
+        200,
+        {"advantages": [[3.0], [0.0, 0.0]], "why": [[""], ["", ""]], "critic": "sha256:1"},
+    )
+    assert asked({"dialogues": []})[1] == {"advantages": [], "why": [], "critic": "sha256:1"}
+    assert asked({}, "/health", method="GET") == (200, {"status": "ok", "critic": "sha256:1"})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "is not JSON"),
+        ([], 400, "'dialogues' must be a list"),
+        ({"dialogues": [{"hidden": None}]}, 400, r"dialogues\[0\].messages' must be a list"),
+        ({"dialogues": [{"messages": []}]}, 400, r"dialogues\[0\].hidden' must be a text, or null"),
+        ({"dialogues": [{"hidden": 3, "messages": []}]}, 400, "must be a text, or null"),
+        (
+            {"dialogues": [{"hidden": "", "messages": [{"role": "tool"}]}]},
+            400,
+            r"dialogues\[0\].messages\[0\]' has calls of tools",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told(body, status, words):
+    got, answer = asked(body)
+    assert got == status
+    assert re.search(words, answer["error"])
+
+
+def test_other_paths_methods_and_types():
+    assert asked({}, "/else")[0] == 404
+    assert asked({}, method="PUT")[0] == 405
+    status, answer = asked({}, kind="text/plain")
+    assert status == 415
+    assert "must be application/json" in answer["error"]
+
+
+def test_a_client_that_goes_away_does_not_stop_the_critic():
+    async def main():
+        critic = Slow()
+        app = CreditServer(critic, {}).application()
+        async with listening(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{port}/credit"
+            wait = [{"role": "user", "content": "wait"}]
+            gone = asyncio.create_task(
+                session.post(url, json={"dialogues": [{"hidden": None, "messages": wait}]})
+            )
+            await critic.begun.wait()
+            gone.cancel()
+            body = {"dialogues": [{"hidden": "a", "messages": MESSAGES}]}
+            other = asyncio.create_task(session.post(url, json=body))
+            await asyncio.sleep(0.05)
+            asked_meanwhile = critic.asked
+            critic.go.set()
+            async with await other as reply:
+                return asked_meanwhile, await reply.json()
+
+    asked_meanwhile, answer = asyncio.run(main())
+    assert asked_meanwhile == 1  # one batch at a time
+    assert answer["advantages"] == [[1.0]]
+
+
+def test_the_command_gives_the_numbers_of_python(tmp_path):
+    save_tiny_llama(tmp_path / "critic", seed=1)
+    save_tiny_llama(tmp_path / "policy", seed=0)
+    flags = ["--critic", "critic", "--reference_model", "policy", "--port", "0"]
+    command = [sys.executable, "-m", "sweet_rl", "serve_credit", *flags]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            url = re.search(r"http://\S+", process.stdout.readline())[0]
+            body = json.dumps({"dialogues": [{"hidden": "7", "messages": MESSAGES}]}).encode()
+            request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request) as reply:
+                found = json.loads(reply.read())
+        finally:
+            process.send_signal(signal.SIGTERM)
+    critic = sweet_rl.Critic(tmp_path / "critic", reference_model=tmp_path / "policy")
+    assert found.pop("advantages") == [[pytest.approx(critic.credit("7", MESSAGES)[0], abs=1e-5)]]
+    assert found == {"why": [[""]]} | critic.facts
+    assert process.returncode == 0
