@@ -3,28 +3,35 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
+DOORS := .venv-doors
+EXTRAS_openenv := openenv,trl
 OUT ?= outputs/demo
 ARCHER_OUT ?= outputs/demo_archer
 REFLECT_OUT ?= outputs/demo_reflect
 PIP := pip install --quiet --disable-pip-version-check
 
-.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm dist test-dist bench bench-training clean
+.PRECIOUS: $(DOORS)/%/.installed
+.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm test-doors dist test-dist bench bench-training clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# A machine without a GPU gets torch's CPU build: from the index pip knows if it is there, else through uv, which
+# knows where to find it. Only then the default build, which is several GB of CUDA on Linux. $(1): the environment.
+define torch
+if command -v nvidia-smi >/dev/null; then $(1)/bin/$(PIP) -c constraints.txt torch; \
+else $(1)/bin/$(PIP) 'torch==2.13.0+cpu' 2>/dev/null \
+  || { $(1)/bin/$(PIP) uv && $(1)/bin/uv pip install --quiet --python $(1)/bin/python --torch-backend=cpu torch==2.13.0; } \
+  || $(1)/bin/$(PIP) -c constraints.txt torch; fi
+endef
+
 install: $(VENV)/.installed  ## set up .venv with pinned dependencies
 
-# A machine without a GPU gets torch's CPU build: from the index pip knows if it is there, else through uv, which
-# knows where to find it. Only then the default build, which is several GB of CUDA on Linux.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing torch (the largest part; a few minutes on a slow line) ..."
-	if command -v nvidia-smi >/dev/null; then $(BIN)/$(PIP) -c constraints.txt torch; \
-	else $(BIN)/$(PIP) 'torch==2.13.0+cpu' 2>/dev/null \
-	  || { $(BIN)/$(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend=cpu torch==2.13.0; } \
-	  || $(BIN)/$(PIP) -c constraints.txt torch; fi
+	$(call torch,$(VENV))
 	$(BIN)/$(PIP) -c constraints.txt -e '.[dev]'
 	touch $@
 
@@ -64,6 +71,18 @@ $(VLLM_VENV)/.installed:
 test-vllm: install $(VLLM_VENV)/.installed  ## real vLLM servers on the CPU, as agent and as human
 	SWEET_RL_VLLM_PYTHON=$(CURDIR)/$(VLLM_VENV)/bin/python $(BIN)/pytest tests/vllm
 
+# Other people's tools want versions of their own, too: an environment for each, with its extra of ours.
+$(DOORS)/%/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(call torch,$(@D))
+	$(@D)/bin/$(PIP) -e '.[transformers,$(or $(EXTRAS_$*),$*)]' pytest pytest-timeout
+	touch $@
+
+test-door-%: $(DOORS)/%/.installed
+	$(DOORS)/$*/bin/python -m pytest tests/doors tests/docs/test_doors.py
+
+test-doors: $(addprefix test-door-,inspect openenv skyrl verifiers verl)  ## the doors, with the real packages behind them
+
 dist: install  ## sdist and wheel, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
@@ -87,4 +106,4 @@ bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside 
 	$(BIN)/python benchmarks/scaling.py --plot docs/images/scaling.png
 
 clean:  ## remove what `make install` and the tests made
-	rm -rf $(VENV) $(VLLM_VENV) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VLLM_VENV) $(DOORS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
