@@ -86,7 +86,7 @@ def test_a_comparison_differs_in_what_it_compares_and_in_nothing_else(tmp_path):
     for world, key, differing in (
         (TAXI, "reflect_rl_flat", {"ckpt_path", "curriculum_index"}),
         (TAXI, "sft_rl", {"ckpt_path", "load_dir", *reflecting}),
-        (MOVED, "sft_rl", {"ckpt_path", "load_dir", *reflecting}),
+        (MOVED, "sft_rl", {"ckpt_path", "load_dir", "learning_rate", *reflecting}),  # each has its own rate
         (TAXI, "rl", {"ckpt_path", "load_dir", *reflecting}),
         (EXPLORE, "reflect_rl_positive", {"ckpt_path", "load_dir", "reflect_load_dir"}),
     ):
