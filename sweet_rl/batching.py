@@ -1,7 +1,8 @@
 """Gathers single calls into batches for an engine that works on batches; knows nothing of models.
 
-While the engine works, calls pile up; when it is free, all of them (up to `max_batch`) become the next batch.
-A result reaches its caller as soon as the engine has it, not when the last one of its batch is ready.
+The engine of a `MicroBatcher` works on one batch at a time. While it works, calls pile up; when it is free,
+all of them (up to `max_batch`) become the next batch. That of a `ContinuousBatcher` takes calls between its
+steps. A result reaches its caller as soon as the engine has it, not when the last one of its batch is ready.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,25 +22,35 @@ Engine = Callable[[Sequence[Item]], Generator[Sequence[tuple[int, Result]], None
 result), perhaps nothing; between two steps it can be stopped by closing the generator."""
 
 
-class MicroBatcher(Generic[Item, Result]):
-    """Runs an engine in a thread of its own, on whatever is waiting.
+class Stepwise(Protocol):
+    """An engine that works in steps on whatever was added; every call comes from one thread."""
 
-    A lone call starts at once. Where several are waiting, the batch is held open for `max_wait_s` so that
-    their neighbours can join; a full batch starts at once. Cancelled callers drop out; when no caller
-    wants a running batch any more, it is stopped after the step at hand.
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        ...
 
-    Args:
-        engine: see `Engine`; called in the thread, for one batch at a time.
-        max_batch: items in a batch at most.
-        max_wait_s: how long a batch of several is held open, in seconds.
-    """
+    def add(self, item: Any) -> int:
+        """A number for an item, which is worked on from the next step on."""
+        ...
 
-    def __init__(self, engine: Engine[Item, Result], *, max_batch: int, max_wait_s: float = 0.002) -> None:
-        if max_batch < 1:
-            raise ValueError(f"max_batch must be at least 1, got {max_batch}")
-        self._engine = engine
-        self._max_batch = max_batch
-        self._max_wait_s = max_wait_s
+    def drop(self, number: int) -> None:
+        """Nobody wants this one any more."""
+        ...
+
+    def clear(self) -> None:
+        """Drop everything: the last step failed."""
+        ...
+
+    def step(self) -> Sequence[tuple[int, Any]]:
+        """What has become known, as (number, result), perhaps nothing."""
+        ...
+
+
+class _Batcher(Generic[Item, Result]):
+    """Calls that wait, and a thread for the engine."""
+
+    def __init__(self) -> None:
         self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._dispatcher: asyncio.Task[None] | None = None
@@ -61,21 +72,46 @@ class MicroBatcher(Generic[Item, Result]):
         return await future
 
     async def close(self) -> None:
-        """Stop the running batch after its step at hand; callers still there get an error. Idempotent."""
+        """Stop after the step at hand; callers still there get an error. Idempotent."""
         self._closed = True
         if self._dispatcher is not None and not self._dispatcher.done():
             await asyncio.wait([self._dispatcher])
         self._thread.shutdown()
 
     async def _dispatch(self) -> None:
-        """Run batches until no caller is waiting. Lives no longer than that, so no event loop is held."""
+        """Run the engine until no caller is waiting. Lives no longer than that, so no event loop is held."""
+        raise NotImplementedError
+
+
+class MicroBatcher(_Batcher[Item, Result]):
+    """Runs an engine in a thread of its own, on whatever is waiting.
+
+    A lone call starts at once. Where several are waiting, the batch is held open for `max_wait_s` so that
+    their neighbours can join; a full batch starts at once. Cancelled callers drop out; when no caller
+    wants a running batch any more, it is stopped after the step at hand.
+
+    Args:
+        engine: see `Engine`; called in the thread, for one batch at a time.
+        max_batch: items in a batch at most.
+        max_wait_s: how long a batch of several is held open, in seconds.
+    """
+
+    def __init__(self, engine: Engine[Item, Result], *, max_batch: int, max_wait_s: float = 0.002) -> None:
+        if max_batch < 1:
+            raise ValueError(f"max_batch must be at least 1, got {max_batch}")
+        super().__init__()
+        self._engine = engine
+        self._max_batch = max_batch
+        self._max_wait_s = max_wait_s
+
+    async def _dispatch(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch = await self._gather()
             if batch and not self._closed:
                 await loop.run_in_executor(self._thread, self._run, batch, loop)
             for _, future in batch:
-                _reject(future, RuntimeError("the engine stopped before it had a result"))
+                _reject(future, _stopped())
 
     async def _gather(self) -> list[tuple[Item, asyncio.Future[Result]]]:
         """The next batch: the calls that wait now, and their neighbours."""
@@ -107,6 +143,57 @@ class MicroBatcher(Generic[Item, Result]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
             for future in futures:
                 loop.call_soon_threadsafe(_reject, future, error)
+
+
+class ContinuousBatcher(_Batcher[Item, Result]):
+    """Runs an engine in a thread of its own, and hands it calls as they come.
+
+    Cancelled callers drop out after the step at hand. An error of a step reaches all callers whose items the
+    engine had.
+
+    Args:
+        engine: see `Stepwise`.
+    """
+
+    def __init__(self, engine: Stepwise) -> None:
+        super().__init__()
+        self._engine = engine
+
+    async def _dispatch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            if not self._closed:
+                await loop.run_in_executor(self._thread, self._run, loop)
+            while self._closed and self._waiting:
+                _reject(self._waiting.popleft()[1], _stopped())
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the thread: step the engine until it has nothing to do."""
+        engine, futures = self._engine, dict[int, asyncio.Future[Result]]()
+        while not self._closed:
+            while self._waiting:
+                item, future = self._waiting.popleft()
+                futures[engine.add(item)] = future
+            for number in [number for number, future in futures.items() if future.done()]:
+                engine.drop(number)
+                del futures[number]
+            if engine.idle:
+                break
+            try:
+                for number, result in engine.step():
+                    loop.call_soon_threadsafe(_resolve, futures.pop(number), result)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
+                engine.clear()
+                for future in futures.values():
+                    loop.call_soon_threadsafe(_reject, future, error)
+                futures.clear()
+        for number, future in futures.items():
+            engine.drop(number)
+            loop.call_soon_threadsafe(_reject, future, _stopped())
+
+
+def _stopped() -> RuntimeError:
+    return RuntimeError("the engine stopped before it had a result")
 
 
 def _resolve(future: asyncio.Future[Result], result: Result) -> None:

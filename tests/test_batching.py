@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sweet_rl.batching import MicroBatcher
+from sweet_rl.batching import ContinuousBatcher, MicroBatcher
 
 
 class Recorder:
@@ -204,5 +204,135 @@ def test_close_stops_the_running_batch_and_tells_the_callers():
 
 def test_one_batcher_serves_one_event_loop_after_another():
     batcher = MicroBatcher(Recorder(), max_batch=2)
+    assert [asyncio.run(batcher.submit(i)) for i in (1, 2)] == [10, 20]
+    asyncio.run(batcher.close())
+
+
+class Steps:
+    """A continuous engine: an item is as many steps of work, and its result ten times the item."""
+
+    def __init__(self, gate=None):
+        self.left, self.given, self.seen, self.dropped, self.cleared = {}, {}, [], [], 0
+        self.gate, self.fails = gate, False
+
+    @property
+    def idle(self):
+        return not self.left
+
+    def add(self, item):
+        number = len(self.given)
+        self.given[number] = self.left[number] = item
+        return number
+
+    def drop(self, number):
+        self.dropped.append(self.given[number])
+        del self.left[number]
+
+    def clear(self):
+        self.left.clear()
+        self.cleared += 1
+
+    def step(self):
+        self.seen.append([self.given[number] for number in self.left])
+        if self.gate:
+            assert self.gate.acquire(timeout=10)
+        if self.fails:
+            raise ZeroDivisionError("broken")
+        self.left = {number: left - 1 for number, left in self.left.items()}
+        done = [number for number, left in self.left.items() if not left]
+        for number in done:
+            del self.left[number]
+        return [(number, 10 * self.given[number]) for number in done]
+
+
+def test_a_continuous_engine_is_given_calls_between_its_steps():
+    gate = threading.Semaphore(0)
+    engine = Steps(gate)
+
+    async def main():
+        batcher = ContinuousBatcher(engine)
+        long = asyncio.create_task(batcher.submit(5))
+        await until(lambda: engine.seen)
+        short = asyncio.create_task(batcher.submit(1))
+        await asyncio.sleep(0)
+        gate.release(2)
+        assert await short == 10
+        assert not long.done()
+        assert await batcher_submits(batcher, gate, 2) == 20
+        gate.release(9)
+        assert await long == 50
+        assert await batcher.submit(1) == 10  # after a pause
+        await batcher.close()
+
+    async def batcher_submits(batcher, gate, item):
+        gate.release(item)
+        return await batcher.submit(item)
+
+    asyncio.run(main())
+    assert engine.seen[:3] == [[5], [5, 1], [5, 2]]
+
+
+def test_cancelled_calls_leave_a_continuous_engine():
+    gate = threading.Semaphore(0)
+    engine = Steps(gate)
+
+    async def main():
+        batcher = ContinuousBatcher(engine)
+        cancelled, kept = (asyncio.create_task(batcher.submit(item)) for item in (9, 3))
+        await until(lambda: engine.seen)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        gate.release(5)
+        assert await kept == 30
+        await batcher.close()
+
+    asyncio.run(main())
+    assert engine.dropped == [9]
+    assert len(engine.seen) == 3
+
+
+def test_an_error_of_a_step_reaches_all_whom_the_engine_had_and_it_starts_anew():
+    engine = Steps()
+    engine.fails = True
+
+    async def main():
+        batcher = ContinuousBatcher(engine)
+        failed = await asyncio.gather(batcher.submit(2), batcher.submit(3), return_exceptions=True)
+        engine.fails = False
+        assert await batcher.submit(4) == 40
+        await batcher.close()
+        return failed
+
+    assert [type(error) for error in asyncio.run(main())] == [ZeroDivisionError] * 2
+    assert engine.cleared == 1
+
+
+def test_closing_stops_a_continuous_engine_and_tells_the_callers():
+    gate = threading.Semaphore(0)
+    engine = Steps(gate)
+
+    async def main():
+        batcher = ContinuousBatcher(engine)
+        tasks = [asyncio.create_task(batcher.submit(9)) for _ in range(3)]
+        await until(lambda: engine.seen)
+        late = asyncio.create_task(batcher.submit(9))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(batcher.close())
+        await asyncio.sleep(0)
+        gate.release()
+        await closing
+        await batcher.close()  # again: nothing happens
+        results = await asyncio.gather(*tasks, late, return_exceptions=True)
+        assert all(isinstance(result, RuntimeError) for result in results)
+        with pytest.raises(RuntimeError, match="closed"):
+            await batcher.submit(9)
+
+    asyncio.run(main())
+    assert engine.idle
+    assert len(engine.seen) == 1
+
+
+def test_a_continuous_batcher_serves_one_event_loop_after_another():
+    batcher = ContinuousBatcher(Steps())
     assert [asyncio.run(batcher.submit(i)) for i in (1, 2)] == [10, 20]
     asyncio.run(batcher.close())

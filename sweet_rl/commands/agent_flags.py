@@ -69,6 +69,13 @@ class ModelFlags(MaxTokens, Tokenizer, Device, DType, VLLM, PatientRequests):
     max_batch: int = flag(
         64, "prompts in one forward pass at most.", at_least=1, shown="all", only=IN_PROCESS
     )
+    cache_gib: float = flag(
+        2.0,
+        "memory, at most, for dialogues that wait for their next turn, so that a turn reads only what is new; more only where the turns that are computed need it. 0 keeps none.",
+        at_least=0,
+        shown="all",
+        only=IN_PROCESS,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,8 @@ async def _policy(player: Player, tasks: Sequence[Task], concurrency: int) -> Po
             temperature=flags.temperature,
             max_new_tokens=flags.max_tokens,
             max_batch=flags.max_batch,
+            max_dialogues=2 * concurrency,
+            cache_gib=flags.cache_gib,
             device=flags.device,
             dtype=flags.dtype,
             seed=player.seed,

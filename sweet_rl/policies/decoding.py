@@ -154,10 +154,9 @@ class _Batch:
         self._requests = requests
         self._ids: list[list[int]] = [[] for _ in requests]
         self._logprobs: list[list[float]] = [[] for _ in requests]
-        self._temperatures_B = torch.tensor([r.temperature for r in requests], device=logits_PV.device)
-        self._top_ks_B = torch.tensor([r.top_k for r in requests], device=logits_PV.device)
-        self._top_ps_B = torch.tensor([r.top_p for r in requests], device=logits_PV.device)
-        self._draws_BN = _draws(requests).to(logits_PV.device)
+        length = max(request.max_new_tokens for request in requests)
+        draws_BN = torch.stack([draws_of(request, length) for request in requests])
+        self._draws_BN = draws_BN.to(logits_PV.device)
         self._written = 0
 
     @torch.inference_mode()
@@ -168,12 +167,11 @@ class _Batch:
         rows_B, texts_B = torch.tensor(
             [list(self.living), list(self.living.values())], device=self.logits_PV.device
         )
-        logps_BV = self.logits_PV.float().log_softmax(dim=-1)[texts_B]
-        temperatures_B = self._temperatures_B[rows_B]
-        among_BV = keep_likeliest(logps_BV, self._top_ks_B[rows_B])
-        among_BV = keep_nucleus(among_BV, self._top_ps_B[rows_B], temperatures_B)
-        tokens_B = choose(among_BV, temperatures_B, self._draws_BN[rows_B, self._written])
-        logprobs_B = logps_BV.gather(1, tokens_B[:, None])[:, 0]
+        tokens_B, logprobs_B = write_tokens(
+            self.logits_PV.float().log_softmax(dim=-1)[texts_B],
+            [self._requests[place] for place in self.living],
+            self._draws_BN[rows_B, self._written],
+        )
         self._written += 1
         finished = []
         for place, token, logprob in zip(self.living, tokens_B.tolist(), logprobs_B.tolist(), strict=True):
@@ -205,6 +203,17 @@ class _Batch:
         self.cache.batch_select_indices(keep_P)
         self.living = {place: places[way] for place, way in ways.items()}
         return torch.tensor(tokens, device=device)
+
+
+def write_tokens(logps_BV: Tensor, requests: Sequence[Request], draws_B: Tensor) -> tuple[Tensor, Tensor]:
+    """The next token of each row [B], and its log-probability [B], from those of the untempered model."""
+    device = logps_BV.device
+    temperatures_B = torch.tensor([request.temperature for request in requests], device=device)
+    top_ks_B = torch.tensor([request.top_k for request in requests], device=device)
+    top_ps_B = torch.tensor([request.top_p for request in requests], device=device)
+    among_BV = keep_nucleus(keep_likeliest(logps_BV, top_ks_B), top_ps_B, temperatures_B)
+    tokens_B = choose(among_BV, temperatures_B, draws_B.to(device))
+    return tokens_B, logps_BV.gather(1, tokens_B[:, None])[:, 0]
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
@@ -264,12 +273,7 @@ def choose(logps_BV: Tensor, temperatures_B: Tensor, draws_B: Tensor) -> Tensor:
     return torch.where(temperatures_B > 0, drawn_B, greedy_B)
 
 
-def _draws(requests: Sequence[Request]) -> Tensor:
-    """The random numbers of each row for all its tokens, from the row's own seed, as [B, N]."""
-    length = max(request.max_new_tokens for request in requests)
-    return torch.stack(
-        [
-            torch.rand(length, generator=torch.Generator().manual_seed(request.seed), dtype=torch.float64)
-            for request in requests
-        ]
-    )
+def draws_of(request: Request, length: int | None = None) -> Tensor:
+    """The random numbers of a row for its tokens, from its own seed [N]; more of them begin with the same."""
+    generator = torch.Generator().manual_seed(request.seed)
+    return torch.rand(length or request.max_new_tokens, generator=generator, dtype=torch.float64)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweet_rl import tracking
-from sweet_rl.batching import MicroBatcher
+from sweet_rl.batching import ContinuousBatcher, MicroBatcher
 from sweet_rl.chat import ChatFormat, TokenizerChat, load_tokenizer, with_system
 from sweet_rl.errors import EpisodeError, ServiceError, UsageError, missing_package
 from sweet_rl.types import (
@@ -27,15 +27,16 @@ from sweet_rl.types import (
 )
 
 if TYPE_CHECKING:
-    from sweet_rl.policies.decoding import Request, Written
+    from sweet_rl.policies.decoding import Decoder, Request, Written
 
 
 class TransformersPolicy:
-    """An agent whose model runs here; calls that wait together become one batch.
+    """An agent whose model runs here, in continuous batches; a dialogue's turn reads what is new in it.
 
     Sampling is by temperature alone, whatever the model's generation_config.json says. Each turn
     draws from a seed made of the policy's, the episode's and the turn's number, so a turn comes out the same
-    whichever turns share its batch, up to rounding (see `sweet_rl.policies.decoding.Decoder`).
+    whichever turns share its batch and whatever was kept, up to rounding (see
+    `sweet_rl.policies.decoding.Decoder`).
 
     Args:
         model: folder, or name on the hub.
@@ -44,6 +45,10 @@ class TransformersPolicy:
         temperature: 0 is greedy.
         max_new_tokens: tokens of one turn at most (published: 1024).
         max_batch: turns computed together at most; memory grows with it.
+        max_dialogues: dialogues that are kept in memory between their turns at most.
+        cache_gib: memory for them at most, unless the turns that are computed need more; 0 keeps none.
+        continuous: let a turn begin when another one ends. False: one batch after the other, nothing kept. So
+            it is for models whose texts cannot be read in slots, too (`sweet_rl.policies.engine.serves`).
         device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
         dtype: "auto" (that of the checkpoint), "float32", "bfloat16", "float16".
         seed: of the whole run.
@@ -61,6 +66,9 @@ class TransformersPolicy:
         temperature: float = 1.0,
         max_new_tokens: int = 1024,
         max_batch: int = 32,
+        max_dialogues: int = 128,
+        cache_gib: float = 2.0,
+        continuous: bool = True,
         device: str = "auto",
         dtype: str = "auto",
         seed: int = 0,
@@ -84,7 +92,7 @@ class TransformersPolicy:
         self._model = loaded_on(str(model), device=device, dtype=dtype)
         self._context = context_length(self._model)
         self._usage = tracking.meter(self.name, "agent")
-        self._batcher = MicroBatcher(self._make_engine(), max_batch=max_batch)
+        self._batcher = self._make_batcher(max_batch, max_dialogues, cache_gib if continuous else None)
 
     async def act(self, observation: Observation) -> Generation:
         """One turn.
@@ -135,24 +143,21 @@ class TransformersPolicy:
         """Stop after the batch at hand; requests that still wait fail."""
         await self._batcher.close()
 
-    def _make_engine(self) -> Any:
-        """The decoder, with memory trouble turned into words."""
-        import torch  # noqa: PLC0415 - loaded by now
-
+    def _make_batcher(
+        self, max_batch: int, max_dialogues: int, cache_gib: float | None
+    ) -> ContinuousBatcher[Request, Written] | MicroBatcher[Request, Written]:
+        """Continuous batches where they are wanted and possible; else one batch after the other."""
         from sweet_rl.policies.decoding import Decoder, end_tokens  # noqa: PLC0415 - imports torch
+        from sweet_rl.policies.engine import Engine, serves  # noqa: PLC0415 - imports torch
 
-        decoder = Decoder(self._model, end_tokens(self._model, self._tokenizer))
-
-        def engine(requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
-            try:
-                yield from decoder(requests)
-            except torch.OutOfMemoryError as error:
-                raise ServiceError(
-                    f"Out of GPU memory with {len(requests)} turns in one batch. Lower the largest batch "
-                    "(max_batch) or the tokens of a turn, and continue the run."
-                ) from error
-
-        return engine
+        end_ids = end_tokens(self._model, self._tokenizer)
+        if cache_gib is None or not serves(self._model):
+            return MicroBatcher(_explained(Decoder(self._model, end_ids)), max_batch=max_batch)
+        texts = max(max_dialogues, max_batch)
+        engine = Engine(
+            self._model, end_ids, max_rows=max_batch, max_texts=texts, max_bytes=cache_gib * 2**30
+        )
+        return ContinuousBatcher(engine)
 
     def _request(self, prompt: str, seed: int) -> Request:
         from sweet_rl.policies.decoding import Request  # noqa: PLC0415 - imports torch
@@ -174,3 +179,19 @@ class TransformersPolicy:
         text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         reason = FinishReason.STOP if written.ended else FinishReason.LENGTH
         return Completion(text, written.token_ids, written.logprobs, reason)
+
+
+def _explained(decoder: Decoder) -> Any:
+    """The decoder, with memory trouble turned into words."""
+    import torch  # noqa: PLC0415 - loaded by now
+
+    def engine(requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
+        try:
+            yield from decoder(requests)
+        except torch.OutOfMemoryError as error:
+            raise ServiceError(
+                f"Out of GPU memory with {len(requests)} turns in one batch. Lower the largest batch "
+                "(max_batch) or the tokens of a turn, and continue the run."
+            ) from error
+
+    return engine

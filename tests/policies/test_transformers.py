@@ -9,6 +9,7 @@ import pytest
 from sweet_rl.chat import PlainChat
 from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.policies.decoding import Decoder
+from sweet_rl.policies.engine import Engine
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.types import FinishReason, StopReason
 from tests.tiny_models import BEGIN, TURN_END, save_tiny_llama, tiny_tokenizer
@@ -28,16 +29,16 @@ def play(policy, *observations):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """Every batch that reaches the model."""
-    batches = []
-    call = Decoder.__call__
+    """Every request that reaches the engine."""
+    requests = []
+    add = Engine.add
 
-    def spy(self, requests):
-        batches.append(list(requests))
-        return call(self, requests)
+    def spy(self, request):
+        requests.append(request)
+        return add(self, request)
 
-    monkeypatch.setattr(Decoder, "__call__", spy)
-    return batches
+    monkeypatch.setattr(Engine, "add", spy)
+    return requests
 
 
 def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_llama, observe, seen):
@@ -47,7 +48,7 @@ def test_the_recorded_input_is_what_the_model_read_with_one_begin_token(tiny_lla
     assert generation.input.startswith(f"{BEGIN}<|header|>system<|end_header|>\n\nRules.")
     assert generation.input.endswith("<|header|>assistant<|end_header|>\n\n")
     tokenizer = tiny_tokenizer()
-    ((request,),) = seen
+    (request,) = seen
     assert tokenizer.decode(request.prompt_ids) == generation.input
     assert request.prompt_ids.count(tokenizer.bos_token_id) == 1
 
@@ -67,12 +68,41 @@ def test_text_ids_and_finish_reason(tiny_llama, observe):
     assert reasons == {FinishReason.STOP, FinishReason.LENGTH}
 
 
-def test_concurrent_turns_share_batches_and_do_not_depend_on_them(tiny_llama, observe, seen):
+@pytest.mark.parametrize("continuous", [True, False])
+def test_concurrent_turns_share_batches_and_do_not_depend_on_them(tiny_llama, observe, continuous):
+    def policy(**settings):
+        return TransformersPolicy(tiny_llama, max_new_tokens=15, continuous=continuous, **settings)
+
     observations = [observe("Hi " * (1 + 7 * i), seed=i) for i in range(5)]
-    together = play(TransformersPolicy(tiny_llama, max_new_tokens=15, max_batch=3), *observations)
-    assert [len(batch) for batch in seen] == [3, 2]
-    alone = [play(TransformersPolicy(tiny_llama, max_new_tokens=15), one)[0] for one in observations]
+    together = play(policy(max_batch=3), *observations)
+    alone = [play(policy(), one)[0] for one in observations]
     assert [g.completion.token_ids for g in together] == [g.completion.token_ids for g in alone]
+
+
+def test_continuous_batches_change_no_token(tiny_gpt2, observe):
+    observations = [observe("Hi " * (1 + 7 * i), seed=i) for i in range(5)]
+    one, other = (
+        play(
+            TransformersPolicy(tiny_gpt2, max_new_tokens=15, chat_format=PlainChat(), continuous=way),
+            *observations,
+        )
+        for way in (True, False)
+    )
+    assert [g.completion.token_ids for g in one] == [g.completion.token_ids for g in other]
+
+
+def test_a_model_that_cannot_be_read_in_slots_writes_batch_after_batch(
+    tiny_llama, observe, monkeypatch, seen
+):
+    monkeypatch.setattr("sweet_rl.policies.engine.serves", lambda _model: False)
+    batches = []
+    call = Decoder.__call__
+    monkeypatch.setattr(
+        Decoder, "__call__", lambda self, requests: (batches.append(len(requests)), call(self, requests))[1]
+    )
+    play(TransformersPolicy(tiny_llama, max_new_tokens=5, max_batch=3), *[observe("Hi.")] * 5)
+    assert batches == [3, 2]
+    assert not seen
 
 
 def test_seeds_of_run_episode_and_turn_all_matter(tiny_llama, observe):
@@ -134,8 +164,8 @@ def test_sample(tiny_llama, seen):
     assert len({completion.token_ids for completion in first[0]}) == 3
     assert [c.token_ids for c in again[0]] == [c.token_ids for c in first[1]]
     assert [c.token_ids for c in other[0]] != [c.token_ids for c in first[1]]
-    assert [len(batch) for batch in seen] == [6, 3, 3]
-    assert {request.prompt_ids.count(0) for batch in seen for request in batch} == {1}
+    assert len(seen) == 12
+    assert {request.prompt_ids.count(0) for request in seen} == {1}
 
 
 def test_one_prompt_too_long_is_known_before_any_is_computed(tiny_llama, seen):

@@ -1,0 +1,197 @@
+"""Dialogues of an agent in this process: continuous batches that keep what was read, or batch after batch.
+
+Many dialogues at once, all of the same number of turns, of a small Llama with random weights. Its tokens are
+whole words, so that what it wrote reads back as the same tokens, as it nearly always does with a trained
+model. The human answers at once. Replies end by chance, so their lengths differ. The sides take turns and
+play the same dialogues; the same seeds must give the same tokens.
+
+- batches: whatever waits becomes a batch, which is written to its end; a turn's prompt is read whole.
+- continuous: a reply's place is taken by the next as soon as it ends; nothing is kept between turns.
+- kept: the same, and a turn reads what is new in its dialogue. The default.
+
+Run: python benchmarks/sampling.py [--dialogues 64] [--turns 10] [--grow turns]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from _machine import machine_line
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from sweet_rl.policies.transformers import TransformersPolicy
+from sweet_rl.types import Message, Observation
+
+SIDES = ("batches", "continuous", "kept")
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %} <{{ m['role'] }}> {{ m['content'] }} <end>{% endfor %}"
+    "{% if add_generation_prompt %} <assistant>{% endif %}"
+)
+SPECIAL = ["<begin>", "<end>", "<system>", "<user>", "<assistant>", "<unknown>"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How many dialogues, and of which length; tokens are words."""
+
+    dialogues: int = 64
+    turns: int = 10
+    rules: int = 200
+    human: int = 60
+    reply: int = 40
+
+
+def save_model(folder: Path, arguments: argparse.Namespace, reply: int) -> Path:
+    """A Llama whose replies have so many tokens on average: as many of its words end them."""
+    words = [*SPECIAL, *(f"w{number}" for number in range(arguments.vocabulary - len(SPECIAL)))]
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, "<unknown>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.Sequence([])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<begin>", eos_token="<end>", unk_token="<unknown>"
+    )
+    fast.chat_template = TEMPLATE
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=arguments.width,
+        intermediate_size=4 * arguments.width,
+        num_hidden_layers=arguments.layers,
+        num_attention_heads=arguments.width // 64,
+        num_key_value_heads=arguments.width // 64 // arguments.queries_per_key,
+        max_position_embeddings=16384,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    ends = random.Random(0).sample(range(len(SPECIAL), len(words)), len(words) // reply)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, *ends]}))
+    return folder
+
+
+def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Namespace) -> TransformersPolicy:
+    """The agent of one side."""
+    return TransformersPolicy(
+        folder,
+        system_prompt=" ".join(words_of(0, setting.rules)),
+        max_new_tokens=4 * setting.reply,
+        max_batch=arguments.max_batch,
+        max_dialogues=2 * setting.dialogues,
+        cache_gib=8.0 if side == "kept" else 0.0,
+        continuous=side != "batches",
+    )
+
+
+def words_of(seed: int, count: int) -> list[str]:
+    """Random words."""
+    draw = random.Random(seed)
+    return [f"w{draw.randrange(1000)}" for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Played:
+    """Dialogues side by side: seconds by the clock and of the processor, and the tokens of all replies."""
+
+    wall_s: float
+    cpu_s: float
+    replies: list[tuple[int, ...]]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were written."""
+        return sum(map(len, self.replies))
+
+
+async def play(policy: TransformersPolicy, setting: Setting) -> Played:
+    """Play all dialogues at once."""
+
+    async def dialogue(number: int) -> list[tuple[int, ...]]:
+        messages: tuple[Message, ...] = ()
+        written = []
+        for turn in range(setting.turns):
+            said = " ".join(words_of(1 + number * 1000 + turn, setting.human))
+            messages = (*messages, Message("user", said))
+            completion = (await policy.act(Observation("task", messages, number))).completion
+            messages = (*messages, Message("assistant", completion.text))
+            written.append(completion.token_ids or ())
+        return written
+
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    played = await asyncio.gather(*map(dialogue, range(setting.dialogues)))
+    wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+    await policy.close()
+    return Played(wall_s, cpu_s, [ids for written in played for ids in written])
+
+
+def measure(setting: Setting, arguments: argparse.Namespace) -> None:
+    """Print a line for each side: medians over the rounds, in which the sides take turns."""
+    played: dict[str, list[Played]] = {side: [] for side in arguments.sides}
+    with tempfile.TemporaryDirectory() as name:
+        folder = save_model(Path(name), arguments, setting.reply)
+        for _ in range(arguments.rounds):
+            for side in arguments.sides:
+                policy = policy_of(side, folder, setting, arguments)
+                played[side].append(asyncio.run(play(policy, setting)))
+    first = arguments.sides[0]
+    for side in arguments.sides:
+        ratios = [one.wall_s / other.wall_s for one, other in zip(played[first], played[side], strict=True)]
+        cpu = [one.cpu_s / other.cpu_s for one, other in zip(played[first], played[side], strict=True)]
+        one, other = played[first][-1].replies, played[side][-1].replies
+        print(
+            f"{side:<12}{statistics.median(one.tokens / one.wall_s for one in played[side]):>10.0f}"
+            f"{statistics.median(ratios):>8.2f}{min(ratios):>8.2f}{max(ratios):>8.2f}"
+            f"{statistics.median(one.tokens / one.cpu_s for one in played[side]):>14.0f}"
+            f"{statistics.median(cpu):>8.2f}"
+            f"{sum(map(tuple.__eq__, one, other)):>9} of {len(one)}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in vars(Setting()).items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--queries_per_key", type=int, default=2)
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--max_batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
+    parser.add_argument("--grow", choices=[*vars(Setting())], help="double this up to 8 times")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    setting = Setting(**{name: getattr(arguments, name) for name in vars(Setting())})
+    print(machine_line())
+    print(
+        f"width {arguments.width}, {arguments.layers} layers, vocabulary {arguments.vocabulary}, "
+        f"{arguments.threads} threads, at most {arguments.max_batch} rows, median of {arguments.rounds}"
+    )
+    for factor in (1, 2, 4, 8) if arguments.grow else (1,):
+        grown = {arguments.grow: factor * getattr(setting, arguments.grow)} if arguments.grow else {}
+        now = replace(setting, **grown)
+        print(f"\n{now}")
+        print(
+            f"{'':<12}{'tokens/s':>10}{'ratio':>8}{'least':>8}{'most':>8}{'tokens/CPU s':>14}{'ratio':>8}"
+            f"{'same replies':>16}"
+        )
+        measure(now, arguments)
+
+
+if __name__ == "__main__":
+    main()

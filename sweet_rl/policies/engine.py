@@ -1,0 +1,276 @@
+"""Continuous batches: texts are written side by side, and a new one begins as soon as another one has ended.
+
+Every step is one forward pass over what is new: the last token of each text that is being written, and the
+prompts that are not yet read, without padding. What was read stays (`sweet_rl.policies.prefixes`), so a turn
+of a dialogue reads what was said since the last one. Importing this module imports torch.
+
+Axes: N tokens read in a step, I texts that get a token, V vocabulary.
+"""
+
+# ruff: noqa: N803, N806 - the names of tensors end in their axes
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sweet_rl.errors import ServiceError
+from sweet_rl.policies.decoding import Request, Written, draws_of, write_tokens
+from sweet_rl.policies.prefixes import PrefixCache, Text, WeightsState
+from sweet_rl.policies.slots import NAME, Reading, Segment, Slots
+
+_READ_AT_ONCE = 2048
+"""Tokens of prompts that are read in a step at most: those who write wait for them."""
+
+_ATTENTION = {"full_attention", "sliding_attention"}
+"""Kinds of layers that are known here."""
+
+_TOLERANCE = 1e-3
+"""By how much logits may differ in float32, of the largest; what is computed otherwise differs by more."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """A request at work: its place in memory, its draws, and what was written."""
+
+    request: Request
+    text: Text
+    draws: Tensor
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class Engine:
+    """Writes texts with one model.
+
+    The tokens of a text depend on its prompt and its seed only, up to rounding, as with
+    `sweet_rl.policies.decoding.Decoder`, which writes the same ones.
+
+    Args:
+        model: a transformers causal language model in evaluation mode that `serves`.
+        end_ids: tokens that end a text.
+        ends: whether a text's tokens, looked at after each one, end it for another reason.
+        max_rows: texts that are written at once at most; others wait.
+        max_texts: texts that stay in memory at most.
+        max_bytes: memory for them at most, unless those that are being written need more; 0 keeps nothing.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        end_ids: Collection[int],
+        ends: Callable[[Sequence[int]], bool] = lambda _: False,
+        *,
+        max_rows: int = 64,
+        max_texts: int = 128,
+        max_bytes: float = 2**31,
+    ) -> None:
+        self._model, self._end_ids, self._ends = model, frozenset(end_ids), ends
+        self._max_rows = max_rows
+        self._cache = PrefixCache(max_rows=max_rows, max_texts=max_texts, max_bytes=max_bytes)
+        self._weights = WeightsState(model)
+        self._waiting: dict[int, Request] = {}
+        self._rows: dict[int, _Row] = {}
+        self._numbers = itertools.count()
+        self.read = 0
+        """Tokens read so far, those of texts that were written included."""
+
+    def add(self, request: Request) -> int:
+        """A number for the request, which is worked on from the next step on."""
+        number = next(self._numbers)
+        self._waiting[number] = request
+        return number
+
+    def drop(self, number: int) -> None:
+        """Nobody wants this one any more."""
+        self._waiting.pop(number, None)
+        row = self._rows.pop(number, None)
+        if row is not None:
+            self._cache.release(row.text)
+
+    def clear(self) -> None:
+        """Drop all requests, and all that was read."""
+        for number in [*self._waiting, *self._rows]:
+            self.drop(number)
+        self._cache.forget()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self._waiting and not self._rows
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[int, Written]]:
+        """One forward pass; the requests that it finished, by their numbers.
+
+        Raises:
+            ServiceError: out of GPU memory.
+        """
+        try:
+            return self._step()
+        except torch.OutOfMemoryError as error:
+            raise ServiceError(
+                f"Out of GPU memory with {len(self._rows)} turns in one batch. Lower the largest batch "
+                "(--max_batch), the tokens of a turn or --cache_gib, and continue the run."
+            ) from error
+
+    def _step(self) -> list[tuple[int, Written]]:
+        self._begin()
+        parts = self._parts()
+        self._cache.make_room(max(end for _, end in parts.values()))
+        rows = {number: self._rows[number] for number in parts}
+        segments = [Segment(row.text.slot, *parts[number]) for number, row in rows.items()]
+        ids = [token for number, row in rows.items() for token in row.text.ids[slice(*parts[number])]]
+        whole = [number for number, row in rows.items() if parts[number][1] == len(row.text.ids)]
+        asked_I = torch.tensor([place for place, number in enumerate(rows) if number in set(whole)])
+        logits_IV = self._read(ids, segments, asked_I)
+        for number, (_, end) in parts.items():
+            rows[number].text.read = end
+        return self._write(whole, logits_IV) if whole else []
+
+    def __call__(self, requests: Sequence[Request]) -> Generator[list[tuple[int, Written]], None, None]:
+        """Work until these are finished; yield after every step those that it finished, by their places.
+
+        Where the generator is closed before, the others are dropped.
+        """
+        places = {self.add(request): place for place, request in enumerate(requests)}
+        try:
+            while places:
+                finished = [(number, written) for number, written in self.step() if number in places]
+                yield [(places.pop(number), written) for number, written in finished]
+        finally:
+            for number in places:
+                self.drop(number)
+
+    def _begin(self) -> None:
+        """Give places to those who wait."""
+        if not self._waiting:
+            return
+        if self._weights.changed():
+            self._cache.forget()
+        for number, request in list(self._waiting.items()):
+            if len(self._rows) == self._max_rows:
+                return
+            text = self._cache.take(request.prompt_ids)
+            if text is not None:
+                del self._waiting[number]
+                self._rows[number] = _Row(request, text, draws_of(request))
+
+    def _parts(self) -> dict[int, tuple[int, int]]:
+        """What each row reads in this step, from where to where; without those for which there is no room."""
+        room, parts = _READ_AT_ONCE, {}
+        for number, row in self._rows.items():
+            begin, end = row.text.read, len(row.text.ids)
+            if end - begin > 1:
+                end = min(end, begin + room)
+                room -= end - begin
+            if end > begin:
+                parts[number] = begin, end
+        return parts
+
+    def _read(self, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor) -> Tensor:
+        """Logits behind the segments that are asked."""
+        self.read += len(ids)
+        return read(self._model, self._cache.slots, ids, segments, asked_I)
+
+    def _write(self, numbers: Sequence[int], logits_IV: Tensor) -> list[tuple[int, Written]]:
+        """A token for each of these rows; those that end with it."""
+        rows = [self._rows[number] for number in numbers]
+        draws_I = torch.stack([row.draws[len(row.token_ids)] for row in rows])
+        logps_IV = logits_IV.float().log_softmax(dim=-1)
+        tokens_I, logprobs_I = write_tokens(logps_IV, [row.request for row in rows], draws_I)
+        finished = []
+        for number, row, token, logprob in zip(
+            numbers, rows, tokens_I.tolist(), logprobs_I.tolist(), strict=True
+        ):
+            row.token_ids.append(token)
+            row.logprobs.append(logprob)
+            row.text.ids.append(token)
+            ended = token in self._end_ids or self._ends(row.token_ids)
+            if ended or len(row.token_ids) == row.request.max_new_tokens:
+                finished.append((number, Written(tuple(row.token_ids), tuple(row.logprobs), ended)))
+        for number, _ in finished:
+            self._cache.release(self._rows.pop(number).text)
+        return finished
+
+
+def read(
+    model: Any, slots: Slots, ids: Sequence[int], segments: Sequence[Segment], asked_I: Tensor
+) -> Tensor:
+    """One forward pass over the segments' tokens; logits [I, V] behind the segments that are asked."""
+    reading = Reading(slots, segments, model.device)
+    last_I = reading.last_I[asked_I]
+    keeps = _keeps(type(_bare(model)).forward)
+    with _attention_to_slots(model):
+        output = model(
+            input_ids=torch.tensor([ids], device=model.device),
+            position_ids=reading.places_N[None],
+            use_cache=False,
+            reading=reading,
+            **({"logits_to_keep": last_I} if keeps else {}),
+        )
+    logits: Tensor = output.logits[0] if keeps else output.logits[0, last_I]
+    return logits
+
+
+@torch.inference_mode()
+def serves(model: Any) -> bool:
+    """Whether a model's texts can be read in slots: it is tried with a few tokens.
+
+    Models with a state, with attention of their own, or with capped scores cannot.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if not _attention(config).startswith("sdpa") or not kinds <= _ATTENTION:
+        return False
+    one, other = (torch.arange(first, first + 8) % config.vocab_size for first in (1, 4))
+    slots = Slots()
+    slots.resize((), 2, 8)
+    parts = [*one[:5].tolist(), *other[:7].tolist()]
+    both = torch.tensor([0, 1])
+    try:
+        expected_IV = model(input_ids=torch.stack([one, other]).to(model.device), use_cache=False).logits
+        read(model, slots, parts, [Segment(0, 0, 5), Segment(1, 0, 7)], both)
+        read(model, slots, one[5:7].tolist(), [Segment(0, 5, 7)], both[:1])
+        last = [int(one[7]), int(other[7])]
+        logits_IV = read(model, slots, last, [Segment(0, 7, 8), Segment(1, 7, 8)], both)
+    except (NotImplementedError, RuntimeError, TypeError, AttributeError):
+        return False
+    apart = (logits_IV - expected_IV[:, -1]).abs().max() / expected_IV.abs().max()
+    return float(apart) < (_TOLERANCE if logits_IV.dtype == torch.float32 else 100 * _TOLERANCE)
+
+
+@cache
+def _keeps(forward: Any) -> bool:
+    """Whether a kind of model can be asked for some tokens' logits only."""
+    return "logits_to_keep" in inspect.signature(forward).parameters
+
+
+def _attention(config: Any) -> str:
+    name: str = config._attn_implementation  # noqa: SLF001 - it has no public name
+    return name
+
+
+def _bare(model: Any) -> Any:
+    """The model itself, where there is an adapter around it."""
+    return getattr(model, "get_base_model", lambda: model)()
+
+
+@contextmanager
+def _attention_to_slots(model: Any) -> Iterator[None]:
+    """The model attends to slots; outside it computes as ever."""
+    config = model.config.get_text_config()
+    before = _attention(config)
+    config._attn_implementation = NAME  # noqa: SLF001 - it has no public name
+    try:
+        yield
+    finally:
+        config._attn_implementation = before  # noqa: SLF001

@@ -1,0 +1,374 @@
+"""Continuous batches against the plain sampling loop: the same tokens, whatever is shared, kept or changed."""
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    BloomForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from sweet_rl.policies import slots
+from sweet_rl.policies.decoding import Decoder, Request
+from sweet_rl.policies.engine import Engine, serves
+
+ENDS = {3, 17}
+
+
+@pytest.fixture(params=["tiny_llama", "tiny_gpt2"])
+def model(request):
+    return AutoModelForCausalLM.from_pretrained(request.getfixturevalue(request.param)).eval()
+
+
+@pytest.fixture
+def llama(tiny_llama):
+    return AutoModelForCausalLM.from_pretrained(tiny_llama).eval()
+
+
+def written(engine, requests):
+    found = {}
+    for finished in engine(requests):
+        found.update(finished)
+    return [found[place] for place in range(len(requests))]
+
+
+def tokens(engine, requests):
+    return [one.token_ids for one in written(engine, requests)]
+
+
+def words(draw, count):
+    return tuple(draw.randrange(4, 300) for _ in range(count))
+
+
+def mixed(count=70):
+    """Prompts of all lengths, some of which begin others, and all ways of sampling."""
+    draw = random.Random(0)
+    texts = [words(draw, 60) for _ in range(8)]
+    return [
+        Request(
+            draw.choice(texts)[: draw.randint(1, 60)],
+            draw.randint(1, 40),
+            draw.choice([0.0, 0.7, 1.0]),
+            seed,
+            draw.choice([0, 0, 5]),
+            draw.choice([1.0, 1.0, 0.9]),
+        )
+        for seed in range(count)
+    ]
+
+
+def dialogues(play, count=9, turns=5):
+    """Every turn goes on from what was written before, in a random order of dialogues; all replies."""
+    draw = random.Random(1)
+    rules = words(random.Random(2), 40)
+    texts = [(*rules, *words(random.Random(number), 5)) for number in range(count)]
+    replies = {}
+    left = [number for number in range(count) for _ in range(turns)]
+    draw.shuffle(left)
+    while left:
+        at_once = dict.fromkeys(left[: draw.randint(1, 6)])
+        for number in at_once:
+            left.remove(number)
+        turn = {number: sum(key[0] == number for key in replies) for number in at_once}
+        requests = [
+            Request(texts[number], draw.randint(1, 20), 1.0, 100 * number + turn[number])
+            for number in at_once
+        ]
+        for number, ids in zip(at_once, play(requests), strict=True):
+            replies[number, turn[number]] = ids
+            texts[number] = (*texts[number], *ids, *words(random.Random(len(replies)), 4))
+    return replies
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_the_same_tokens_as_the_plain_loop_whatever_the_batch(model, rows):
+    asked = mixed()
+    expected = written(Decoder(model, ENDS), asked)
+    engine = Engine(model, ENDS, max_rows=rows)
+    for order in (asked, asked, asked[::-1]):  # nothing read; much of it; much of it, and in another order
+        found = written(engine, order)
+        found = found if order is asked else found[::-1]
+        assert [one.token_ids for one in found] == [one.token_ids for one in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+            assert one.ended == other.ended
+    assert engine.idle
+
+
+@pytest.mark.parametrize("call_bytes", [0, 10**9])
+def test_attention_text_by_text_and_all_at_once_agree(model, monkeypatch, call_bytes):
+    expected = tokens(Decoder(model, ENDS), mixed())
+    monkeypatch.setattr(slots, "_CALL_BYTES", call_bytes)
+    assert tokens(Engine(model, ENDS), mixed()) == expected
+
+
+def test_a_turn_reads_what_is_new_and_writes_the_same(model):
+    kept, forgetful = Engine(model, ENDS), Engine(model, ENDS, max_bytes=0)
+    expected = dialogues(lambda requests: tokens(Decoder(model, ENDS), requests))
+    assert dialogues(lambda requests: tokens(kept, requests)) == expected
+    assert dialogues(lambda requests: tokens(forgetful, requests)) == expected
+    # Each dialogue has 45 tokens, and in each of 4 more turns 4 that are said; what was written is read once.
+    replies = sum(map(len, expected.values()))
+    assert kept.read == 45 + 8 * 5 + 9 * 4 * 4 + replies - 9
+    assert forgetful.read > 2 * kept.read
+
+
+def test_only_the_new_tokens_of_a_turn_are_read(llama):
+    engine = Engine(llama, ())
+    draw = random.Random(0)
+    prompt = words(draw, 100)
+    (first,) = written(engine, [Request(prompt, 10, 1.0, 0)])
+    assert engine.read == 100 + 9
+    again = (*prompt, *first.token_ids, *words(draw, 7))
+    before = engine.read
+    written(engine, [Request(again, 10, 1.0, 1)])
+    assert engine.read - before == 1 + 7 + 9  # the last token that was written had not been read
+
+
+def test_many_behind_one_prompt_read_it_once(llama):
+    engine = Engine(llama, ())
+    prompt = words(random.Random(0), 100)
+    asked = [Request(prompt, 5, 1.0, seed) for seed in range(8)]
+    assert tokens(engine, asked) == tokens(Decoder(llama, ()), asked)
+    assert engine.read == 100 + 7 + 8 * 4  # each of the others reads the last token of the prompt for itself
+
+
+def test_long_prompts_are_read_in_parts_while_others_write(llama, monkeypatch):
+    monkeypatch.setattr("sweet_rl.policies.engine._READ_AT_ONCE", 16)
+    draw = random.Random(0)
+    asked = [Request(words(draw, length), 20, 1.0, length) for length in (3, 100, 40)]
+    engine = Engine(llama, ())
+    expected = tokens(Decoder(llama, ()), asked)
+    numbers = [engine.add(request) for request in asked]
+    found, most, steps = {}, 0, []
+    while not engine.idle:
+        before = engine.read
+        for number, one in engine.step():
+            found[number] = one.token_ids
+            steps.append(number)
+        most = max(most, engine.read - before)
+    assert [found[number] for number in numbers] == expected
+    assert most <= 16 + 3
+    assert steps[0] == numbers[0]
+
+
+def test_memory_has_a_limit_and_the_oldest_goes_first(llama):
+    engine = Engine(llama, (), max_rows=1, max_texts=3)
+    draw = random.Random(0)
+    prompts = [words(draw, 50) for _ in range(4)]
+
+    def read(prompt):
+        before = engine.read
+        written(engine, [Request(prompt, 1, 1.0, 0)])
+        return engine.read - before
+
+    assert [read(prompt) for prompt in prompts[:3]] == [50] * 3
+    assert read(prompts[0]) == 1  # used again: now the second is the oldest
+    assert read(prompts[3]) == 50
+    assert [read(prompts[number]) for number in (0, 2, 3)] == [1] * 3
+    assert read(prompts[1]) == 50
+    assert len(engine._cache) == 3
+
+
+def test_memory_in_bytes(llama):
+    """A token of the tiny model has 2 layers x 2 x 2 heads x 8 numbers of 4 bytes: 256."""
+    for places, texts in ((256, 5), (512, 2)):
+        engine = Engine(llama, (), max_rows=1, max_texts=99, max_bytes=256 * 256 * 5)
+        written(engine, [Request((5,), 1, 1.0, 0)])
+        draw = random.Random(0)
+        for _ in range(8):
+            written(engine, [Request(words(draw, places - 1), 1, 1.0, 0)])
+        assert engine._cache.slots.bytes_of_a_place == 256
+        assert (engine._cache.slots.slots, engine._cache.slots.places) == (texts, places)
+        assert len(engine._cache) == texts
+
+
+def test_texts_at_work_find_a_place_whatever_the_limit(llama):
+    engine = Engine(llama, (), max_rows=20, max_texts=1, max_bytes=1)
+    asked = mixed(40)
+    assert tokens(engine, asked) == tokens(Decoder(llama, ()), asked)
+    assert engine._cache.slots.slots == 20
+
+
+def test_of_several_behind_one_prompt_the_last_is_kept(llama):
+    engine = Engine(llama, ())
+    tokens(engine, [Request((5, 6, 7), 4, 1.0, seed) for seed in range(9)])
+    assert len(engine._cache) == 1
+
+
+def test_dropped_requests_free_their_slots_and_leave_the_others_alone(llama):
+    asked = [Request(words(random.Random(seed), 30), 20, 1.0, seed) for seed in range(6)]
+    expected = tokens(Decoder(llama, ()), asked)
+    engine = Engine(llama, (), max_rows=4)
+    numbers = [engine.add(request) for request in asked]
+    found = {}
+    for _ in range(3):
+        found |= dict(engine.step())
+    for number in (numbers[0], numbers[2], numbers[5]):  # two at work, one that waits
+        engine.drop(number)
+    while not engine.idle:
+        found |= dict(engine.step())
+    assert {number: one.token_ids for number, one in found.items()} == {
+        numbers[place]: expected[place] for place in (1, 3, 4)
+    }
+    before = engine.read
+    assert tokens(engine, asked[:1]) == expected[:1]  # what it had read and written is not read again
+    assert engine.read - before < 30
+
+
+def test_a_closed_generator_drops_its_requests(llama):
+    engine = Engine(llama, ())
+    steps = engine(mixed(5))
+    next(steps)
+    steps.close()
+    assert engine.idle
+
+
+def after(change, model, engine):
+    """Whether the engine writes what a fresh one writes after a change of the model, which changes it."""
+    draw = random.Random(0)
+    prompt = words(draw, 60)
+    asked = [Request(prompt, 30, 1.0, seed) for seed in range(4)]
+    before = tokens(engine, asked)
+    change()
+    now = tokens(engine, asked)
+    assert now != before
+    return now == tokens(Decoder(model, ()), asked)
+
+
+@pytest.mark.parametrize("way", [{}, {"foreach": True}, {"fused": True}])
+def test_a_training_step_outdates_what_was_read(llama, way):
+    optimizer = torch.optim.AdamW(llama.parameters(), lr=0.05, **way)
+
+    def step():
+        llama(torch.arange(40)[None], labels=torch.arange(40)[None]).loss.backward()
+        optimizer.step()
+
+    assert after(step, llama, Engine(llama, ()))
+
+
+def test_new_weights_outdate_what_was_read(llama):
+    other = {name: torch.randn_like(one) * 0.2 for name, one in llama.state_dict().items()}
+    assert after(lambda: llama.load_state_dict(other), llama, Engine(llama, ()))
+    replaced = dict(llama.named_parameters())
+
+    def replace():
+        for one in replaced.values():
+            one.data = one.data * 1.5 + 0.01
+
+    assert after(replace, llama, Engine(llama, ()))
+
+
+def test_weights_that_change_while_a_text_is_written_outdate_it(llama):
+    engine = Engine(llama, ())
+    prompt = words(random.Random(0), 60)
+    number = engine.add(Request(prompt, 10, 1.0, 0))
+    engine.step()
+    with torch.no_grad():
+        for one in llama.parameters():
+            one.mul_(1.5)
+    other = Request(prompt, 10, 1.0, 1)
+    engine.add(other)  # goes on from nothing that was read with the old weights
+    found = {}
+    while not engine.idle:
+        found |= dict(engine.step())
+    (expected,) = tokens(Decoder(llama, ()), [other])
+    assert found[number + 1].token_ids == expected
+    assert tokens(engine, [other]) == [expected]
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`", "ignore:Adapter cannot be set")
+def test_adapters_share_nothing_with_the_model_and_each_other(llama):
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    model = peft.get_peft_model(llama, config).eval()
+    torch.manual_seed(1)
+    model.add_adapter("other", config)
+    engine = Engine(model, ())
+    assert serves(model)
+    assert after(lambda: model.set_adapter("other"), llama, engine)
+    assert after(lambda: model.base_model.disable_adapter_layers(), llama, engine)
+    assert after(lambda: model.base_model.enable_adapter_layers(), llama, engine)
+    with torch.no_grad():
+        weights = next(p for n, p in model.named_parameters() if "lora_B.other" in n)
+        assert after(lambda: weights.add_(1.0), llama, engine)
+    assert after(lambda: model.merge_adapter(["default"]), llama, engine)
+
+
+def test_two_models_in_one_process_share_nothing(tiny_llama):
+    one, other = (AutoModelForCausalLM.from_pretrained(tiny_llama).eval() for _ in range(2))
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(1.5)
+    asked = mixed(20)
+    engines = [Engine(model, ENDS) for model in (one, other)]
+    found = [written_in_turn for written_in_turn in zip(*(engine(asked) for engine in engines), strict=False)]
+    assert found  # steps of both, in turn
+    for engine, model in zip(engines, (one, other), strict=True):
+        engine.clear()
+        assert tokens(engine, asked) == tokens(Decoder(model, ENDS), asked)
+
+
+def test_the_model_computes_as_ever_outside_of_the_engine(llama):
+    ids = torch.arange(30)[None]
+    before = llama(ids).logits
+    engine = Engine(llama, ())
+    for _ in engine(mixed(10)):
+        assert torch.equal(llama(ids).logits, before)
+
+
+def sliding(window):
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = MistralConfig(vocab_size=400, num_key_value_heads=2, sliding_window=window, **shape)
+    return MistralForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("call_bytes", [0, 10**9])
+def test_sliding_windows(monkeypatch, call_bytes):
+    monkeypatch.setattr(slots, "_CALL_BYTES", call_bytes)
+    monkeypatch.setattr("sweet_rl.policies.engine._READ_AT_ONCE", 16)
+    model = sliding(5)
+    assert serves(model)
+    engine = Engine(model, ENDS)
+    # Rows of the plain loop one by one: padded ones see less far back than their window.
+    expected = [ids for request in mixed(30) for ids in tokens(Decoder(model, ENDS), [request])]
+    assert tokens(engine, mixed(30)) == expected
+    assert tokens(engine, mixed(30)) == expected
+
+
+def test_models_that_cannot_be_read_in_slots_are_known(model):
+    assert serves(model)
+    bloom = BloomForCausalLM(BloomConfig(vocab_size=300, hidden_size=32, n_layer=1, n_head=4)).eval()
+    assert not serves(bloom)  # distances are in its scores
+    model.config._attn_implementation = "eager"
+    assert not serves(model)
+
+
+def test_a_wrong_answer_of_the_attention_is_noticed(llama, monkeypatch):
+    assert serves(llama)
+    right = slots.Reading.attend
+    monkeypatch.setattr(
+        slots.Reading, "attend", lambda self, *given: right(self, *given[:3], given[3] / 2, given[4])
+    )
+    assert not serves(llama)
+
+
+def test_prompts_grow_by_doubling(llama):
+    """Texts move to a larger memory as they are."""
+    draw = random.Random(0)
+    prompt = words(draw, 10)
+    engine, seen = Engine(llama, ()), []
+    for seed in range(8):
+        request = Request(prompt, 40, 1.0, seed)
+        (ids,) = tokens(engine, [request])
+        assert [ids] == tokens(Decoder(llama, ()), [request])
+        prompt = (*prompt, *ids, *words(draw, 5))
+        seen.append(engine._cache.slots.places)
+    assert [one for one, other in pairwise(seen) if one != other] == [256]
+    assert seen[-1] == 512
