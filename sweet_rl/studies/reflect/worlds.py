@@ -107,9 +107,9 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         easier=_DEPTHS,
     ),
     MOVED: Amount(
-        Tuning(800),
-        Tuning(800, 5e-4),
-        Tuning(800),
+        Tuning(2000),
+        Tuning(2000, 5e-4),
+        Tuning(2000),
         Online(20, 16, 5e-4),
         Online(20, 16, 2e-4),
         Online(20, 16, 5e-5),
