@@ -14,29 +14,15 @@ import skyrl_gym
 from omegaconf import OmegaConf
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
-from sweet_rl.doors.choice import WorldChoice, choice_of
-from sweet_rl.doors.opened import shared_world, tasks_of
+from sweet_rl.doors.choice import choice_of
+from sweet_rl.doors.opened import shared_world
+from sweet_rl.doors.rows import NAME
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.errors import UsageError
 from sweet_rl.interface.waiting import wait_for
 from sweet_rl.types import Json
 
-ENV_CLASS = "sweet_rl"
-"""What a data set's rows and `skyrl_gym.make` call the environment."""
 _INSTEAD = "the methods of sweet_rl.doors.stepped.SteppedEpisode"
-
-
-def rows(choice: WorldChoice) -> list[dict[str, Json]]:
-    """The tasks of a world as rows of a data set: `prompt`, `env_class` and `task_id`."""
-    _, tasks = tasks_of(choice)
-    return [
-        {
-            "prompt": [{"role": "user", "content": task.problem_description}],
-            "env_class": ENV_CLASS,
-            "task_id": task.task_id,
-        }
-        for task in tasks
-    ]
 
 
 class WorldEnv(BaseTextEnv):
@@ -94,4 +80,4 @@ class WorldEnv(BaseTextEnv):
         return episode
 
 
-skyrl_gym.register(id=ENV_CLASS, entry_point=f"{__name__}:WorldEnv")
+skyrl_gym.register(id=NAME, entry_point=f"{__name__}:WorldEnv")

@@ -14,6 +14,7 @@ NEEDS = {
     "openenv": "openenv",
     "skyrl": "skyrl_gym",
     "atif": "sweet_rl",
+    "verl": "sweet_rl",
 }
 """What each page needs."""
 

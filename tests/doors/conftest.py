@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import sweet_rl
+from sweet_rl.users.server_process import start_server
 from tests.conftest import ROOT
 from tests.doors.agent import policy
 
@@ -18,6 +19,13 @@ def agent_url():
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         yield re.search(r"http://\S+/v1", process.stdout.readline())[0]
         process.terminate()
+
+
+@pytest.fixture(scope="session")
+def human_url():
+    """The base URL of the scripted human's server."""
+    with start_server() as server:
+        yield server.base_url
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnv
 
 from sweet_rl.doors.choice import WorldChoice
-from sweet_rl.doors.skyrl import ENV_CLASS, rows
+from sweet_rl.doors.rows import skyrl_rows as rows
+from sweet_rl.doors.skyrl import NAME
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -72,7 +73,7 @@ def test_a_game_rewards_its_turns():
 
 def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward():
     (row,) = rows(WorldChoice(world="code", limit=1))
-    env = skyrl_gym.make(ENV_CLASS, env_config={"human": "tests.doors.broken:Silent"}, extras=row)
+    env = skyrl_gym.make(NAME, env_config={"human": "tests.doors.broken:Silent"}, extras=row)
     env.init(row["prompt"])
     with pytest.raises(EpisodeError, match="timeout"):
         env.step("What should it do?")
@@ -81,10 +82,16 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward():
 
 
 def test_what_is_wrong_is_said():
-    env = skyrl_gym.make(ENV_CLASS)
+    env = skyrl_gym.make(NAME)
     with pytest.raises(UsageError, match="call init first"):
         env.step("Hello")
     with pytest.raises(UsageError, match="no_such_task"):
-        skyrl_gym.make(ENV_CLASS, env_config={"limit": 1}, extras={"task_id": "no_such_task"}).init([])
+        skyrl_gym.make(NAME, env_config={"limit": 1}, extras={"task_id": "no_such_task"}).init([])
     with pytest.raises(UsageError, match="world"):
-        skyrl_gym.make(ENV_CLASS, env_config={"wrold": "code"})
+        skyrl_gym.make(NAME, env_config={"wrold": "code"})
+
+
+def test_a_human_at_a_url(human_url, earned):
+    for row in rows(WorldChoice(world="code", tasks="mini:test", limit=2)):
+        rewards, _, _ = played(row, tasks="mini:test", limit=2, human_url=human_url)
+        assert sum(rewards) == earned[row["task_id"]]

@@ -1,0 +1,115 @@
+"""Every world as an agent loop of verl: each sample of a batch is one episode, token for token.
+
+The loop is named in verl's file of agent loops, with the settings of the world beside its name; a sample's
+`extra_info["task_id"]` says which task is played (docs/doors/verl.md).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils.profiler import simple_timer
+
+from sweet_rl.doors.choice import choice_of
+from sweet_rl.doors.opened import OpenWorld, shared_world
+from sweet_rl.doors.stepped import SteppedEpisode
+from sweet_rl.errors import EpisodeError
+from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReason
+
+
+class WorldLoop(AgentLoopBase):
+    """Plays an episode of a world.
+
+    Args:
+        choice: the fields of `WorldChoice`.
+        turn_tokens: tokens of one turn at most; None: as many as the response has left.
+        tries: how often an episode is begun whose human or world fails; then its error ends the batch.
+        verls: what verl gives every loop.
+    """
+
+    def __init__(self, *, choice: Any, turn_tokens: int | None = None, tries: int = 3, **verls: Any) -> None:
+        super().__init__(**verls)
+        chosen: Any = OmegaConf.to_object(OmegaConf.create(choice))
+        self._choice, self._turn_tokens, self._tries = choice_of(chosen), turn_tokens, tries
+        self._length = self.rollout_config.response_length
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """One sample: the world says what is asked, whatever its prompt is."""
+        task_id = row["extra_info"]["task_id"]
+        async with shared_world(self._choice).open() as world:
+            for _ in range(self._tries - 1):
+                with suppress(EpisodeError):
+                    return await self._play(world, task_id, sampling_params)
+            return await self._play(world, task_id, sampling_params)
+
+    async def _play(self, world: OpenWorld, task_id: str, sampling: dict[str, Any]) -> AgentLoopOutput:
+        async with world.episode(task_id) as episode:
+            return await self._turns(episode, sampling)
+
+    async def _turns(self, episode: SteppedEpisode, sampling: dict[str, Any]) -> AgentLoopOutput:
+        """Turn by turn, until it is over or the response has no room for another one."""
+        timing: dict[str, float] = {}
+        extra: dict[str, Json] = {}
+        request, end = uuid4().hex, self.tokenizer.eos_token_id
+        ids = await self.ct_build_initial_tokens(episode.messages)
+        prompt = len(ids)
+        mask: list[int] = []
+        logprobs: list[float] | None = [] if sampling.get("logprobs") else None
+        while True:
+            left = self._length - len(mask)
+            limit = {"max_tokens": left if self._turn_tokens is None else min(left, self._turn_tokens)}
+            with simple_timer("generate_sequences", timing):
+                said = await self.server_manager.generate(
+                    request_id=request, prompt_ids=ids, sampling_params=sampling | limit
+                )
+            extra |= {k: v for k, v in said.extra_fields.items() if k not in extra or k == "max_global_steps"}
+            turn = await episode.step(_generation(self.tokenizer, ids, said))
+            merged, mask, logprobs = await self.ct_merge_assistant_token(
+                ids, said.token_ids, mask, logprobs, None if logprobs is None else said.log_probs
+            )
+            ids = merged.token_ids
+            if turn.over:
+                break
+            cut = [] if said.token_ids[-1:] == [end] else [end]  # what ends a turn that did not end itself
+            told = episode.messages
+            merged, longer, known = await self.ct_merge_context_msg(
+                told[:-1],
+                told,
+                ids + cut,
+                mask + [0] * len(cut),
+                None if logprobs is None else logprobs + [0.0] * len(cut),
+            )
+            if len(longer) >= self._length:
+                break
+            ids, mask, logprobs = merged.token_ids, longer, known
+        return AgentLoopOutput(
+            prompt_ids=ids[:prompt],
+            response_ids=ids[prompt:],
+            response_mask=mask,
+            response_logprobs=logprobs,
+            reward_score=sum(episode.rewards),
+            num_turns=len(episode.messages) + 1,
+            metrics=AgentLoopMetrics(**timing),
+            extra_fields=extra
+            | {
+                "turn_scores": episode.rewards,
+                "tool_rewards": [],
+                "stop_reason": str(episode.trajectory.stop_reason or StopReason.CONTEXT_FULL),
+            },
+        )
+
+
+def _generation(tokenizer: Any, ids: list[int], said: Any) -> Generation:
+    """What was sampled, as our own loop takes it."""
+    ended = said.token_ids[-1:] == [tokenizer.eos_token_id]
+    completion = Completion(
+        tokenizer.decode(said.token_ids, skip_special_tokens=True),
+        tuple(said.token_ids),
+        None if said.log_probs is None else tuple(said.log_probs),
+        FinishReason.STOP if ended else FinishReason.LENGTH,
+    )
+    return Generation(tokenizer.decode(ids), completion)
