@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import fields
 
 from sweet_rl import interface
 from sweet_rl.batching import MicroBatcher
@@ -20,6 +21,7 @@ from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.errors import no_such
 from sweet_rl.interface.parts import options_for, tasks_for
+from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.rollout import Episode, LiveEpisode
 from sweet_rl.types import Json, Task, Trajectory, derive_seed
 from sweet_rl.version import __version__
@@ -61,7 +63,7 @@ async def open_world(choice: WorldChoice, *, user: User | None = None) -> AsyncI
         opened = world.open(world.beside(options, None, {}), user)
         make_env = await stack.enter_async_context(opened)
         batcher: MicroBatcher[Trajectory, Trajectory] = MicroBatcher(
-            _grader(choice.grading), max_batch=_GRADED_AT_ONCE
+            _grader(_grading(choice, options)), max_batch=_GRADED_AT_ONCE
         )
         stack.push_async_callback(batcher.close)
         settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
@@ -169,6 +171,14 @@ def _human(choice: WorldChoice, world: World, options: Options) -> Human:
     human = Human(HumanFlags(env_model=name, env_base_url=choice.human_url), world, options)
     human.check()
     return human
+
+
+def _grading(choice: WorldChoice, options: Options) -> dict[str, Json]:
+    """How answers are graded: pages are drawn as they are for the human, if nothing else is said."""
+    if not isinstance(options, RenderFlags):
+        return choice.grading
+    drawn = {one.name: getattr(options, one.name) for one in fields(RenderFlags)}
+    return {"rendering": drawn, **choice.grading}
 
 
 def _grader(

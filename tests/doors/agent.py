@@ -27,5 +27,12 @@ def served(messages):
     return say([Message(message.role, message.text) for message in messages])
 
 
+def designs(messages):
+    """A designer that sees only a dialogue: a draft, then the same as its answer."""
+    page = "<html><body><h1>Ours</h1></body></html>"
+    asked = any(message.role == "assistant" for message in messages)
+    return f"I WANT TO ANSWER:\n{page}" if asked else page
+
+
 if __name__ == "__main__":
-    asyncio.run(serve({"agent": served}, FaultProfile(), "127.0.0.1", 0))
+    asyncio.run(serve({"agent": served, "designer": designs}, FaultProfile(), "127.0.0.1", 0))

@@ -140,3 +140,31 @@ def test_other_peoples_logs_are_read(played, tmp_path):
     assert row.dialogue_history[1].input == (
         '[{"content":"Be brief.","role":"system"},{"content":"2+2?","role":"user"}]'
     )
+
+
+def test_a_human_at_a_url(agent_url, human_url, earned, tmp_path):
+    flags = ["sweet_rl/world", "-T", "tasks=mini:test", "-T", f"human_url={human_url}", "--limit", "3"]
+    _, log = inspect_eval(agent_url, tmp_path, *flags)
+    theirs = {sample.id: sample.scores["earned"].value["reward"] for sample in log.samples}
+    assert theirs == {key: earned[key] for key in theirs}
+    assert len(theirs) == 3
+
+
+@pytest.mark.browser
+def test_pages(agent_url, tmp_path):
+    options = 'options={"max_turns": 2, "viewport": "320x240"}'
+    flags = [
+        "sweet_rl/world",
+        "-T",
+        "world=html",
+        "-T",
+        options,
+        "--limit",
+        "1",
+        "--model",
+        "openai-api/local/designer",
+    ]
+    _, log = inspect_eval(agent_url, tmp_path, *flags)
+    value = log.samples[0].scores["earned"].value
+    assert value["turns"] == 2
+    assert 0 < value["reward"] < 0.5

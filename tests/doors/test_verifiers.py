@@ -85,3 +85,21 @@ def test_a_game_rewards_its_turns(agent_url, tmp_path):
     )
     assert trace["info"]["turn_rewards"] == [-1.0, -1.0, -1.0]
     assert trace["rewards"]["reward"]["score"] == ours[0].reward
+
+
+def test_a_human_at_a_url(agent_url, human_url, earned, tmp_path):
+    flags = ["--env.taskset.tasks", "mini:test", "--env.taskset.human_url", human_url, "-n", "3"]
+    episodes = vf_eval(agent_url, tmp_path, *flags)
+    theirs = {one["task"]["key"]: one["traces"][0]["rewards"]["reward"]["score"] for one in episodes}
+    assert theirs == {key: earned[key] for key in theirs}
+    assert len(theirs) == 3
+
+
+@pytest.mark.browser
+def test_pages(agent_url, tmp_path):
+    options = '{"max_turns": 2, "viewport": "320x240"}'
+    flags = ["--env.taskset.world", "html", "--env.taskset.options", options, "-n", "1", "-m", "designer"]
+    (episode,) = vf_eval(agent_url, tmp_path, *flags)
+    (trace,) = episode["traces"]
+    assert trace["info"]["stop_reason"] == "answered"
+    assert 0 < trace["rewards"]["reward"]["score"] < 0.5
