@@ -83,7 +83,7 @@ CLAIMS = (
 
 SAVED = (
     (f"PPO needs more games than ArCHer to reach {LEVEL:g}", "archer"),
-    ("It would, if ArCHer's critic made no errors", EXACT),
+    ("PPO needs more games than ArCHer with an exact critic", EXACT),
 )
 """The published claim about what it takes to learn; and whether the critic is what it depends on."""
 
