@@ -231,8 +231,10 @@ def difference(
 def mcnemar(only_ours: int, only_theirs: int) -> float:
     """The exact two-sided p-value of McNemar's test: pairs that differ fall to either side by a fair coin."""
     number, fewer = only_ours + only_theirs, min(only_ours, only_theirs)
+    if number >= 1000:
+        return _mcnemar_of_many(number, fewer)
     tail = sum(math.comb(number, place) for place in range(fewer + 1))
-    return min(1.0, float(2 * tail / 2**number)) if number < 1000 else _mcnemar_of_many(number, fewer)
+    return min(1.0, float(2 * tail / 2**number))
 
 
 def _mcnemar_of_many(number: int, fewer: int) -> float:
