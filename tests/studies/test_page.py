@@ -108,12 +108,13 @@ def test_it_keeps_its_colour_where_another_comparison_has_other_methods():
     assert given == {"start": {"c0"}, "own": {"c1"}, "rival": {"c2"}, "further": {"c3"}}
 
 
-def test_what_another_run_made_shows_its_claims_and_folds_the_rest():
+def test_what_another_run_made_is_folded_but_for_its_first_curve():
     results = sample_results()
     part = replace(results.comparisons[0], name="full", title="Full study: w", origin="Of another run.")
     page = results_page(replace(results, comparisons=(part, *results.comparisons)))
     assert re.findall(r'<details class="fold"><summary><h2 id="full-(\w+)-heading"', page) == [
         "claims",
+        "critics",
         "methods",
         "behaviour",
         "turns",

@@ -137,7 +137,7 @@ def learning(
         place = {"loc": "lower left", "bbox_to_anchor": (0, 1.06), "ncols": columns}
         axes.legend(**place, frameon=False, borderaxespad=0, handlelength=1.4)
 
-    return _both(draw, f"{label}: {title}", lambda width: 400 if width == _WIDE else 260 + 16 * lines)
+    return _both(draw, f"{label}: {title}", lambda width: 350 if width == _WIDE else 260 + 16 * lines)
 
 
 def band(curves: Sequence[Points]) -> tuple[Any, Any, Any]:
@@ -187,7 +187,7 @@ def intervals(label: str, rows: Sequence[Row], level: float | None, along: str, 
         _ticks(axes.xaxis, write, 8 if width > _NARROW else 3)
 
     described = "; ".join(f"{row.title}: {row.label}" for row in rows)
-    return _both(draw, f"{label}: {described}", lambda width: 62 + (38 if width == _WIDE else 54) * len(rows))
+    return _both(draw, f"{label}: {described}", lambda width: 62 + (32 if width == _WIDE else 54) * len(rows))
 
 
 def panel(

@@ -7,7 +7,7 @@ style and script only. Style attributes are allowed, which charts have: they can
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from sweet_rl.studies.report import words
@@ -48,7 +48,10 @@ def results_page(results: Results) -> str:
     ]
     main = bool(results.comparisons) and any(axes.main for axes in results.comparisons[0].curves)
     first = [each for _, each in found[:1]] if main else []
-    others = [each for _, each in sorted(found[len(first) :], key=lambda known: known[0])]
+    others = [
+        replace(each, folded=each.folded or another)
+        for another, each in sorted(found[len(first) :], key=lambda known: known[0])
+    ]
     return from_template(
         "sweet_rl.studies.report",
         "page.html",

@@ -83,8 +83,8 @@ def colours_of(parts: Sequence[Comparison]) -> dict[str, str]:
 def sections_of(part: Comparison, given: Mapping[str, str], *, several: bool) -> Iterator[Section]:
     """All sections that have something to show.
 
-    Folded are, beside details, what another run made, but for its main curve, and what compares no method of
-    the study's own.
+    Folded are, beside details, what another run made, but for its main curves, and what compares no method of
+    the study's own. (Of those curves the page leaves the very first open.)
 
     Args:
         part: what was compared.

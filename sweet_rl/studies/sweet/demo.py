@@ -21,8 +21,9 @@ class DemoFlags(StudyFlags, Agent, WorldName, Seeded):
 
     num_train_tasks: int = flag(
         144,
-        "tasks that the agent talks about, four times each, to learn from.",
-        at_least=1,
+        "tasks that the agent talks about, four times each, to learn from; a critic that learned from fewer than 20 "
+        "tells too few turns apart for a policy to learn from.",
+        at_least=20,
         aliases=("train_tasks",),
     )
     num_test_tasks: int = flag(
