@@ -11,17 +11,16 @@ from sweet_rl.command_line.stages import Facets, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import ContinuingOtherwise, OutputPath, Quiet, SavedPath, SaveSteps
-from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer
+from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreditFlags(SavedPath, OutputPath, Critic, Advantage, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet):
+class CreditFlags(
+    SavedPath, OutputPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet
+):
     """Scores."""
 
     hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
-    without_hidden: bool = flag(
-        False, "only what it says without the solution; default: both. Both flags together: both."
-    )
 
 
 def _facets(flags: Mapping[str, Any]) -> Facets:
@@ -41,6 +40,7 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
         "save_steps": "turns that are scored and saved together; a killed run loses at most these.",
         "overwrite": "throw away what the output holds.",
         "tokenizer": "folder or name of the critic's tokenizer; default the critic's own.",
+        "without_hidden": "only what it says without the solution; default: both. Both flags together: both.",
     },
     narrow={"save_steps": {"at_least": 1}},
     only={"base_url": SERVED, "api_key_var": SERVED},

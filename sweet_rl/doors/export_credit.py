@@ -11,17 +11,14 @@ from sweet_rl.commands.tables import check_table
 from sweet_rl.errors import UsageError
 from sweet_rl.flags import REQUIRED, flag
 from sweet_rl.flags.common import OutputPath, Overwriting, SavedPath
-from sweet_rl.flags.models import Tokenizer
+from sweet_rl.flags.models import Tokenizer, WithoutHidden
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportCreditFlags(SavedPath, OutputPath, Tokenizer, Overwriting):
+class ExportCreditFlags(SavedPath, OutputPath, WithoutHidden, Tokenizer, Overwriting):
     """The data set."""
 
     credit_path: str = flag(REQUIRED, "what sweet-rl credit wrote about the file.")
-    without_hidden: bool = flag(
-        False, "take the scores that were given without the hidden solution; default: those with it."
-    )
 
     def check_together(self) -> None:
         """Whether the output can be written.
@@ -43,6 +40,7 @@ class ExportCreditFlags(SavedPath, OutputPath, Tokenizer, Overwriting):
         "saved_path": "the trajectory file, of an agent that sampled tokens here.",
         "output_path": "the .jsonl or .parquet file for the data set.",
         "tokenizer": "folder or name of the model that sampled.",
+        "without_hidden": "the scores that were given without the hidden solution; default: those with it.",
     },
 )
 def export_credit(flags: ExportCreditFlags, /) -> None:

@@ -191,6 +191,13 @@ class Critic(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WithoutHidden(Settings):
+    """Whose credit is asked for."""
+
+    without_hidden: bool = flag(False, "only what the critic says without the hidden solution.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Advantage(Settings):
     """Scores."""
 
