@@ -163,9 +163,10 @@ def pad_id(tokenizer: Any) -> int:
 def reader(model: Any, pad: int, settings: TrainSettings, vision: Vision | None = None) -> Reader:
     """How this model reads rows: with what they share standing there once, if it can and the flags say so.
 
-    Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`).
+    Where a batch shows pictures, nothing is shared in it, whatever the model can (`Reader.ask`). An adapter
+    around the model changes nothing.
     """
-    span = attention_span(model) if settings.optimizer.prefix_tree else 0
+    span = attention_span(adapters.bare_model(model)) if settings.optimizer.prefix_tree else 0
     return Reader(pad, span, with_attention=settings.loss.aux_loss_coef > 0, vision=vision)
 
 

@@ -16,9 +16,18 @@ from sweet_rl.training import blocks, head
 from sweet_rl.training.adapters import add_adapter
 from sweet_rl.training.attention import attention_span, sees
 from sweet_rl.training.batches import Collator, Reader
+from sweet_rl.training.fitting import reader
 from sweet_rl.training.forward import PairForward
 from sweet_rl.training.losses import pair_losses
-from sweet_rl.training.settings import LossSettings, ModelSettings
+from sweet_rl.training.settings import (
+    DataSettings,
+    LossSettings,
+    ModelSettings,
+    OptimizerSettings,
+    OutputSettings,
+    ShardSettings,
+    TrainSettings,
+)
 from tests.training.test_steps import turns
 
 SMALL = {"vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
@@ -115,6 +124,20 @@ def test_with_an_adapter_and_recomputed_activations(targets, checkpointing):
     model.train()
     pairs = turns(2, history=20)
     assert_equal(losses_and_gradients(model, pairs, 1e9), losses_and_gradients(model, pairs, 0))
+
+
+def test_with_an_adapter_as_much_is_shared_as_without():
+    settings = TrainSettings(
+        DataSettings("data"),
+        ModelSettings("llama", lora_rank=4),
+        LossSettings(),
+        OptimizerSettings(),
+        ShardSettings(),
+        OutputSettings(),
+    )
+    model = made(KINDS["llama"])
+    span = attention_span(model)
+    assert reader(add_adapter(model, settings.model), 0, settings).attention_span == span > 0
 
 
 def test_logits_in_chunks_give_the_same(monkeypatch):
