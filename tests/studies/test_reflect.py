@@ -16,6 +16,7 @@ from sweet_rl.studies.reflect.results import CLAIMS, NAMES, TITLES, results
 from sweet_rl.studies.reflect.worlds import (
     EXPLORE,
     HOUSEHOLD,
+    LONG,
     MAIN_METHODS,
     METHODS,
     MOVED,
@@ -317,12 +318,22 @@ def test_results_say_what_the_files_say(study):
     assert {claim.among for claim in every} == {len(every)}  # corrected for all claims of the page
 
 
+def test_the_longer_fine_tuning_has_as_many_updates_as_the_two_models_together(tmp_path):
+    for study in (ReflectStudy(tmp_path), ReflectStudy(tmp_path, sft_updates=7)):
+        for world in WORLDS:
+            sft, long, *two = (study.tuning(world, kind) for kind in ("sft", LONG, "policy", "reflection"))
+            assert long == sft._replace(updates=sum(each.updates for each in two))
+            assert study.texts(world, LONG, 0) == study.texts(world, "sft", 0)
+            of_method = {method.key: study.online(world, method) for method in METHODS[world]}
+            assert of_method["sft_long_rl"] == of_method["sft_rl"]
+
+
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
     taxi, explore, moved, household = (
         {claim.worse for claim in part.claims} for part in results(study, {}).comparisons
     )
     assert moved == explore
-    always = {"sft", "rl", "sft_rl", "reflect_sft", "reflect_rl_swapped"}
+    always = {"sft", "rl", "sft_rl", "sft_long", "sft_long_rl", "reflect_sft", "reflect_rl_swapped"}
     assert household == always
     assert taxi == {*always, "reflect_rl_flat"}
     assert explore == {*always, "reflect_rl_positive"}

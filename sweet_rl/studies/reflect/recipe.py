@@ -25,6 +25,7 @@ from sweet_rl.studies.reflect.worlds import (
     EXPLORE,
     HOPS,
     HOUSEHOLD,
+    LONG,
     METHODS,
     MOVED,
     TAXI,
@@ -88,7 +89,7 @@ class ReflectStudy:
         first_seed: the number of the first.
         records: of the taxi and of households.
         repositories: to explore, of each seed.
-        sft_updates: of every fine-tuning.
+        sft_updates: of every fine-tuning, twice as many of one that is as long as two.
         iterations: of every online run.
         test_games: of each of the taxi's levels.
         worlds: by name.
@@ -117,7 +118,7 @@ class ReflectStudy:
 
     def texts(self, world: str, kind: str, seed: int) -> Path:
         """Path of a file of training texts."""
-        name = "sft.jsonl" if kind in {"sft", BEST} else f"sft_{kind}.jsonl"
+        name = "sft.jsonl" if kind in {"sft", LONG, BEST} else f"sft_{kind}.jsonl"
         return data.texts_folder(self.folder, world, seed, kind) / name
 
     def base(self, world: str, seed: int) -> Path:
@@ -135,7 +136,9 @@ class ReflectStudy:
     def tuning(self, world: str, kind: str) -> Tuning:
         """Settings of a fine-tuning: `sft_updates` if given, else the world's own number."""
         usual = self.amounts[world].tuning(kind)
-        return usual._replace(updates=self.sft_updates or usual.updates)
+        if not self.sft_updates:
+            return usual
+        return usual._replace(updates=self.sft_updates * (2 if kind == LONG else 1))
 
     def online(self, world: str, method: Method) -> Online:
         """Settings of an online run: `iterations` if given, else the world's own number."""

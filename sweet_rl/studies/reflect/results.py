@@ -52,6 +52,14 @@ NAMES: Mapping[str, tuple[str, str]] = {
         "RL after SFT",
         "Reflect-RL without reflections: imitates recorded actions, then learns online.",
     ),
+    "sft_long": (
+        "SFT, longer",
+        "SFT only, with as many updates as the two models of Reflect-RL have together.",
+    ),
+    "sft_long_rl": (
+        "RL after longer SFT",
+        "RL after SFT, likewise: what the same work buys without reflections.",
+    ),
     "reflect_sft": ("SFT with reflection", "Imitates recorded actions, beside a model that reflects."),
     "reflect_rl": ("Reflect-RL", "Both models are fine-tuned, then the policy learns online."),
     "reflect_rl_flat": ("No curriculum", "Reflect-RL on the whole task from the first iteration on."),
@@ -80,6 +88,8 @@ NAMES: Mapping[str, tuple[str, str]] = {
 CLAIMS: Sequence[tuple[str, str, str]] = (
     ("Reflect-RL beats fine-tuning alone", "reflect_rl", "sft"),
     ("Reflect-RL beats itself without reflections", "reflect_rl", "sft_rl"),
+    ("Reflect-RL beats fine-tuning alone with as many updates", "reflect_rl", "sft_long"),
+    ("Reflect-RL beats itself without reflections with as many updates", "reflect_rl", "sft_long_rl"),
     ("Reflect-RL beats itself with reflections of other states", "reflect_rl", "reflect_rl_swapped"),
     ("Reflect-RL beats online learning alone", "reflect_rl", "rl"),
     ("Online learning improves on fine-tuning with reflections", "reflect_rl", "reflect_sft"),

@@ -14,6 +14,9 @@ USUAL: Final = (TAXI,)
 BEST: Final = "best"
 """Texts of the recorded states with the teacher's actions, where the driver took others."""
 
+LONG: Final = "sft_long"
+"""Those of `sft`, for as many updates as a policy with reflections and its reflection model have together."""
+
 HOPS: Final[Mapping[str, int]] = {EXPLORE: 1, MOVED: 2}
 """Of worlds of repositories: how far an answer is."""
 
@@ -72,21 +75,23 @@ class Amount:
 
     def tuning(self, kind: str) -> Tuning:
         """Of a fine-tuning, by what it learns from: the variants of a method have its settings."""
+        if kind == LONG:
+            return self.sft._replace(updates=self.policy.updates + self.reflection.updates)
         return {"policy": self.policy, "reflection": self.reflection}.get(kind.partition("_")[0], self.sft)
 
     def online(self, key: str) -> Online:
         """Of an online run, by its method's key, likewise."""
-        return {"rl": self.rl, "sft_rl": self.sft_rl}.get(key, self.reflect_rl)
+        return {"rl": self.rl, "sft_rl": self.sft_rl, "sft_long_rl": self.sft_rl}.get(key, self.reflect_rl)
 
 
 _DEPTHS: Final = {"depth_curriculum": True}
-_TAXI_ONLINE: Final = Online(20, 32, 5e-4)
+_TAXI_ONLINE: Final = Online(20, 32, 2e-4)
 _ONLINE: Final = Online(20, 16, 2e-4)
 
 AMOUNTS: Final[Mapping[str, Amount]] = {
     TAXI: Amount(
-        Tuning(600),
-        Tuning(600),
+        Tuning(600, 5e-4),
+        Tuning(600, 5e-4),
         Tuning(2000),
         _TAXI_ONLINE,
         _TAXI_ONLINE,
@@ -141,8 +146,9 @@ class Method:
 
     Attributes:
         key: name in files.
-        texts: fine-tuned on `sft` (no reflections), `best` (the same states with the teacher's actions), `policy`
-            (with reflections), `policy_positive` (with, but without wrong ways), or on nothing.
+        texts: fine-tuned on `sft` (no reflections), `sft_long` (the same, for longer), `best` (the same states with
+            the teacher's actions), `policy` (with reflections), `policy_positive` (with, but without wrong ways), or
+            on nothing.
         online: iterations of reinforcement learning follow.
         curriculum: these begin with easier levels.
         policy_of: key of the method whose policy this one measures again, every state with the reflection of
@@ -199,6 +205,8 @@ _MAIN: Final = (
     Method("sft", "sft"),
     Method("rl", online=True),
     Method("sft_rl", "sft", online=True),
+    Method("sft_long", LONG),
+    Method("sft_long_rl", LONG, online=True),
     Method("reflect_sft", "policy"),
     Method("reflect_rl", "policy", online=True),
 )
