@@ -350,7 +350,7 @@ def test_page_and_table_take_the_results(study):
     text = Reader(results_page(found)).text
     assert "DangerousTaxi: success against episodes played to learn from" in text
     assert "DangerousTaxi : Reflect-RL reaches 65.0 % success" in text.replace(":", " :").replace("  ", " ")
-    assert "for all 27 claims of this page to be right together" in text
+    assert "for all 35 claims of this page to be right together" in text
     assert "Planner 55.0" in results_page(found)  # a line across the curves
     assert "Reflect-RL beats fine-tuning alone: +30.0 points: no spread to settle it by" in table(found)
 
