@@ -265,7 +265,7 @@ def _described(one: Shown) -> dict[str, Json]:
     except OSError:
         size, changed = 0, None
     record = read_record(one.path if one.kind == "record" else place_of(one.path, folder=False))
-    if record is None and one.kind == "metrics":  # of a training, whose output is the folder
+    if record is None:  # of a run whose output is the folder
         record = read_record(place_of(one.path.parent, folder=True))
     return {
         "id": one.number,

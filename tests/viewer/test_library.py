@@ -85,7 +85,7 @@ def test_a_folder_is_what_its_files_hold(run):
     }
     described = {one["name"]: one for one in library.listing()}
     assert described["run.json"]["record"]["stage"] == "demo"
-    assert described["a.jsonl"]["record"] is None
+    assert described["a.jsonl"]["record"]["stage"] == "demo"  # of the folder that it is in
     assert described["policy/metrics.jsonl"]["record"]["stage"] == "train_dpo"
     assert files["policy/metrics.jsonl"].document()["curves"] == {"loss": [(1, 0.5), (2, 0.25)]}
     assert files["a.report.json"].document()["columns"]["fixed"] == {"success": 0.5}
