@@ -111,7 +111,7 @@ class _Run:
             if len(self._running) >= self._how.jobs:
                 return
             ahead = {one.name for one in (*self._waiting, *self._running.values())}
-            if not ahead.isdisjoint(step.needs):
+            if not ahead.isdisjoint((*step.needs, *step.after)):
                 continue
             self._waiting.remove(step)
             ready = self._ready(step, records)

@@ -33,8 +33,9 @@ class Step:
         run: a command, or `module:FUNCTION` for a step that is none.
         words: what has no name on a command line.
         flags: that are given, by name.
-        needs: names of steps that come before.
+        needs: names of steps that come before, because it uses what they leave.
         launcher: words that begin a stage of several processes; none: it runs in one.
+        after: names of steps that come before, whatever they leave; it runs again for none of them.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Step:
     flags: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
@@ -106,6 +108,9 @@ def function_of(run: str) -> Callable[..., None]:
 def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> list[Step]:
     """Steps of chains: in a chain they follow each other, and a round waits for the one before it.
 
+    What a step uses of an earlier round are files that it names, which are compared by digest. So chains that
+    join a round, as those of more seeds do, let nothing run again.
+
     Args:
         rounds: of chains of steps.
     """
@@ -113,11 +118,11 @@ def in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> list[Step]:
 
 
 def _in_rounds(rounds: Sequence[Sequence[Sequence[Step]]]) -> Iterator[Step]:
-    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     for chains in rounds:
         for chain in chains:
-            needs = before
+            needs: tuple[str, ...] = ()
             for step in chain:
-                yield replace(step, needs=needs)
+                yield replace(step, needs=needs, after=after)
                 needs = (step.name,)
-        before = tuple(chain[-1].name for chain in chains if chain)
+        after = tuple(chain[-1].name for chain in chains if chain)

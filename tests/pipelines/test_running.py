@@ -11,6 +11,8 @@ import pytest
 
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.pipelines.run import run
+from sweet_rl.pipelines.running import run_steps
+from sweet_rl.pipelines.steps import Step, in_rounds
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
 
@@ -100,6 +102,25 @@ def test_a_step_runs_again_behind_one_whose_output_it_names_and_does_not_read(he
     run("p.yaml", "values.text=e")
     assert ran(here / "out") == {"first": 2, "second": 2, "other": 1}
     assert "first has run since" in capfd.readouterr().out
+
+
+def test_chains_that_join_a_round_let_nothing_run_again(here):
+    """As more seeds of a study do: what a chain reads of the round before it is compared by digest."""
+
+    def study(*seeds):
+        made = [[write(here, f"made-{seed}", text=seed)] for seed in seeds]
+        return in_rounds([made, [[write(here, f"used-{seed}", source=f"made-{seed}")] for seed in seeds]])
+
+    run_steps(study("1"), here / "out")
+    run_steps(study("1", "2"), here / "out")
+    assert ran(here / "out") == {"made-1": 1, "used-1": 1, "made-2": 1, "used-2": 1}
+    assert (here / "out/used-2.txt").read_text() == "2"
+
+
+def write(here, name, *, text="", source=None):
+    source = str(here / "out" / f"{source}.txt") if source else None
+    flags = {"output": str(here / "out" / f"{name}.txt"), "text": text, "source": source}
+    return Step(name, "tests.pipelines.stages:write", flags=flags)
 
 
 def test_what_another_program_wrote_is_not_touched(here):
