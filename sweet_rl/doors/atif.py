@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweet_rl.doors.atif_foreign import CREDIT, DOCUMENT, again, credit_in, read_foreign
+from sweet_rl.doors.atif_foreign import DOCUMENT, again, read_foreign
+from sweet_rl.doors.atif_steps import CREDIT, OURS, SOURCES, credit_in, entry_of, step_of
 from sweet_rl.errors import DataError
 from sweet_rl.records import trajectory_from_row, trajectory_to_row
 from sweet_rl.types import Json, Trajectory
@@ -20,14 +21,13 @@ from sweet_rl.version import __version__
 
 VERSION = "ATIF-v1.7"
 """What we write: the first version that has a place for all of it."""
-_OURS = "sweet_rl"
 
 
 def document_of(one: Trajectory) -> dict[str, Json]:
     """A trajectory as a document; one that was read from another's document becomes that document again."""
     row = trajectory_to_row(one)
     history, credit = row.pop("dialogue_history"), row.pop(CREDIT, None)
-    steps = [_step(place, entry) for place, entry in enumerate(history, 1)]
+    steps = [step_of(place, entry) for place, entry in enumerate(history, 1)]
     turns = [step for step, entry in zip(steps, history, strict=True) if "input" in entry]
     for step, known in zip(turns, credit or (), strict=False):
         step["extra"] |= {} if known is None else {"credit": known}
@@ -39,13 +39,13 @@ def document_of(one: Trajectory) -> dict[str, Json]:
         "schema_version": VERSION,
         "session_id": str(known.get("run", name)),
         "trajectory_id": name,
-        "agent": {"name": str(known.get("agent", _OURS)), "version": str(known.get("sweet_rl", __version__))}
+        "agent": {"name": str(known.get("agent", OURS)), "version": str(known.get("sweet_rl", __version__))}
         | ({"model_name": str(known["agent_model"])} if "agent_model" in known else {}),
         "steps": steps,
         "final_metrics": {"total_steps": len(steps)}
         | ({} if None in counts else {"total_completion_tokens": sum(counts)})
         | ({} if one.reward is None else {"extra": {"reward": one.reward}}),
-        "extra": {_OURS: row},
+        "extra": {OURS: row},
     }
 
 
@@ -53,49 +53,18 @@ def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
     """The trajectory of a document, ours or another's; `path` is the file that it is in.
 
     Raises:
-        DataError: it is no such document.
+        DataError: it is no such document, or a step of it is none.
     """
     version, steps = str(document.get("schema_version", "")), document.get("steps")
     if not version.startswith("ATIF-v1.") or not steps:
         raise DataError("is no ATIF trajectory of a version 1", path=path, field="schema_version")
-    row = (document.get("extra") or {}).get(_OURS)
+    for place, step in enumerate(steps):
+        if not isinstance(step, Mapping) or step.get("source") not in SOURCES or "message" not in step:
+            repair = f"A step has a message and its source: {', '.join(SOURCES)}."
+            raise DataError("is no step", path=path, field=f"steps[{place}]", value=step, repair=repair)
+    row = (document.get("extra") or {}).get(OURS)
     if row is None:
         return read_foreign(document, path)
-    history = [_entry(step) for step in steps]
+    history = [entry_of(step) for step in steps]
     credit = credit_in(step for step, entry in zip(steps, history, strict=True) if "input" in entry)
     return trajectory_from_row({**row, "dialogue_history": history, **credit}, path=path)
-
-
-def _step(place: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of a row as a step; of a turn of the agent `extra` is always there."""
-    rest = dict(entry)
-    role, text = rest.pop("role"), rest.pop("content")
-    step = {"step_id": place, "source": "agent" if role == "assistant" else role, "message": text}
-    if "input" not in rest:
-        return step
-    if "thoughts" in rest:
-        step["reasoning_content"] = rest.pop("thoughts")
-    metrics = {}
-    if "token_ids" in rest:
-        metrics["completion_token_ids"] = rest.pop("token_ids")
-        metrics["completion_tokens"] = len(metrics["completion_token_ids"])
-    if "logprobs" in rest:
-        metrics["logprobs"] = rest.pop("logprobs")
-    if metrics:
-        step["metrics"] = metrics
-    reward = {"reward": rest.pop("reward")} if "reward" in rest else {}
-    return step | {"extra": {**reward, _OURS: rest}}
-
-
-def _entry(step: Mapping[str, Any]) -> dict[str, Any]:
-    """The message of a row that `_step` made a step of."""
-    extra, metrics = step.get("extra") or {}, step.get("metrics") or {}
-    known = {
-        "thoughts": step.get("reasoning_content"),
-        "token_ids": metrics.get("completion_token_ids"),
-        "logprobs": metrics.get("logprobs"),
-        "reward": extra.get("reward"),
-    }
-    role = "assistant" if step["source"] == "agent" else step["source"]
-    entry = {"role": role, "content": step["message"], **extra.get(_OURS, {})}
-    return entry | {name: value for name, value in known.items() if value is not None}

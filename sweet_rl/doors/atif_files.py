@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from sweet_rl.doors.atif import document_of, trajectory_in
-from sweet_rl.doors.atif_foreign import CREDIT, DOCUMENT
-from sweet_rl.errors import DataError, UsageError
-from sweet_rl.preferences.credit import turn_digest
-from sweet_rl.preferences.turn_keys import KEY_FIELDS, TurnKey, key_of
-from sweet_rl.records import read_rows, replace_file
-from sweet_rl.types import AgentTurn, Json, Trajectory
+from sweet_rl.doors.atif_foreign import DOCUMENT
+from sweet_rl.doors.atif_steps import CREDIT
+from sweet_rl.errors import DataError
+from sweet_rl.preferences.credit_files import Scored, credit_in
+from sweet_rl.preferences.turn_keys import KEY_FIELDS
+from sweet_rl.records import replace_file
+from sweet_rl.types import AgentTurn, Trajectory
 
 ENDING = ".atif.json"
-
-
-def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Make sure, before any work, that a folder may be filled.
-
-    Raises:
-        UsageError: it is a file, or holds something already.
-    """
-    if folder.is_file():
-        raise UsageError(f"--output_path {str(folder)!r} is a file; name a folder.")
-    if not overwrite and folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(
-            f"{str(folder)!r} holds something already. Pass --overwrite to replace its documents, or choose "
-            "another --output_path."
-        )
+_REPAIR = "A document is a .json file with schema_version and steps."
 
 
 def write_documents(trajectories: Iterable[Trajectory], folder: Path) -> None:
@@ -56,7 +43,10 @@ def read_documents(path: Path) -> list[Trajectory]:
     found: list[Trajectory] = []
     repeats: Counter[str] = Counter()
     for one in paths:
-        document = json.loads(one.read_text())
+        try:
+            document = json.loads(one.read_bytes())
+        except ValueError as error:
+            raise DataError(f"is not JSON ({error})", path=one, repair=_REPAIR) from None
         if not isinstance(document, dict) or (
             one != path and not {"schema_version", "steps"} <= document.keys()
         ):
@@ -67,8 +57,7 @@ def read_documents(path: Path) -> list[Trajectory]:
         repeats[read.task.task_id] += 1
         found.append(read)
     if not found:
-        repair = "A document is a .json file with schema_version and steps."
-        raise DataError("holds no ATIF document", path=path, repair=repair)
+        raise DataError("holds no ATIF document", path=path, repair=_REPAIR)
     return found
 
 
@@ -82,23 +71,15 @@ def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]
     Raises:
         DataError: a score is of another text than the turn.
     """
-    scores = {key_of(row): (line, row) for line, row in read_rows(path)}
-    return [replace(one, extra={**one.extra, CREDIT: _of(one, scores, path)}) for one in trajectories]
+    return [
+        replace(one, extra={**one.extra, CREDIT: list(_column(one, scored))})
+        for one, scored in zip(trajectories, credit_in(path, trajectories), strict=True)
+    ]
 
 
-def _of(one: Trajectory, scores: Mapping[TurnKey, tuple[int, Json]], path: Path) -> list[Json]:
-    """The scores of a trajectory's turns; None for a turn that has none."""
-    found: list[Json] = []
-    for place, turn in enumerate(entry for entry in one.dialogue_history if isinstance(entry, AgentTurn)):
-        line, row = scores.get((*one.key, place), (None, None))
-        if row is not None and row["turn_digest"] != turn_digest(turn.input, turn.output):
-            raise DataError(
-                "is the score of another text than the turn's",
-                path=path,
-                line=line,
-                field="turn_digest",
-                value=row["turn_digest"],
-                repair="Score this trajectory file again by sweet-rl credit.",
-            )
-        found.append(row and {name: value for name, value in row.items() if name not in KEY_FIELDS})
-    return found
+def _column(one: Trajectory, scored: Sequence[Scored | None]) -> Iterator[Scored | None]:
+    """Of the turns that a model wrote."""
+    said = (message for message in one.dialogue_history if message.role == "assistant")
+    for message, row in zip(said, scored, strict=True):
+        if isinstance(message, AgentTurn):
+            yield row and {name: value for name, value in row.items() if name not in KEY_FIELDS}

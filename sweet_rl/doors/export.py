@@ -83,10 +83,11 @@ def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> int:
 
 def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
     from sweet_rl import tracking
-    from sweet_rl.doors.atif_files import check_folder, credited, write_documents
+    from sweet_rl.doors.atif_files import credited, write_documents
     from sweet_rl.records import load_trajectories
+    from sweet_rl.runs import new_folder
 
-    check_folder(target, overwrite=flags.overwrite)
+    new_folder(target, "output_path", overwrite=flags.overwrite)
     found = load_trajectories(source)
     if flags.credit is not None:
         found = credited(found, Path(flags.credit))

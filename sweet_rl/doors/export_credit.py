@@ -54,15 +54,15 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     from sweet_rl.chat import load_tokenizer
     from sweet_rl.commands.tables import write_table
     from sweet_rl.doors.tokens import credited_rows
-    from sweet_rl.preferences.credit import Way, credit_in
-    from sweet_rl.records import load_trajectories, read_rows
+    from sweet_rl.preferences.credit import Way
+    from sweet_rl.preferences.credit_files import advantages_in
+    from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_file
 
     new_file(flags.output_path, "output_path", overwrite=flags.overwrite)
     episodes = load_trajectories(flags.saved_path)
     way: Way = "without_hidden" if flags.without_hidden else "hidden"
-    found = [row for _, row in read_rows(flags.credit_path)]
-    credit = credit_in(found, episodes, way, path=flags.credit_path)
+    credit = advantages_in(flags.credit_path, episodes, way)
     rows = credited_rows(episodes, credit, load_tokenizer(str(flags.tokenizer)))
     if not rows:
         raise UsageError(f"{flags.saved_path!r} holds no agent turns.")

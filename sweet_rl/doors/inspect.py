@@ -14,7 +14,8 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from sweet_rl.doors.choice import WorldChoice, by_fields
 from sweet_rl.doors.inspect_messages import theirs
-from sweet_rl.doors.opened import SharedWorld, tasks_of
+from sweet_rl.doors.opened import tasks_of
+from sweet_rl.doors.shared import SharedWorld
 from sweet_rl.records import trajectory_to_row
 
 ROW = "sweet_rl_row"

@@ -15,8 +15,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from sweet_rl.doors.choice import choice_of
-from sweet_rl.doors.opened import OpenWorld, shared_world
+from sweet_rl.doors.opened import OpenWorld
+from sweet_rl.doors.shared import shared_world
 from sweet_rl.doors.stepped import SteppedEpisode
+from sweet_rl.doors.verl_response import Response
 from sweet_rl.errors import EpisodeError
 from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReason
 
@@ -54,43 +56,21 @@ class WorldLoop(AgentLoopBase):
         """Turn by turn, until it is over or the response has no room for another one."""
         timing: dict[str, float] = {}
         extra: dict[str, Json] = {}
-        request, end = uuid4().hex, self.tokenizer.eos_token_id
-        ids = await self.ct_build_initial_tokens(episode.messages)
-        prompt = len(ids)
-        mask: list[int] = []
-        logprobs: list[float] | None = [] if sampling.get("logprobs") else None
-        while True:
-            left = self._length - len(mask)
-            limit = {"max_tokens": left if self._turn_tokens is None else min(left, self._turn_tokens)}
+        request, prompt = uuid4().hex, await self.ct_build_initial_tokens(episode.messages)
+        response = Response(self, prompt, self._length, with_logprobs=bool(sampling.get("logprobs")))
+        over, room = False, True
+        while room and not over:
+            limit = {"max_tokens": min(response.left, self._turn_tokens or response.left)}
             with simple_timer("generate_sequences", timing):
                 said = await self.server_manager.generate(
-                    request_id=request, prompt_ids=ids, sampling_params=sampling | limit
+                    request_id=request, prompt_ids=response.ids, sampling_params=sampling | limit
                 )
             extra |= {k: v for k, v in said.extra_fields.items() if k not in extra or k == "max_global_steps"}
-            turn = await episode.step(_generation(self.tokenizer, ids, said))
-            merged, mask, logprobs = await self.ct_merge_assistant_token(
-                ids, said.token_ids, mask, logprobs, None if logprobs is None else said.log_probs
-            )
-            ids = merged.token_ids
-            if turn.over:
-                break
-            cut = [] if said.token_ids[-1:] == [end] else [end]  # what ends a turn that did not end itself
-            told = episode.messages
-            merged, longer, known = await self.ct_merge_context_msg(
-                told[:-1],
-                told,
-                ids + cut,
-                mask + [0] * len(cut),
-                None if logprobs is None else logprobs + [0.0] * len(cut),
-            )
-            if len(longer) >= self._length:
-                break
-            ids, mask, logprobs = merged.token_ids, longer, known
+            over = (await episode.step(_generation(self.tokenizer, response.ids, said))).over
+            await response.say(said)
+            room = over or await response.tell(episode.messages)
         return AgentLoopOutput(
-            prompt_ids=ids[:prompt],
-            response_ids=ids[prompt:],
-            response_mask=mask,
-            response_logprobs=logprobs,
+            **response.as_output(),
             reward_score=sum(episode.rewards),
             num_turns=len(episode.messages) + 1,
             metrics=AgentLoopMetrics(**timing),

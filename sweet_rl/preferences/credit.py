@@ -16,7 +16,7 @@ from typing import Literal
 from sweet_rl.errors import UsageError
 from sweet_rl.preferences.candidates import Candidate, Candidates
 from sweet_rl.preferences.ranking import Encoding, Model, advantage, reduce, reduced, stored_reference
-from sweet_rl.preferences.turn_keys import TurnKey, key_fields, key_of
+from sweet_rl.preferences.turn_keys import TurnKey, key_fields
 from sweet_rl.types import AgentTurn, FinishReason, Json, Message, Trajectory, digest
 
 Advantage = Literal["released", "paper"]
@@ -202,35 +202,6 @@ def summary(rows: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, Json]]:
                 "missing": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
             }
     return found
-
-
-def credit_in(
-    rows: Sequence[Mapping[str, Json]], trajectories: Sequence[Trajectory], way: Way, *, path: str
-) -> list[list[float | None]]:
-    """What a credit file says of trajectories: the advantage of every agent turn, None where there is none.
-
-    Args:
-        rows: of the file.
-        trajectories: whose turns they are; others' rows are not looked at.
-        way: which of the two scores.
-        path: of the file, for errors.
-
-    Raises:
-        UsageError: a turn has no row, none of its present text, or none of this way.
-    """
-    known = {key_of(row): row for row in rows}
-    turns = [own_turns(trajectory) for trajectory in trajectories]
-    for turn in (turn for own in turns for turn in own):
-        row = known.get(turn.key, {})
-        if row.get("turn_digest") != turn.turn_digest or way not in row:
-            what = (
-                "no row" if not row else f"no score {way!r}" if way not in row else "a score of another text"
-            )
-            raise UsageError(
-                f"{path!r} has {what} for turn {turn.key[2]} of {turn.key[:2]}. Run sweet-rl credit on these "
-                "trajectories to its end."
-            )
-    return [[known[turn.key][way]["advantage"] for turn in own] for own in turns]
 
 
 async def _views(

@@ -10,8 +10,9 @@ from sweet_rl.runs.continuing import (
     check_settings,
     finish,
     new_file,
+    new_folder,
     open_journal,
     plan,
 )
 
-__all__ = ["HOW_TO_MIX", "Run", "check_settings", "finish", "new_file", "open_journal", "plan"]
+__all__ = ["HOW_TO_MIX", "Run", "check_settings", "finish", "new_file", "new_folder", "open_journal", "plan"]

@@ -78,6 +78,22 @@ def new_file(path: str | Path, flag: str, *, overwrite: bool) -> None:
         )
 
 
+def new_folder(path: str | Path, flag: str, *, overwrite: bool) -> None:
+    """The same for a folder whose files are made all at once.
+
+    Raises:
+        UsageError: it is a file, or holds something already.
+    """
+    target = Path(path).expanduser()
+    if target.is_file():
+        raise UsageError(f"--{flag} {str(path)!r} is a file; name a folder.")
+    if not overwrite and target.is_dir() and any(target.iterdir()):
+        raise UsageError(
+            f"{str(path)!r} holds something already. Pass --overwrite to replace it, or choose another "
+            f"--{flag}."
+        )
+
+
 def plan(
     episodes: Sequence[Episode],
     rows: Sequence[tuple[int, dict[str, Json]]],

@@ -13,7 +13,7 @@ import pytest
 import sweet_rl
 from sweet_rl.doors.export import export
 from sweet_rl.errors import DataError, UsageError
-from sweet_rl.preferences.credit import turn_digest
+from sweet_rl.preferences.credit import own_turn, turn_digest
 from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
 from sweet_rl.types import AgentTurn
 from tests.conftest import ROOT
@@ -177,6 +177,42 @@ def test_other_peoples_documents_come_out_as_they_were(trial, tmp_path):
     export(tmp_path / "rows.jsonl", tmp_path / "atif", to="atif")
     (path,) = (tmp_path / "atif").glob("*.atif.json")
     assert json.loads(path.read_text()) == FOREIGN | {"final_metrics": {"extra": {"reward": 0.25}}}
+
+
+def test_credit_of_other_peoples_documents_goes_to_the_turns_that_a_model_wrote(trial, tmp_path):
+    export(trial, tmp_path / "rows.jsonl", to="trajectories")
+    found = load_trajectories(tmp_path / "rows.jsonl")
+    said = [message for message in found[0].dialogue_history if message.role == "assistant"]
+    rows = [
+        {"task_id": "look", "sample_index": 0, "turn_index": place}
+        | {"turn_digest": own_turn(("look", 0, place), turn, "").turn_digest}
+        | {"hidden": {"advantage": float(place)}}
+        for place, turn in enumerate(said)  # as sweet-rl credit numbers them: the copied message has a number
+    ]
+    replace_rows(tmp_path / "credit.jsonl", rows)
+    export(tmp_path / "rows.jsonl", tmp_path / "atif", to="atif", credit=str(tmp_path / "credit.jsonl"))
+    (path,) = (tmp_path / "atif").glob("*.atif.json")
+    credit = [step.get("extra", {}).get("credit") for step in json.loads(path.read_text())["steps"]]
+    assert [one and one["hidden"]["advantage"] for one in credit] == [None, None, 0.0, None, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text[:-40], "is not JSON"),
+        (lambda text: text.replace('"agent", "message": "I look."', '"tool", "message": "I look."'), r"steps\[2\]' is no step"),
+        (lambda text: text.replace('"message": "Copied.", ', ""), r"steps\[3\]' is no step"),
+    ],
+)  # fmt: skip
+def test_a_torn_document_is_named(trial, tmp_path, change, words):
+    (path,) = trial.rglob("trajectory.json")
+    before = path.read_text()
+    path.write_text(change(before))
+    assert path.read_text() != before
+    with pytest.raises(DataError, match=words) as error:
+        export(trial, tmp_path / "rows.jsonl", to="trajectories")
+    assert str(path) in str(error.value)
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_what_is_wrong_is_said(episodes, folder, tmp_path):

@@ -9,7 +9,7 @@ import sweet_rl
 from sweet_rl.commands.credit import credit
 from sweet_rl.doors.export_credit import export_credit
 from sweet_rl.doors.tokens import agent_turns, centred, credited_rows, on_tokens, runs, token_rows
-from sweet_rl.errors import UsageError
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.tokenizers import encoding_by
 from sweet_rl.records import replace_rows, trajectory_to_row
 from sweet_rl.types import AgentTurn
@@ -148,12 +148,14 @@ def test_a_credit_file_must_have_every_turn_as_it_is(folder, tmp_path):
     rows, tokenizer = rows_of(scores), str(folder / "policy")
     for kept, words, more in (
         (rows[:1], "has no row for turn 1", {}),
-        ([rows[0], rows[1] | {"turn_digest": "0"}], "a score of another text for turn 1", {}),
-        (rows, "no score 'without_hidden' for turn 0", {"without_hidden": True}),
+        ([rows[0], rows[1] | {"turn_digest": "0"}], "is of another text than turn 1", {}),
+        (rows, "has no score 'without_hidden' for turn 0", {"without_hidden": True}),
     ):
         replace_rows(scores, kept)
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises((UsageError, DataError), match=words):
             export_credit(saved, scores, output, tokenizer=tokenizer, **more)
+    with pytest.raises(DataError, match="'turn_digest' is not there"):
+        export_credit(saved, saved, output, tokenizer=tokenizer)
     replace_rows(scores, [rows[0], {**rows[1], "hidden": {"advantage": None, "why": "too_long"}}])
     with pytest.raises(UsageError, match="are not its text in the tokenizer"):
         export_credit(saved, scores, output, tokenizer=str(other_tokenizer(tmp_path)))
