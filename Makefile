@@ -78,10 +78,24 @@ $(DOORS)/%/.installed: pyproject.toml
 	$(@D)/bin/$(PIP) -e '.[transformers,$(or $(EXTRAS_$*),$*)]' pytest pytest-timeout
 	touch $@
 
+# harbor needs Python 3.12: its own classes are asked where one is found, or named (make PYTHON312=...).
+PYTHON312 ?= $(shell for each in python3.12 python3.13 python3; do \
+  $$each -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$each && break; done)
+HARBOR := $(if $(PYTHON312),$(DOORS)/harbor/.installed)
+
+$(DOORS)/harbor/.installed:
+	$(PYTHON312) -m venv $(@D)
+	$(@D)/bin/$(PIP) 'harbor>=0.24'
+	touch $@
+
+test-door-atif: install $(HARBOR)
+	$(if $(HARBOR),,@echo "No Python 3.12 is found (PYTHON312=...): ATIF is tested without harbor.")
+	$(if $(HARBOR),SWEET_RL_HARBOR_PYTHON=$(CURDIR)/$(DOORS)/harbor/bin/python) $(BIN)/pytest -rs tests/doors/test_atif.py
+
 test-door-%: $(DOORS)/%/.installed
 	$(DOORS)/$*/bin/python -m pytest tests/doors tests/docs/test_doors.py
 
-test-doors: $(addprefix test-door-,inspect openenv skyrl verifiers verl)  ## the doors, with the real packages behind them
+test-doors: $(addprefix test-door-,atif inspect openenv skyrl verifiers verl)  ## the doors, with the real packages behind them
 
 dist: install  ## sdist and wheel, in dist/
 	rm -rf dist
