@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 DOORS := .venv-doors
+EXTRAS_inspect := inspect,pages
 EXTRAS_openenv := openenv,trl
 OUT ?= outputs/demo
 ARCHER_OUT ?= outputs/demo_archer

@@ -13,6 +13,7 @@ from sweet_rl import serving, tracking
 from sweet_rl.chat import TokenizerChat
 from sweet_rl.command_line.running import progress, run_until_stopped
 from sweet_rl.command_line.servers import key_in
+from sweet_rl.commands.critic_worlds import warn_of_another_world
 from sweet_rl.commands.scorers import scorers_of
 from sweet_rl.commands.turn_rows import done_keys, finish
 from sweet_rl.errors import UsageError
@@ -47,7 +48,7 @@ def run(flags: CreditFlags, scorer_flags: ScorerFlags) -> None:
     if flags.reference_model is None and (base := trained_from(str(flags.critic))):
         flags = replace(flags, reference_model=base)
         tracking.reads("reference_model", base)
-    turns = _turns(flags.saved_path)
+    turns = _turns(flags.saved_path, str(flags.critic))
     settings = _settings(flags)
     output = Path(flags.output_path or _beside(flags))
     with open_journal(output, to_continue=flags.to_continue, overwrite=flags.overwrite) as journal:
@@ -126,23 +127,25 @@ async def _models(
         yield critic, reference
 
 
-def _turns(path: str) -> list[OwnTurn]:
-    """Every agent turn of the file.
+def _turns(path: str, critic: str) -> list[OwnTurn]:
+    """Every agent turn of the file, which the critic is to score.
 
     Raises:
         UsageError: there is none.
         DataError: a trajectory is there twice.
     """
     numbered = list(read_rows(path))
+    trajectories = trajectories_from_rows(numbered, path=path)
     lines: dict[tuple[str, int], int] = {}
     turns: list[OwnTurn] = []
-    for (line, _), trajectory in zip(numbered, trajectories_from_rows(numbered, path=path), strict=True):
+    for (line, _), trajectory in zip(numbered, trajectories, strict=True):
         if trajectory.key in lines:
             raise twice(path, line, "task_id, sample_index", trajectory.key, lines[trajectory.key])
         lines[trajectory.key] = line
         turns += own_turns(trajectory)
     if not turns:
         raise UsageError(f"{path!r} holds no agent turns. Make trajectories with simulate_interactions.py.")
+    warn_of_another_world(critic, trajectories)
     return turns
 
 

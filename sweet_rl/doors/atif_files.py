@@ -69,11 +69,15 @@ def credited(trajectories: Sequence[Trajectory], path: Path) -> list[Trajectory]
         path: file of `sweet-rl credit`.
 
     Raises:
-        DataError: a score is of another text than the turn.
+        DataError: a score is of another text than the turn, or no turn has one.
     """
+    found = credit_in(path, trajectories)
+    if not any(row for scored in found for row in scored):
+        repair = "Name what sweet-rl credit wrote about this trajectory file."
+        raise DataError("has no score of any of these turns", path=path, repair=repair)
     return [
         replace(one, extra={**one.extra, CREDIT: list(_column(one, scored))})
-        for one, scored in zip(trajectories, credit_in(path, trajectories), strict=True)
+        for one, scored in zip(trajectories, found, strict=True)
     ]
 
 

@@ -83,6 +83,7 @@ def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> int:
 
 def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
     from sweet_rl import tracking
+    from sweet_rl.commands.critic_worlds import warn_of_a_file
     from sweet_rl.doors.atif_files import credited, write_documents
     from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_folder
@@ -91,6 +92,7 @@ def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
     found = load_trajectories(source)
     if flags.credit is not None:
         found = credited(found, Path(flags.credit))
+        warn_of_a_file(flags.credit, found)
     tracking.writes(target, folder=True)
     write_documents(found, target)
     return len(found)

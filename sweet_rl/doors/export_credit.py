@@ -52,6 +52,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     The smallest run: export_credit runs.jsonl runs.credit.critic.jsonl rows.jsonl --tokenizer MODEL
     """
     from sweet_rl.chat import load_tokenizer
+    from sweet_rl.commands.critic_worlds import warn_of_a_file
     from sweet_rl.commands.tables import write_table
     from sweet_rl.doors.tokens import credited_rows
     from sweet_rl.preferences.credit import Way
@@ -66,6 +67,7 @@ def export_credit(flags: ExportCreditFlags, /) -> None:
     rows = credited_rows(episodes, credit, load_tokenizer(str(flags.tokenizer)))
     if not rows:
         raise UsageError(f"{flags.saved_path!r} holds no agent turns.")
+    warn_of_a_file(flags.credit_path, episodes)
     tracking.writes(flags.output_path)
     write_table(flags.output_path, rows)
     turns = [value for row in rows for value in row["credit"]]

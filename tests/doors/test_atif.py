@@ -7,7 +7,6 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import sweet_rl
@@ -18,6 +17,7 @@ from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
 from sweet_rl.types import AgentTurn
 from tests.conftest import ROOT
 
+jsonschema = pytest.importorskip("jsonschema", reason="needs the package jsonschema")
 HARBOR = os.environ.get("SWEET_RL_HARBOR_PYTHON")
 """A Python (3.12 or newer) with harbor."""
 
@@ -230,6 +230,10 @@ def test_what_is_wrong_is_said(episodes, folder, tmp_path):
     with pytest.raises(DataError, match="no ATIF trajectory"):
         export(tmp_path / "other.json", tmp_path / "b.jsonl", to="trajectories")
     scored = list(scores(episodes))
+    replace_rows(tmp_path / "credit.jsonl", [scored[0] | {"task_id": "another"}])
+    with pytest.raises(DataError, match="has no score of any of these turns"):
+        export(rows, tmp_path / "more", to="atif", credit=str(tmp_path / "credit.jsonl"))
+    assert not (tmp_path / "more").exists()
     replace_rows(tmp_path / "credit.jsonl", [scored[0] | {"turn_digest": "0" * 16}])
     with pytest.raises(DataError, match="another text"):
         export(rows, tmp_path / "more", to="atif", credit=str(tmp_path / "credit.jsonl"))
