@@ -28,7 +28,7 @@ from sweet_rl.runs.live import now
 from sweet_rl.statistics import Estimate
 from sweet_rl.types import Json, Task, digest
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, World, world_of
+from sweet_rl.worlds import Options, World, check_tasks, world_of
 
 if TYPE_CHECKING:
     from sweet_rl.commands.eval import EvalFlags
@@ -142,7 +142,7 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     world = world_of(flags.world)
     source = flags.tasks or world.test_tasks
     tasks = simulation.tasks_of(source, flags.limit, flags.sample_ids, world)
-    simulation.check_tasks(world, tasks, source)
+    check_tasks(world, tasks, source)
     grading = grading_by(
         world,
         {"k": flags.epochs, "overwrite": True} | ({"regrade": True} if flags.regrade else {}),

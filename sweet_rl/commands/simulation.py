@@ -16,13 +16,12 @@ from sweet_rl.commands.agent_flags import Player
 from sweet_rl.commands.humans import Human, make_user
 from sweet_rl.commands.parts import make_policy
 from sweet_rl.contracts import Policy, User
-from sweet_rl.errors import UsageError
 from sweet_rl.records import Journal, trajectory_to_row
 from sweet_rl.rollout import RolloutStats, rollout, schedule
 from sweet_rl.runs import Run, finish, open_journal, plan
 from sweet_rl.types import Failure, Json, Task, Trajectory
 from sweet_rl.version import __version__
-from sweet_rl.worlds import Options, World, chosen_tasks, load_tasks, names, world_of
+from sweet_rl.worlds import Options, World, check_tasks, chosen_tasks, load_tasks
 
 if TYPE_CHECKING:
     from sweet_rl.commands.simulate_interactions import SimulationFlags
@@ -56,22 +55,6 @@ def tasks_of(source: str, limit: int | None, sample_ids: str | None, world: Worl
     if sample_ids is None:
         return load_tasks(source, limit=limit, seed=0, world=world)
     return chosen_tasks(load_tasks(source, seed=0, world=world), sample_ids, source)[:limit]
-
-
-def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
-    """Make sure that the tasks are of this world.
-
-    Raises:
-        UsageError: there are none, or they are the other world's.
-    """
-    if not tasks:
-        raise UsageError(f"{source!r} holds no tasks.")
-    prefix = tasks[0].task_id.partition("/")[0]
-    other = prefix in names() and world_of(prefix).answered_by != "human" and prefix != world.name
-    if other and all(task.task_id.startswith(f"{prefix}/") for task in tasks):
-        raise UsageError(f"{source!r} holds tasks of a game: add --world {prefix}.")
-    if why := world.refuses(tasks):
-        raise UsageError(f"{source!r} {why}")
 
 
 def run(flags: SimulationFlags, parts: Parts, *, again: str = "with --to_continue ") -> int:

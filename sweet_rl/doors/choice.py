@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from sweet_rl.errors import no_such
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.flags import flag, no_flag
 from sweet_rl.flags.common import Limit, Seeded, Tasks, WorldName
 from sweet_rl.types import Json
@@ -46,13 +46,17 @@ def choice_of(settings: Mapping[str, Any]) -> WorldChoice:
     """A choice from another tool's configuration; what that leaves out is as usual.
 
     Raises:
-        UsageError: a name is none of its fields.
+        UsageError: a name is none of its fields, or a value is of another type.
     """
     usual = {name: default for name, (_, default) in choice_fields().items()}
     for name in settings:
         if name not in usual:
             raise no_such("setting of a world", name, usual)
-    return WorldChoice(**usual | dict(settings))
+    choice = WorldChoice(**usual | dict(settings))
+    for name in ("options", "grading"):
+        if not isinstance(value := getattr(choice, name), Mapping):
+            raise UsageError(f"{name} of a world must be names with values, like {{'a': 1}}, got {value!r}.")
+    return choice
 
 
 def by_fields(function: Callable[[WorldChoice], Made]) -> Callable[..., Made]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from zipfile import BadZipFile
 
 from inspect_ai import log as logs
 
 from sweet_rl.doors.inspect_samples import sample_of, trajectory_in
+from sweet_rl.errors import DataError
 from sweet_rl.types import Trajectory
 
 
@@ -45,7 +47,11 @@ def read_log(path: Path) -> list[Trajectory]:
     """The trajectories of a log.
 
     Raises:
-        DataError: a sample is no dialogue of texts.
+        DataError: it is torn or no log, or a sample is no dialogue of texts.
     """
-    log = logs.read_eval_log(path, resolve_attachments=True)
+    try:
+        log = logs.read_eval_log(path, resolve_attachments=True)
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
+        repair = "Name a whole .eval file, as inspect eval or sweet-rl export wrote it."
+        raise DataError(f"is no log of inspect_ai ({error})", path=path, repair=repair) from error
     return [trajectory_in(one, log.eval.model, path) for one in log.samples or ()]

@@ -12,6 +12,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, Literal
 
@@ -113,6 +114,8 @@ class Flag:
             return
         if self.choices and value not in self.choices:
             raise UsageError(f"{dashes}{self.name} must be {any_of(self.choices)}, got {value!r}.")
+        if self.kind in {int, float} and not isinstance(value, Real):
+            raise UsageError(f"{dashes}{self.name} must be a number, got {value!r}.")
         bounds = (self.at_least, self.above, self.at_most, self.below)
         if all(bound is None for bound in bounds):
             return

@@ -17,7 +17,7 @@ from sweet_rl.prompts import load_prompt
 from sweet_rl.records import task_from_row, unique_tasks
 from sweet_rl.types import Json, Task
 from sweet_rl.users import USERS
-from sweet_rl.worlds import AgentRequest, Options, World, load_tasks, names, world_of
+from sweet_rl.worlds import AgentRequest, Options, World, check_tasks, load_tasks, names, world_of
 
 Tasks = str | Iterable[Task | Mapping[str, Json]]
 """The name of a list or a file, or tasks themselves: as objects, or as rows of a task file."""
@@ -60,10 +60,7 @@ def tasks_for(world: World, tasks: Tasks | None, limit: int | None) -> list[Task
         source = "tasks"
         some = [one if isinstance(one, Task) else task_from_row(one) for one in tasks]
         some = unique_tasks(some)[:limit]
-    if not some:
-        raise UsageError(f"{source!r} holds no tasks.")
-    if why := world.refuses(some):
-        raise UsageError(f"{source!r} {why}")
+    check_tasks(world, some, source)
     return some
 
 

@@ -18,7 +18,7 @@ from sweet_rl.worlds.registry import (
     world_in,
     world_of,
 )
-from sweet_rl.worlds.tasks import chosen_tasks, load_tasks
+from sweet_rl.worlds.tasks import check_tasks, chosen_tasks, load_tasks
 
 __all__ = [
     "AgentRequest",
@@ -29,6 +29,7 @@ __all__ = [
     "World",
     "agents_with",
     "all_worlds",
+    "check_tasks",
     "chosen_tasks",
     "first_for",
     "flags_of",

@@ -12,7 +12,7 @@ from sweet_rl.errors import UsageError, missing_package, no_such
 from sweet_rl.types import Task
 from sweet_rl.worlds.base import World
 from sweet_rl.worlds.dialogue import HUB_REPOSITORY
-from sweet_rl.worlds.registry import all_worlds
+from sweet_rl.worlds.registry import all_worlds, names, world_of
 
 HUB_FILES = {"test": "backend_tasks/test.jsonl", "train": "backend_tasks/train.jsonl"}
 
@@ -48,6 +48,22 @@ def load_tasks(
         what = "is a folder, not a file" if path.is_dir() else "is no file that exists"
         raise UsageError(f"{source!r} {what} (looked in {str(Path.cwd())!r}). Tasks can be {_sources()}.")
     return load_tasks_file(path)[:limit]
+
+
+def check_tasks(world: World, tasks: Sequence[Task], source: str) -> None:
+    """Make sure that the tasks are of this world.
+
+    Raises:
+        UsageError: there are none, or they are another world's.
+    """
+    if not tasks:
+        raise UsageError(f"{source!r} holds no tasks.")
+    prefix = tasks[0].task_id.partition("/")[0]
+    other = prefix in names() and world_of(prefix).answered_by != "human" and prefix != world.name
+    if other and all(task.task_id.startswith(f"{prefix}/") for task in tasks):
+        raise UsageError(f"{source!r} holds tasks of a game: add --world {prefix}.")
+    if why := world.refuses(tasks):
+        raise UsageError(f"{source!r} {why}")
 
 
 def chosen_tasks(tasks: Sequence[Task], wanted: str, source: str) -> list[Task]:

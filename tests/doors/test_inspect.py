@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import sweet_rl
+from sweet_rl.doors.export import export
+from sweet_rl.errors import DataError
 from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
 from tests.conftest import ROOT
 from tests.doors.agent import policy
@@ -121,6 +123,14 @@ def test_rows_become_a_log_and_come_back_whole(tmp_path):
         {one.key: one for one in load_trajectories(tmp_path / name)} for name in ("back.jsonl", "rows.jsonl")
     )
     assert back == there
+
+
+@pytest.mark.parametrize("torn", [lambda log: log[:-200], lambda log: b"", lambda log: b'{"torn'])
+def test_a_torn_log_is_named(played, tmp_path, torn):
+    (tmp_path / "log.eval").write_bytes(torn(played[0].read_bytes()))
+    with pytest.raises(DataError, match=r"log.eval: is no log of inspect_ai .* Name a whole .eval file"):
+        export(tmp_path / "log.eval", tmp_path / "rows.jsonl", to="trajectories")
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_other_peoples_logs_are_read(played, tmp_path):

@@ -1,0 +1,33 @@
+"""What stands in another tool's configuration is held against what a world can be, before anything is played."""
+
+import pytest
+
+from sweet_rl.doors.choice import choice_of
+from sweet_rl.doors.opened import tasks_of
+from sweet_rl.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"wrold": "code"}, "no setting of a world 'wrold' .did you mean world"),
+        ({"world": "cod"}, "no world 'cod'"),
+        ({"limit": "abc"}, "--limit must be a number, got 'abc'"),
+        ({"limit": 0}, "--limit must be at least 1, got 0"),
+        ({"seed": "x"}, "--seed must be a number, got 'x'"),
+        ({"options": "max_turns"}, "options of a world must be names with values, .* got 'max_turns'"),
+        ({"grading": ["workers"]}, "grading of a world must be names with values"),
+        ({"tasks": "nowhere.jsonl"}, "'nowhere.jsonl' is no file that exists"),
+        (
+            {"tasks": "twenty-questions"},
+            "'twenty-questions' holds tasks of a game: add --world twenty_questions",
+        ),
+        (
+            {"world": "twenty_questions", "tasks": "mini:test"},
+            "'mini:test' holds no tasks of twenty_questions",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_named(settings, says):
+    with pytest.raises(UsageError, match=says):
+        tasks_of(choice_of(settings))
