@@ -9,10 +9,11 @@ EXTRAS_openenv := openenv,trl
 OUT ?= outputs/demo
 ARCHER_OUT ?= outputs/demo_archer
 REFLECT_OUT ?= outputs/demo_reflect
+GPU_OUT ?= outputs/bench-gpu
 PIP := pip install --quiet --disable-pip-version-check
 
 .PRECIOUS: $(DOORS)/%/.installed
-.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm test-doors dist test-dist bench bench-training clean
+.PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm test-doors dist test-dist bench bench-training bench-gpu clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -119,6 +120,10 @@ bench-training: install $(VLLM_VENV)/.installed  ## training and ranking beside 
 	$(BIN)/python benchmarks/training_step.py --data trajectory
 	$(BIN)/python benchmarks/ranking.py --vllm $(VLLM_VENV)/bin/python
 	$(BIN)/python benchmarks/scaling.py --plot docs/images/scaling.png
+
+bench-gpu: install  ## one GPU, 40 minutes, part by part; again: goes on (docs/performance.md); VLLM_PYTHON=... for vLLM
+	$(BIN)/$(PIP) -c constraints.txt -e '.[bench,quantization]'
+	$(BIN)/python benchmarks/gpu.py $(GPU_OUT) $(if $(VLLM_PYTHON),--vllm $(VLLM_PYTHON))
 
 clean:  ## remove what `make install` and the tests made
 	rm -rf $(VENV) $(VLLM_VENV) $(DOORS) outputs build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,7 +30,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
         env=flags.world,
         task_file="auto-explore:train" if flags.world == "auto_explore" else "taxi",
         use_8bit=False,
-        device="cpu",
+        device=flags.device,
         reflect=True,
         disable_dropout=True,
         reflect_max_new_tokens=NEW_TOKENS,
@@ -50,7 +50,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
         model = make_reflect_model(
             folder / "model", seed=0, texts=words, hidden_size=flags.width, layers=flags.layers
         )
-        tune(model, texts, flags.tuning)
+        tune(model, texts, flags.tuning, flags.device)
         found = (walk(game, task, n, flags.steps) for n, task in enumerate(tasks))
         walks = list(islice((one for one in found if len(one) == flags.steps), EPISODES))
         settings = replace(settings, model_name=str(model), reflect_model_name=str(model))
@@ -81,7 +81,7 @@ def walk(game: Any, task: Any, seed: int, steps: int) -> Walk:
     return found
 
 
-def tune(folder: Path, texts: Sequence[str], updates: int) -> None:
+def tune(folder: Path, texts: Sequence[str], updates: int, device: str = "cpu") -> None:
     """Teach the model in a folder what reflections look like and where they end."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -89,7 +89,7 @@ def tune(folder: Path, texts: Sequence[str], updates: int) -> None:
     from sweet_rl.algorithms.reflect.texts import encode
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder).to(device)
     examples = [encode(tokenizer, text, reflect=True, room=1024) for text in texts]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3 * (64 / model.config.n_embd) ** 0.5)
     rng = random.Random(0)
@@ -98,10 +98,11 @@ def tune(folder: Path, texts: Sequence[str], updates: int) -> None:
         width = max(len(row.prompt_ids) + len(row.target_ids) for row in rows)
         ids = torch.zeros(len(rows), width, dtype=torch.int64)
         labels = torch.full_like(ids, -100)
-        for place, (prompt, target) in enumerate(rows):
+        for place, (prompt, target, _) in enumerate(rows):
             ids[place, : len(prompt) + len(target)] = torch.tensor([*prompt, *target])
             labels[place, len(prompt) : len(prompt) + len(target)] = torch.tensor(target)
         optimizer.zero_grad()
+        ids, labels = ids.to(device), labels.to(device)
         hidden = model.transformer(input_ids=ids).last_hidden_state[:, :-1]
         asked = labels[:, 1:] != -100
         loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[asked]), labels[:, 1:][asked])

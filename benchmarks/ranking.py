@@ -27,7 +27,8 @@ import torch
 from _machine import machine_line
 from _step_pairs import lengthened, mini_turns, save_model, word_tokenizer
 
-from sweet_rl.training.scoring import CandidateScorer, load_model
+from sweet_rl.policies.weights import loaded_on
+from sweet_rl.training.scoring import CandidateScorer
 
 Ids = list[int]
 Scores = list[list[list[float]]]
@@ -41,16 +42,18 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         contexts, candidates = make_data(folder, arguments)
         sides: dict[str, Callable[[], Scores]] = {
-            "ours": _ours(folder, contexts, candidates),
-            "one by one": _one_by_one(folder, contexts, candidates),
+            "ours": ours(folder, contexts, candidates),
+            "one by one": one_by_one(folder, contexts, candidates),
         }
         expected = sides["one by one"]()  # also warms up
-        seconds = _timed(sides, expected, arguments.rounds)
+        compare(sides, expected)
+        seconds = timed(sides, arguments.rounds)
         if arguments.vllm:  # not before: a server that waits keeps a core busy
-            server = _Server(arguments.vllm, folder / "model")
+            server = Server(arguments.vllm, folder / "model")
             try:
-                score = server.scores(contexts, candidates)
-                seconds |= _timed({"vLLM": score}, expected, arguments.rounds)
+                others = {"vLLM": server.scores(contexts, candidates)}
+                compare(others, expected)
+                seconds |= timed(others, arguments.rounds)
             finally:
                 server.close()
     medians = {side: statistics.median(times) for side, times in seconds.items()}
@@ -65,11 +68,15 @@ def main() -> None:
         Path(arguments.output).write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _timed(sides: dict[str, Callable[[], Scores]], expected: Scores, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each side in each round, after a first one that is compared with what is expected."""
+def compare(sides: dict[str, Callable[[], Scores]], expected: Scores) -> None:
+    """Print by how much each side differs from a plain pass; which also warms it up."""
     for side, score in sides.items():
-        difference = _largest_difference(score(), expected)
+        difference = largest_difference(score(), expected)
         print(f"{side}: differs from a plain pass by at most {difference:.1e}")
+
+
+def timed(sides: dict[str, Callable[[], Scores]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each side in each round."""
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):
         for side, score in sides.items():
@@ -101,18 +108,35 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> tuple[list[Ids], l
     return contexts, candidates
 
 
-def _ours(folder: Path, contexts: list[Ids], candidates: list[list[Ids]]) -> Callable[[], Scores]:
-    scorer = CandidateScorer(folder / "model", device="cpu", dtype="float32")
+def ours(
+    folder: Path,
+    contexts: list[Ids],
+    candidates: list[list[Ids]],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+) -> Callable[[], Scores]:
+    """Trees."""
+    scorer = CandidateScorer(folder / "model", device=device, dtype=dtype)
     return lambda: scorer.score(contexts, candidates)
 
 
-def _one_by_one(folder: Path, contexts: list[Ids], candidates: list[list[Ids]]) -> Callable[[], Scores]:
-    model = load_model(folder / "model", device="cpu", dtype="float32")
+def one_by_one(
+    folder: Path,
+    contexts: list[Ids],
+    candidates: list[list[Ids]],
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+) -> Callable[[], Scores]:
+    """A plain forward pass for each."""
+    model = loaded_on(str(folder / "model"), device=device, dtype=dtype)
 
     @torch.inference_mode()
     def score(context: Ids, candidate: Ids) -> list[float]:
-        logits = model(torch.tensor([context + candidate]), logits_to_keep=len(candidate) + 1).logits[0, :-1]
-        chosen = logits.float().log_softmax(-1).gather(1, torch.tensor(candidate)[:, None])
+        ids = torch.tensor([context + candidate], device=model.device)
+        logits = model(ids, logits_to_keep=len(candidate) + 1).logits[0, :-1]
+        chosen = logits.float().log_softmax(-1).gather(1, ids[0, len(context) :, None])
         values: list[float] = chosen[:, 0].tolist()
         return values
 
@@ -122,7 +146,8 @@ def _one_by_one(folder: Path, contexts: list[Ids], candidates: list[list[Ids]]) 
     ]
 
 
-def _largest_difference(found: Scores, expected: Scores) -> float:
+def largest_difference(found: Scores, expected: Scores) -> float:
+    """Between log-probabilities of the same tokens."""
     return max(
         abs(one - other)
         for rows in zip(found, expected, strict=True)
@@ -131,17 +156,17 @@ def _largest_difference(found: Scores, expected: Scores) -> float:
     )
 
 
-class _Server:
+class Server:
     """A real vLLM server of the critic, in its own environment."""
 
-    def __init__(self, python: str, model: Path) -> None:
+    def __init__(self, python: str, model: Path, *, dtype: str = "float32") -> None:
         from sweet_rl.openai_client import OpenAIClient, RetryPolicy
         from sweet_rl.policies.vllm_server import VLLMServer
         from sweet_rl.preferences.server_scoring import ServerScorer
 
         self._loop = asyncio.new_event_loop()
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")  # otherwise it takes most of the memory
-        args = ["--dtype", "float32", "--max-model-len", "4096"]
+        args = ["--dtype", dtype, "--max-model-len", "4096"]
         self._server = VLLMServer(str(model), python=python, args=args)
         started: Any = self._loop.run_until_complete(self._server.__aenter__())
         client = OpenAIClient([started.base_url], retry=RetryPolicy())

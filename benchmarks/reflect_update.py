@@ -32,6 +32,7 @@ from typing import Any
 
 from _machine import machine_line
 from _reflect_games import EPISODES, NEW_TOKENS, Recorded, prepare
+from _trainer_clock import on_gpu
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
 
@@ -54,7 +55,15 @@ def main() -> None:
         "--repeats", type=int, default=2, help="iterations of each; the fastest of a part counts"
     )
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     flags = parser.parse_args()
+    print(machine_line())
+    with tempfile.TemporaryDirectory() as folder:
+        compare(flags, Path(folder))
+
+
+def compare(flags: Any, folder: Path) -> dict[str, dict[str, tuple[float, float]]]:
+    """Prepare both sides, let them work, print the table; seconds of each side's parts."""
     import torch
     from transformers.utils import logging
 
@@ -62,13 +71,6 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.simplefilter("ignore", FutureWarning)  # transformers about itself
-    print(machine_line())
-    with tempfile.TemporaryDirectory() as folder:
-        compare(flags, Path(folder))
-
-
-def compare(flags: Any, folder: Path) -> None:
-    """Prepare both sides, let them work, and print the table."""
     from sweet_rl.algorithms.reflect.agent import Agent
     from sweet_rl.algorithms.reflect.models import load_policy, load_reflector, save_agent
 
@@ -81,7 +83,7 @@ def compare(flags: Any, folder: Path) -> None:
     endless = Agent(reflector.model, reflector.tokenizer, reflector.sampling, keeps_writing=True)
     plain = Plain(settings, agent)
 
-    theirs, ours, ended = Clock(), Clock(), Clock()
+    theirs, ours, ended = (Clock(flags.device) for _ in range(3))
     for _ in range(flags.repeats):
         short = our_iteration(agent, reflector, settings, games, ended)
         long = our_iteration(agent, endless, settings, games, ours)
@@ -107,6 +109,11 @@ def compare(flags: Any, folder: Path) -> None:
             f"{part:18}{cpu:7.2f} ({wall:6.2f}){same:9.2f} ({same_wall:6.2f}){cpu / same:7.2f}x"
             f"{less:8.2f} ({less_wall:6.2f}){cpu / less:7.2f}x"
         )
+    clocks = {"published arithmetic": theirs, "ours, equal work": ours, "ours, default": ended}
+    return {
+        side: {part: clock.seconds(part, flags.repeats) for part in (*PARTS, "whole iteration")}
+        for side, clock in clocks.items()
+    }
 
 
 # -- ours -------------------------------------------------------------------------------------------------
@@ -115,15 +122,24 @@ def compare(flags: Any, folder: Path) -> None:
 class Clock:
     """Seconds of the parts of an iteration: the processor's, and by the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
+        self._gpu = on_gpu(device)
         self._seconds: dict[str, list[tuple[float, float]]] = {part: [] for part in PARTS}
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """What is done within belongs to this part."""
+        self._wait()
         processor, wall = time.process_time(), time.perf_counter()
         yield
+        self._wait()
         self._seconds[name].append((time.process_time() - processor, time.perf_counter() - wall))
+
+    def _wait(self) -> None:
+        if self._gpu:
+            import torch
+
+            torch.cuda.synchronize()
 
     def seconds(self, part: str, repeats: int) -> tuple[float, float]:
         """Of a part, or of a whole iteration: of each thing that was done, its fastest repetition."""
@@ -205,7 +221,8 @@ class Plain:
 
         def load(*, trains: bool) -> Any:
             base = AutoModelForCausalLM.from_pretrained(settings.model_name)
-            return PeftModel.from_pretrained(base, settings.reflect_load_dir, is_trainable=trains).eval()
+            model = PeftModel.from_pretrained(base, settings.reflect_load_dir, is_trainable=trains)
+            return model.eval().to(settings.device)
 
         self.policy, self.reflector = load(trains=True), load(trains=False)
         self._agent, self._settings = agent, settings
@@ -250,10 +267,9 @@ class Plain:
         rows = [list(self._agent.encode(prompt)) for prompt in prompts]
         width = max(map(len, rows))
         mask = [[0] * (width - len(ids)) + [1] * len(ids) for ids in rows]
-        return {
-            "input_ids": torch.tensor([[self._pad] * (width - len(ids)) + ids for ids in rows]),
-            "attention_mask": torch.tensor(mask),
-        }
+        ids = torch.tensor([[self._pad] * (width - len(ids)) + ids for ids in rows])
+        device = self._settings.device
+        return {"input_ids": ids.to(device), "attention_mask": torch.tensor(mask, device=device)}
 
     def _reflect(self, prompts: Sequence[str]) -> None:
         self.reflector.generate(

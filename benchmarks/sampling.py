@@ -26,18 +26,13 @@ from pathlib import Path
 
 import torch
 from _machine import machine_line
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from _words import SPECIAL, tokenizer_of_words
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from sweet_rl.policies.transformers import TransformersPolicy
 from sweet_rl.types import Message, Observation
 
 SIDES = ("batches", "continuous", "kept")
-TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %} <{{ m['role'] }}> {{ m['content'] }} <end>{% endfor %}"
-    "{% if add_generation_prompt %} <assistant>{% endif %}"
-)
-SPECIAL = ["<begin>", "<end>", "<system>", "<user>", "<assistant>", "<unknown>"]
 
 
 @dataclass(frozen=True)
@@ -53,18 +48,11 @@ class Setting:
 
 def save_model(folder: Path, arguments: argparse.Namespace, reply: int) -> Path:
     """A Llama whose replies have so many tokens on average: as many of its words end them."""
-    words = [*SPECIAL, *(f"w{number}" for number in range(arguments.vocabulary - len(SPECIAL)))]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, "<unknown>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.decoder = decoders.Sequence([])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<begin>", eos_token="<end>", unk_token="<unknown>"
-    )
-    fast.chat_template = TEMPLATE
-    fast.save_pretrained(folder)
+    words = arguments.vocabulary
+    tokenizer_of_words(words).save_pretrained(folder)
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(words),
+        vocab_size=words,
         hidden_size=arguments.width,
         intermediate_size=4 * arguments.width,
         num_hidden_layers=arguments.layers,
@@ -74,8 +62,9 @@ def save_model(folder: Path, arguments: argparse.Namespace, reply: int) -> Path:
         bos_token_id=0,
         eos_token_id=1,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    ends = random.Random(0).sample(range(len(SPECIAL), len(words)), len(words) // reply)
+    with torch.device(arguments.device):
+        LlamaForCausalLM(config).to(getattr(torch, arguments.dtype)).save_pretrained(folder)
+    ends = random.Random(0).sample(range(len(SPECIAL), words), words // reply)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1, *ends]}))
     return folder
 
@@ -90,6 +79,7 @@ def policy_of(side: str, folder: Path, setting: Setting, arguments: argparse.Nam
         max_dialogues=2 * setting.dialogues,
         cache_gib=8.0 if side == "kept" else 0.0,
         continuous=side != "batches",
+        device=arguments.device,
     )
 
 
@@ -170,6 +160,8 @@ def main() -> None:
     parser.add_argument("--queries_per_key", type=int, default=2)
     parser.add_argument("--vocabulary", type=int, default=32_000)
     parser.add_argument("--max_batch", type=int, default=64)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)

@@ -17,17 +17,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from _machine import machine_line
 from _step_pairs import colbench_turns, lengthened, mini_turns, pairs_of, save_model, word_tokenizer
+from _trainer_clock import Clock, callback
 
 
 def main() -> None:
@@ -108,45 +107,12 @@ def _summary(results: list[dict[str, Any]], tokens: float) -> dict[str, float]:
     return {"seconds": seconds, "rate": tokens / seconds, "memory": memory}
 
 
-class Clock:
-    """Seconds of every step, the first left out; and memory before the first and at its highest, in MiB."""
-
-    def __init__(self) -> None:
-        self._times: list[float] = []
-        self._idle = 0.0
-
-    def begin(self) -> None:
-        """Training begins: the model is there, no step was made."""
-        self._idle = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
-        Path("/proc/self/clear_refs").write_text("5")  # the highest so far is forgotten
-        self._times = [time.perf_counter()]
-
-    def step(self) -> None:
-        """An optimizer step has ended."""
-        self._times.append(time.perf_counter())
-
-    def result(self) -> dict[str, Any]:
-        """What the parent process reads."""
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        peak = int(status["VmHWM"].split()[0]) / 1024
-        steps = [after - before for before, after in zip(self._times, self._times[1:], strict=False)]
-        return {"steps": steps[1:], "idle": self._idle, "peak": peak}
-
-
 def _watched() -> Clock:
     """A clock that every Trainer of this process tells of its steps."""
-    from transformers import TrainerCallback, trainer
+    from transformers import trainer
 
     clock = Clock()
-
-    class Tells(TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            clock.begin()
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            clock.step()
-
-    trainer.DEFAULT_CALLBACKS.append(Tells)
+    trainer.DEFAULT_CALLBACKS.append(callback(clock))
     return clock
 
 

@@ -1,6 +1,6 @@
 """Model calls in which sequences that share tokens do not see each other.
 
-Axes: R rows of tokens, T places in a row.
+Axes: R rows of tokens, T places in a row, N blocks of B places.
 """
 
 # ruff: noqa: N803, N806 - the names of tensors end in their axes
@@ -18,6 +18,9 @@ from torch import Tensor
 
 from sweet_rl.training import blocks
 from sweet_rl.training.batches import Question
+
+BLOCK = 128
+"""Queries, and keys, of a block of flex_attention."""
 
 _SHAREABLE = {"full_attention", "sliding_attention"}
 
@@ -100,6 +103,8 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     config = model.config.get_text_config()
 
     def mask(window: int | None) -> Any:
+        if attention_of(config) == "flex_attention":
+            return block_mask(positions_RT, ends_RT, window)
         return _as_wanted(attention_of(config), sees(positions_RT, ends_RT, window), ends_RT, model.dtype)
 
     window = getattr(config, "sliding_window", None)
@@ -111,13 +116,46 @@ def _tree_attention(model: Any, positions_RT: Tensor, ends_RT: Tensor) -> Any:
     return {"full_attention": mask(None), "sliding_attention": mask(window)}
 
 
-def _as_wanted(attention: str, mask: Callable[..., Tensor], like_RT: Tensor, dtype: torch.dtype) -> Any:
-    """[R, 1, T, T]: what is seen (sdpa), what is added to scores (eager), or blocks (flex_attention)."""
-    rows, length = like_RT.shape
-    if attention == "flex_attention":
-        from torch.nn.attention.flex_attention import create_block_mask  # noqa: PLC0415 - for those who use it
+def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None) -> Any:
+    """The mask of `sees` in blocks, for flex_attention; those in which nothing is seen are skipped.
 
-        return create_block_mask(mask, rows, None, length, length, device=str(like_RT.device))
+    Made from the extremes of each block, as a mask of all pairs [T, T] would take more memory than a model
+    with long histories. With a window some blocks may be kept in which nothing is seen.
+    """
+    from torch.nn.attention.flex_attention import BlockMask  # noqa: PLC0415 - for those who use it
+
+    length = ends_RT.shape[1]
+    lacking = -length % BLOCK
+    padded = [torch.nn.functional.pad(one, (0, lacking)) for one in (positions_RT, ends_RT)]
+    positions_RNB, ends_RNB = (one.unflatten(1, (-1, BLOCK)) for one in padded)
+    blocks_N = torch.arange(ends_RNB.shape[1], device=ends_RT.device)
+    first_N1 = BLOCK * blocks_N[:, None]
+    before_NN = blocks_N < blocks_N[:, None]
+    some_RNN = before_NN & (ends_RNB.amax(-1)[:, None] > first_N1)
+    all_RNN = before_NN & (ends_RNB.amin(-1)[:, None] >= first_N1 + BLOCK)
+    if window is not None:
+        least_RN, most_RN = positions_RNB.amin(-1), positions_RNB.amax(-1)
+        some_RNN &= least_RN[:, :, None] - most_RN[:, None] < window
+        all_RNN &= most_RN[:, :, None] - least_RN[:, None] < window
+    some_RNN |= blocks_N == blocks_N[:, None]
+    return BlockMask.from_kv_blocks(
+        *_ordered((some_RNN & ~all_RNN)[:, None]),
+        *_ordered(all_RNN[:, None]),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=sees(positions_RT, ends_RT, window),
+        seq_lengths=(length, length),
+    )
+
+
+def _ordered(shown_R1NN: Tensor) -> tuple[Tensor, Tensor]:
+    """How many blocks each block of queries is shown, and which, those first."""
+    numbers = shown_R1NN.int().argsort(dim=-1, descending=True, stable=True)
+    return shown_R1NN.sum(-1, dtype=torch.int32), numbers.int().contiguous()
+
+
+def _as_wanted(attention: str, mask: Callable[..., Tensor], like_RT: Tensor, dtype: torch.dtype) -> Any:
+    """[R, 1, T, T]: what is seen (sdpa), or what is added to scores (eager)."""
+    rows, length = like_RT.shape
     r, q, k = (
         torch.arange(n, device=like_RT.device).view(shape)
         for n, shape in ((rows, (-1, 1, 1)), (length, (1, -1, 1)), (length, (1, 1, -1)))

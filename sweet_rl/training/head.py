@@ -24,6 +24,8 @@ from sweet_rl.training.logprobs import next_logprobs
 
 CHUNK_LOGITS = 2**22
 """Logits made at once: 16 MiB in float32."""
+CHUNK_LOGITS_ON_GPU = 2**26
+"""The same on a GPU, 256 MiB: each chunk reads the whole head, and adds to the gradients of all of it."""
 
 
 Outputs = Callable[[Tensor], Tensor]
@@ -64,7 +66,7 @@ class ResponseHead:
     def __init__(self, model: Any, logprobs_of: Callable[[Tensor, Tensor], Tensor] = next_logprobs) -> None:
         self._module = model.get_output_embeddings()
         self._logprobs_of = logprobs_of
-        self._chunk = max(1, CHUNK_LOGITS // model.config.get_text_config().vocab_size)
+        self._vocabulary = model.config.get_text_config().vocab_size
         self._plain: bool | None = None
         """Whether the model gives its head's output as it is; not known before the first call."""
 
@@ -105,7 +107,8 @@ class ResponseHead:
         def logprobs(hidden_KH: Tensor, targets_K: Tensor) -> Tensor:
             return self._logprobs_of(logits_of(hidden_KH), targets_K)
 
-        size = self._chunk
+        logits = CHUNK_LOGITS if hidden_KH.device.type == "cpu" else CHUNK_LOGITS_ON_GPU
+        size = max(1, logits // self._vocabulary)
         if len(targets_K) <= size:
             return logprobs(hidden_KH, targets_K)
         chunks = [

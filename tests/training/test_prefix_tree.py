@@ -14,7 +14,7 @@ from transformers import (
 
 from sweet_rl.training import blocks, head
 from sweet_rl.training.adapters import add_adapter
-from sweet_rl.training.attention import attention_span, sees
+from sweet_rl.training.attention import attention_span, block_mask, sees
 from sweet_rl.training.batches import Collator, Reader
 from sweet_rl.training.fitting import reader
 from sweet_rl.training.forward import PairForward
@@ -163,6 +163,39 @@ def test_bfloat16_is_as_near_as_bfloat16_is():
     pairs = turns(2, history=20)
     one, other = losses_and_gradients(model, pairs, 1e9), losses_and_gradients(model, pairs, 0)
     assert one[0] == pytest.approx(other[0], rel=3e-2)
+
+
+@pytest.mark.parametrize("window", [None, 40])
+@pytest.mark.parametrize("history", [9, 300])
+def test_blocks_for_flex_attention_are_those_in_which_something_is_seen(window, history):
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    read = Collator("sum", Reader(0))([(pair, 1.0) for pair in turns(3, history=history)])
+    positions_RT, ends_RT = read["positions_RT"], read["ends_RT"]
+    rows, length = ends_RT.shape
+    made_of_all = create_block_mask(
+        sees(positions_RT, ends_RT, window), rows, None, length, length, device="cpu"
+    )
+    found = block_mask(positions_RT, ends_RT, window)
+    assert found.seq_lengths == made_of_all.seq_lengths == (length, length)
+    seen, kept = made_of_all.to_dense().bool(), found.to_dense().bool()
+    if window is None:
+        assert torch.equal(kept, seen)
+        assert torch.equal(found.full_kv_num_blocks, made_of_all.full_kv_num_blocks)
+    assert not (seen & ~kept).any()
+    assert kept.sum() <= seen.sum() + rows  # hardly one for nothing
+    assert _whole(found) <= _whole(made_of_all)
+
+
+def _whole(mask):
+    """Blocks in which everything is seen."""
+    counts, indices = mask.full_kv_num_blocks, mask.full_kv_indices
+    return {
+        (row, block, key)
+        for row in range(counts.shape[0])
+        for block in range(counts.shape[2])
+        for key in indices[row, 0, block, : counts[row, 0, block]].tolist()
+    }
 
 
 @pytest.mark.parametrize("window", [None, 4])

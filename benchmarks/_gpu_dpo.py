@@ -1,0 +1,329 @@
+"""Optimizer steps of DPO on step pairs at a given shape: ours, TRL's DPOTrainer, and the published layout.
+
+All train the same kind of model, made from config and seed, on the same token ids, with adapters or without,
+in the same precision, with activations recomputed or not; the reference is asked before the clock runs. What
+is timed is a Trainer's step (ours, TRL), or the published arithmetic written plainly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from _gpu_shapes import GIB, SHAPES, Shape, free_memory, made, work_of
+from _trainer_clock import Clock, callback, on_gpu
+
+from sweet_rl.chat import Span
+from sweet_rl.training.batches import Collator, Reader
+from sweet_rl.training.data import PairRow
+from sweet_rl.training.encoding import EncodedPair, Side
+
+LORA_MODULES = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Step pairs: in each step some turns, in each turn pairs of different candidates after one history."""
+
+    history: int
+    response: int
+    pairs_of_turn: int = 4
+    turns: int = 4
+    steps: int = 5
+
+    @property
+    def pairs_of_step(self) -> int:
+        """Over all its turns."""
+        return self.turns * self.pairs_of_turn
+
+    def pairs(self, vocabulary: int) -> list[EncodedPair]:
+        """Random tokens, no special ones; every side ends with the end token 1."""
+        rng = random.Random(0)
+
+        def words(count: int) -> tuple[int, ...]:
+            return tuple(rng.randrange(6, vocabulary) for _ in range(count))
+
+        found: list[EncodedPair] = []
+        for _ in range(self.steps * self.turns):
+            history = words(self.history)
+            for _ in range(self.pairs_of_turn):
+                sides = [
+                    Side((*history, *words(self.response - 1), 1), (self._span,), self.history)
+                    for _ in range(2)
+                ]
+                found.append(EncodedPair(len(found), *sides, PairRow("", "", "", "made", len(found) + 1)))
+        return found
+
+    @property
+    def _span(self) -> Span:
+        return Span(self.history, self.history + self.response)
+
+
+def ours(shape: Shape, data: Data, device: str, *, attention: str = "sdpa", tree: bool = True) -> Clock:
+    """What `train_dpo` runs, without its files."""
+    import torch
+
+    from sweet_rl.training.adapters import bare_model
+    from sweet_rl.training.fitting import Rows, begin, reader, trainable
+    from sweet_rl.training.forward import PairForward
+    from sweet_rl.training.metrics import MetricsLog
+    from sweet_rl.training.objectives import PreferenceObjective
+    from sweet_rl.training.trainer import StepTrainer
+
+    pairs = data.pairs(shape.vocabulary)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = _settings(shape, data, device, folder, tree=tree)
+        run = begin(settings, Rows(None, pairs, [], 0), lambda _: None)
+        model = made(shape, device, attention=attention)
+        read = reader(model, 0, settings)
+        ask = PairForward(model.eval())
+        reference = torch.zeros(len(pairs), 2)
+        with torch.inference_mode(), _autocast(device):
+            for pair in pairs:
+                batch = _on(Collator("sum", read)([(pair, 0.0)]), device)
+                logps = ask(model, batch)[0]
+                reference[pair.index] = torch.stack([logps.chosen_B[0], logps.rejected_B[0]]).cpu()
+        model = trainable(model, settings)
+        clock = Clock(device)
+        trainer = StepTrainer(
+            model,
+            run.arguments,
+            settings,
+            rows=pairs,
+            held_out=[],
+            packs=run.held_out_packs,
+            sampler=run.steps,
+            collator=Collator(settings.loss.reduction, read, reference),
+            objective=PreferenceObjective(bare_model(model), settings.loss),
+            metrics=MetricsLog(None),
+        )
+        trainer.add_callback(callback(clock))
+        trainer.train()
+    return clock
+
+
+def _settings(shape: Shape, data: Data, device: str, folder: str, *, tree: bool) -> Any:
+    from pathlib import Path
+
+    from sweet_rl.training.settings import (
+        DataSettings,
+        LossSettings,
+        ModelSettings,
+        OptimizerSettings,
+        OutputSettings,
+        ShardSettings,
+        TrainSettings,
+    )
+
+    model = ModelSettings(
+        "made",
+        bf16=on_gpu(device),
+        dtype=shape.dtype,
+        device="cuda" if on_gpu(device) else "cpu",
+        lora_rank=shape.lora_rank,
+        lora_alpha=2 * shape.lora_rank,
+        target_modules=LORA_MODULES,
+        gradient_checkpointing=shape.checkpointing,
+    )
+    optimizer = OptimizerSettings(
+        train_batch_size=data.pairs_of_step,
+        max_tokens_per_batch=max(16_384, 2 * (data.history + data.response)),
+        shuffle=False,
+        prefix_tree=tree,
+    )
+    return TrainSettings(
+        data=DataSettings("made", eval_fraction=0, max_len=data.history + data.response),
+        model=model,
+        loss=LossSettings(),
+        optimizer=optimizer,
+        shards=ShardSettings(),
+        output=OutputSettings(ckpt_path=Path(folder), save_path=Path(folder), quiet=True),
+    )
+
+
+def trl(shape: Shape, data: Data, device: str, *, at_once: bool) -> Clock:
+    """TRL's trainer, its reference asked beforehand; all pairs of a step at once, or one by one."""
+    from _words import tokenizer_of_words
+    from datasets import Dataset
+    from trl import DPOConfig, DPOTrainer
+
+    tokenizer = tokenizer_of_words(shape.vocabulary)
+    tokenizer.pad_token = tokenizer.eos_token
+    clock = Clock(device)
+    size = data.pairs_of_step if at_once else 1
+    with tempfile.TemporaryDirectory() as folder:
+        config = DPOConfig(
+            output_dir=folder,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=data.pairs_of_step // size,
+            num_train_epochs=1,
+            max_length=None,
+            precompute_ref_log_probs=True,
+            learning_rate=1e-5,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            use_cpu=not on_gpu(device),
+            bf16=on_gpu(device),
+            optim="adamw_torch_fused" if on_gpu(device) else "adamw_torch",
+            gradient_checkpointing=shape.checkpointing,
+            gradient_checkpointing_kwargs={"use_reentrant": False},
+        )
+        trainer = DPOTrainer(
+            model=made(shape, device),
+            args=config,
+            train_dataset=Dataset.from_list(
+                [_texts(pair, tokenizer) for pair in data.pairs(shape.vocabulary)]
+            ),
+            processing_class=tokenizer,
+            peft_config=_lora(shape) if shape.lora_rank else None,
+            callbacks=[callback(clock)],
+        )
+        trainer.train()
+    return clock
+
+
+def _texts(pair: EncodedPair, tokenizer: Any) -> dict[str, str]:
+    """Words, which TRL's tokenizing makes the same ids of."""
+    cut = pair.chosen.prompt_length
+
+    def text(ids: tuple[int, ...]) -> str:
+        return " ".join(tokenizer.convert_ids_to_tokens(list(ids)))
+
+    sides = {"chosen": pair.chosen.ids[cut:], "rejected": pair.rejected.ids[cut:]}
+    return {"prompt": text(pair.chosen.ids[:cut]) + " ", **{name: text(ids) for name, ids in sides.items()}}
+
+
+def _lora(shape: Shape) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(
+        task_type="CAUSAL_LM",
+        r=shape.lora_rank,
+        lora_alpha=2 * shape.lora_rank,
+        target_modules=LORA_MODULES.split(","),
+    )
+
+
+def published(shape: Shape, data: Data, device: str) -> Clock:
+    """The published layout: one pair at a time as two padded rows, all logits in float32."""
+    import torch
+    from torch.nn.functional import logsigmoid
+
+    model = made(shape, device)
+    if shape.checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if shape.lora_rank:
+        from peft import get_peft_model
+
+        model.enable_input_require_grads()
+        model = get_peft_model(model, _lora(shape))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=on_gpu(device))
+    pairs = data.pairs(shape.vocabulary)
+
+    def logps(pair: EncodedPair) -> Any:
+        """[chosen, rejected]; both sides are equally long, so nothing is padded."""
+        ids = torch.tensor([pair.chosen.ids, pair.rejected.ids], device=device)
+        with _autocast(device):
+            logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        table = logits[:, :-1].float().log_softmax(-1)
+        return table.gather(2, ids[:, 1:, None])[:, data.history - 1 :, 0].sum(-1)
+
+    model.eval()
+    with torch.no_grad():
+        references = [logps(pair) for pair in pairs]
+    model.train()
+    clock = Clock(device)
+    clock.begin()
+    for start in range(0, len(pairs), data.pairs_of_step):
+        for pair in pairs[start : start + data.pairs_of_step]:
+            ratio = logps(pair) - references[pair.index]
+            (-logsigmoid(0.1 * (ratio[0] - ratio[1])) / data.pairs_of_step).backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        clock.step()
+    return clock
+
+
+def _autocast(device: str) -> Any:
+    import torch
+
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=on_gpu(device))
+
+
+def _on(batch: Any, device: str) -> Any:
+    from sweet_rl.training.batches import to_device
+
+    return to_device(batch, device)
+
+
+CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
+    "ours": ours,
+    "ours, flex_attention": lambda *all_: ours(*all_, attention="flex_attention"),
+    "ours without trees": lambda *all_: ours(*all_, tree=False),
+    "TRL": lambda *all_: trl(*all_, at_once=True),
+    "TRL, one pair at a time": lambda *all_: trl(*all_, at_once=False),
+    "published layout": published,
+}
+
+
+def steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """One contender's steps: seconds, tokens/s, MFU on distinct tokens, memory."""
+    shape, data = SHAPES[arguments.shape], Data(arguments.history, arguments.response)
+    found = CONTENDERS[arguments.contender](shape, data, arguments.device).result()
+    one = replace(data, steps=1).pairs(shape.vocabulary)
+    work = work_of(Collator("sum", Reader(0))([(pair, 1.0) for pair in one]))
+    seconds = statistics.median(found["steps"])
+    row: dict[str, Any] = {
+        "s": seconds,
+        "first_s": found["first"],
+        "tokens_s": sum(len(side.ids) for pair in one for side in pair.sides) / seconds,
+        "distinct_tokens_s": work.distinct_tokens / seconds,
+        "peak_gib": found["peak"] * 2**20 / GIB,
+        "remark": f"a first step of {found['first']:.1f} s",
+    }
+    if arguments.peak_tflops:
+        row["mfu"] = work.flops(shape) / seconds / arguments.peak_tflops / 1e12
+    return [row]
+
+
+def kernels(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compile what the later parts run: they find it in torch's cache on disk."""
+    (row,) = steps(arguments)
+    compiled_s = row["first_s"] - row["s"]
+    return [{"s": compiled_s, "remark": "by which the first step is longer: kernels are compiled, and kept"}]
+
+
+def largest_history(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Steps of one turn's pairs behind histories that double, until memory or half of the time is gone."""
+    import torch
+
+    shape = SHAPES[arguments.shape]
+    history, rows = arguments.history, []
+    ends = "no longer one was tried"
+    began = time.monotonic()
+    while history <= arguments.longest:
+        if time.monotonic() - began > arguments.seconds / 2:
+            ends = f"{history:,} tokens: not tried, for want of time"
+            break
+        data = Data(history, arguments.response, turns=1, steps=2)
+        free_memory(arguments.device)
+        try:
+            found = CONTENDERS[arguments.contender](shape, data, arguments.device).result()
+        except torch.OutOfMemoryError:
+            ends = f"{history:,} tokens: out of memory"
+            break
+        rows.append({"history": history, "s": found["steps"][0], "peak_gib": found["peak"] * 2**20 / GIB})
+        history *= 2
+    if not rows:
+        raise torch.OutOfMemoryError(ends)
+    return [rows[-1] | {"all": rows, "remark": f"a history of {rows[-1]['history']:,} tokens fits; {ends}"}]

@@ -1,0 +1,118 @@
+"""Log-probabilities and gradients of a small model on a device, by each precision and kind of attention.
+
+They are compared with the CPU's in float32, which reads each sequence alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+from _gpu_dpo import Data
+from _gpu_shapes import SHAPES, Shape
+from _trainer_clock import on_gpu
+
+from sweet_rl.training.attention import attention_span
+from sweet_rl.training.batches import Collator, Reader, to_device
+from sweet_rl.training.forward import PairForward
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model computes."""
+
+    attention: str = "sdpa"
+    dtype: str = "float32"
+    bits: int = 0
+    """Of quantised weights."""
+    autocast: bool = False
+    """Weights in float32, computing in bfloat16."""
+
+
+WAYS = {
+    "sdpa, float32": Way(),
+    "flex_attention, float32": Way("flex_attention"),
+    "sdpa, bfloat16": Way(dtype="bfloat16"),
+    "flex_attention, bfloat16": Way("flex_attention", "bfloat16"),
+    "sdpa, autocast": Way(autocast=True),
+    "flex_attention, autocast": Way("flex_attention", autocast=True),
+    "flash_attention_2, bfloat16": Way("flash_attention_2", "bfloat16"),
+    "sdpa, 8 bits": Way(dtype="bfloat16", bits=8),
+    "sdpa, 4 bits": Way(dtype="bfloat16", bits=4),
+}
+"""What is compared with the CPU's float32. flash_attention_2 reads no trees."""
+
+
+def parity(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Largest differences of a response's log-probability a token, and of the gradients as a whole."""
+    import torch
+
+    shape, way, device = SHAPES[arguments.shape], WAYS[arguments.way], arguments.device
+    pairs = Data(arguments.history, arguments.response, turns=2, steps=1).pairs(shape.vocabulary)
+    expected, exact = _measured(_on_cpu(shape), pairs, "cpu", Way(), alone=True)
+    model = _loaded(shape, way, device)
+    trains = not way.bits and (on_gpu(device) or way.attention != "flex_attention")  # it learns on GPUs only
+    found, gradients = _measured(model, pairs, device, way, trains=trains)
+    apart = (found - expected).abs() / arguments.response
+    row: dict[str, Any] = {"logprob_apart": float(apart.max()), "logprob_apart_mean": float(apart.mean())}
+    remark = f"log-probabilities of tokens differ by {row['logprob_apart']:.1e} at most (mean of a response)"
+    if gradients:
+        square = sum(float((gradients[name] - exact[name]).square().sum()) for name in exact)
+        row["gradient_apart"] = (square / sum(float(one.square().sum()) for one in exact.values())) ** 0.5
+        remark += f", gradients by {row['gradient_apart']:.1e} of their length"
+    if not torch.isfinite(found).all():
+        raise ValueError("some log-probabilities are not finite numbers")
+    return [row | {"remark": remark}]
+
+
+def _on_cpu(shape: Shape) -> Any:
+    """The model that all ways begin with."""
+    from _gpu_shapes import made
+
+    return made(replace(shape, dtype="float32"), "cpu")
+
+
+def _loaded(shape: Shape, way: Way, device: str) -> Any:
+    """The same weights as `_on_cpu`, on the device, in the way's precision.
+
+    Through a folder, as users load them: quantisation happens there.
+    """
+    import tempfile
+
+    import torch
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    options: dict[str, Any] = {"dtype": getattr(torch, way.dtype), "attn_implementation": way.attention}
+    if way.bits:
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_8bit=way.bits == 8, load_in_4bit=way.bits == 4, bnb_4bit_compute_dtype=torch.bfloat16
+        )
+        options["device_map"] = {"": device}
+    with tempfile.TemporaryDirectory() as folder:
+        _on_cpu(shape).save_pretrained(folder)
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
+    return model if way.bits else model.to(device)
+
+
+def _measured(
+    model: Any, pairs: Any, device: str, way: Way, *, alone: bool = False, trains: bool = True
+) -> tuple[Any, dict[str, Any]]:
+    """Log-probabilities of all responses [2 B], and gradients of their difference; in float32, on the CPU."""
+    import torch
+
+    forward = PairForward(model.train())
+    read = Reader(0, 0 if alone else attention_span(model))
+    batch = to_device(Collator("sum", read)([(pair, 1.0) for pair in pairs]), device)
+    bf16 = torch.autocast(torch.device(device).type, torch.bfloat16, enabled=way.autocast)
+    with torch.set_grad_enabled(trains), bf16:
+        logps = forward(model, batch)[0]
+    gradients = {}
+    if trains:
+        (logps.chosen_B - logps.rejected_B).sum().backward()
+        gradients = {
+            name: parameter.grad.float().cpu()
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None
+        }
+    return torch.cat([logps.chosen_B, logps.rejected_B]).detach().float().cpu(), gradients

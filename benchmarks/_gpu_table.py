@@ -1,0 +1,66 @@
+"""What the parts of `gpu.py` found, as one Markdown table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+COLUMNS = {
+    "s": ("s", "{:.3f}", 1),
+    "tokens/s": ("tokens_s", "{:,.0f}", 1),
+    "distinct tokens/s": ("distinct_tokens_s", "{:,.0f}", 1),
+    "MFU": ("mfu", "{:.1f} %", 100),
+    "peak GiB": ("peak_gib", "{:.1f}", 1),
+}
+"""Heading, name in a row, format, factor."""
+
+
+def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
+    """A row for each thing that was measured, and for each part that found nothing why."""
+    done = [part for part in found.values() if part is not None]
+    lines = [*_head(folder, done), ""]
+    lines += [f"| | {' | '.join(COLUMNS)} | |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for name, part in found.items():
+        for row in rows_of(part):
+            side = f", {row['side']}" if "side" in row else ""
+            lines.append(f"| {name}{side} | {' | '.join(_cells(row))} | {_plain(row.get('remark', ''))} |")
+    return "\n".join([*lines, ""])
+
+
+def _head(folder: Path, done: list[dict[str, Any]]) -> list[str]:
+    """Machines, commits and the command; several where parts were run on several."""
+
+    def all_of(key: str) -> str:
+        return "; ".join(dict.fromkeys(str(part[key]) for part in done if part.get(key)))
+
+    torches = "; ".join(
+        dict.fromkeys(f"torch {part['packages']['torch']}" for part in done if "packages" in part)
+    )
+    sizes = "; ".join(dict.fromkeys(part["size"] for part in done))
+    lines = [
+        f"Machine: {all_of('card') or 'no GPU'}; {all_of('machine')}; {torches}",
+        f"Commit: {all_of('commit')}",
+        f"Command: `python benchmarks/gpu.py {folder} --size {sizes}`",
+    ]
+    return [f"{line}  " for line in lines]  # two spaces: a line of its own
+
+
+def rows_of(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Its rows; one with a remark alone where there are none."""
+    if part is None:
+        return [{"remark": "not run"}]
+    if "rows" in part:
+        rows: list[dict[str, Any]] = part["rows"]
+        return rows
+    return [{"remark": "out of memory" if "out_of_memory" in part else f"failed: {part['error'][:300]}"}]
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        form.format(factor * row[key]) if row.get(key) is not None else ""
+        for key, form, factor in COLUMNS.values()
+    ]
+
+
+def _plain(remark: str) -> str:
+    return remark.replace("|", "/").replace("\n", " ")

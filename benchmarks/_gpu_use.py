@@ -1,0 +1,109 @@
+"""What the other benchmarks measure, at the shapes of GPUs: ranking, sampling, ArCHer, Reflect-RL."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import archer_update
+import ranking
+import reflect_update
+import sampling
+
+
+@contextmanager
+def _model(arguments: argparse.Namespace, setting: sampling.Setting) -> Iterator[Path]:
+    """A folder with a `model` of words: what agents, critics and vLLM load."""
+    with tempfile.TemporaryDirectory() as folder:
+        sampling.save_model(Path(folder) / "model", arguments, setting.reply)
+        yield Path(folder)
+
+
+def rank(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Candidates under a critic: trees, one at a time, or vLLM where there is one."""
+    rng = random.Random(0)
+
+    def words(count: int) -> list[int]:
+        return [rng.randrange(6, arguments.vocabulary) for _ in range(count)]
+
+    contexts = [words(arguments.history) for _ in range(arguments.turns)]
+    candidates = [[words(arguments.response) for _ in range(arguments.candidates)] for _ in contexts]
+    count = arguments.turns * arguments.candidates
+    with _model(arguments, sampling.Setting()) as folder:
+        place = {"device": arguments.device, "dtype": arguments.dtype}
+        plain = ranking.one_by_one(folder, contexts, candidates, **place)
+        sides = {"one at a time": plain}
+        if not arguments.vllm:
+            sides = {"trees": ranking.ours(folder, contexts, candidates, **place), **sides}
+        expected = plain()
+        rows = []
+        server = (
+            ranking.Server(arguments.vllm, folder / "model", dtype=arguments.dtype)
+            if arguments.vllm
+            else None
+        )
+        try:
+            if server is not None:
+                sides = {"vLLM": server.scores(contexts, candidates)}
+            for side, score in sides.items():
+                apart = ranking.largest_difference(score(), expected)
+                seconds = statistics.median(ranking.timed({side: score}, arguments.rounds)[side])
+                tokens = count * (arguments.history + arguments.response)
+                remark = f"{1000 * seconds / count:.2f} ms a candidate; at most {apart:.1e} from a plain pass"
+                rows.append({"side": side, "s": seconds, "tokens_s": tokens / seconds, "remark": remark})
+        finally:
+            if server is not None:
+                server.close()
+    return rows
+
+
+def sample(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Dialogues of many turns: in process, batch after batch and continuously; or by vLLM."""
+    setting = sampling.Setting(arguments.dialogues, arguments.turns)
+    rows = []
+    with _model(arguments, setting) as folder:
+        for side in ["vLLM"] if arguments.vllm else ["batches", "kept"]:
+            played = asyncio.run(_played(side, folder / "model", setting, arguments))
+            rows.append({"side": side, "s": played.wall_s, "tokens_s": played.tokens / played.wall_s})
+            rows[-1]["remark"] = f"{played.tokens:,} tokens were written"
+    return rows
+
+
+async def _played(side: str, folder: Path, setting: Any, arguments: argparse.Namespace) -> Any:
+    if side != "vLLM":
+        return await sampling.play(sampling.policy_of(side, folder, setting, arguments), setting)
+    from sweet_rl.policies.vllm import VLLMPolicy
+    from sweet_rl.policies.vllm_server import VLLMServer
+
+    server = VLLMServer(folder, python=arguments.vllm, args=["--max-model-len", "16384"])
+    policy = await VLLMPolicy.start(
+        server,
+        system_prompt=" ".join(sampling.words_of(0, setting.rules)),
+        max_tokens=4 * setting.reply,
+    )
+    return await sampling.play(policy, setting)
+
+
+def archer(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A critic step and a policy step of one side."""
+    found = archer_update.measure(arguments)
+    remark = f"a critic step of {arguments.rows} rows; a policy step: {found['actor_s']:.3f} s"
+    return [found | {"s": found["critic_s"], "remark": remark}]
+
+
+def reflect(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A whole iteration: published arithmetic, ours for equal work, ours by default."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = reflect_update.compare(arguments, Path(folder))
+    return [
+        {"side": side, "s": parts["whole iteration"][1], "remark": "a whole iteration, four episodes"}
+        | {"parts_s": {part: wall for part, (_, wall) in parts.items()}}
+        for side, parts in found.items()
+    ]

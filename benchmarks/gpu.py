@@ -1,0 +1,202 @@
+"""Everything that one GPU can show, part by part: `make bench-gpu`, 40 minutes at most, nothing downloaded.
+
+Parity of each attention and precision with the CPU; DPO steps at the shapes of Llama 1B and 8B (ours, TRL,
+published layout) with MFU on distinct tokens, and the largest history of each; ranking and sampling in
+process and by vLLM; updates of ArCHer and Reflect-RL. Models are made from a config and a seed.
+
+Each part runs in a process of its own and leaves a JSON file in the folder. A part that has a file is not
+run again (`--again` runs those that failed), so an interrupted run is continued by the same command. A part
+that fails has its error in the file, and the others go on. At the end, and by `--table`, a Markdown table.
+
+Run: python benchmarks/gpu.py outputs/bench-gpu [--vllm .venv-vllm/bin/python] [--parts "dpo 1b"]
+On a machine without a GPU: python benchmarks/gpu.py FOLDER --size tiny, which measures nothing of interest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from _gpu_parts import Part, parts_of
+from _gpu_shapes import peak_tflops
+from _gpu_table import table
+from _machine import machine_line
+
+from sweet_rl.records import replace_file
+from sweet_rl.runs import facts
+
+LOG_LINES = 20
+"""Of a process that ended without a word."""
+
+
+def main() -> None:
+    """Run what is not there yet, and print the table."""
+    arguments = _arguments()
+    parts = parts_of(arguments.size, vllm=arguments.vllm)
+    if arguments.run is not None:
+        _write(_file(arguments.folder, arguments.run), _in_this_process(parts[arguments.run], arguments))
+        return
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    if not arguments.table:
+        run(parts, arguments)
+    shown = table(arguments.folder, {name: _read(_file(arguments.folder, name)) for name in parts})
+    (arguments.folder / "table.md").write_text(shown)
+    print(shown)
+
+
+def run(parts: dict[str, Part], arguments: argparse.Namespace) -> None:
+    """Run each part that has no file, until the minutes are used up."""
+    import torch
+
+    if arguments.device.startswith("cuda") and not torch.cuda.is_available():
+        sys.exit("torch finds no CUDA device. Run this where there is one; --size tiny tries all on a CPU.")
+    deadline = time.monotonic() + 60 * arguments.minutes
+    wanted = [name for name in parts if any(name.startswith(one) for one in arguments.parts)]
+    if not wanted:
+        sys.exit(f"--parts {' '.join(arguments.parts)}: no part begins so. There are: {'; '.join(parts)}.")
+    for name in wanted:
+        file = _file(arguments.folder, name)
+        kept = _read(file)
+        if kept is not None and kept["size"] != arguments.size:
+            sys.exit(
+                f"{file} is of --size {kept['size']}, this run of {arguments.size}: take another folder."
+            )
+        if kept is not None and not (arguments.again and "rows" not in kept):
+            print(f"{name}: there already", flush=True)
+            continue
+        left = deadline - time.monotonic()
+        if left <= 0:
+            print(f"{name}: not run, {arguments.minutes:g} minutes are used up", flush=True)
+            continue
+        print(f"{name} ...", flush=True)
+        file.unlink(missing_ok=True)
+        _in_a_process(name, min(left, parts[name].seconds), arguments)
+        print(f"{name}: {state(_read(file))}", flush=True)
+
+
+def _in_a_process(name: str, seconds: float, arguments: argparse.Namespace) -> None:
+    """Run a part; what it did not live to write is written here."""
+    file = _file(arguments.folder, name)
+    log = file.with_suffix(".log")
+    command = [sys.executable, __file__, str(arguments.folder), "--run", name, *_flags(arguments)]
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(arguments.folder.resolve() / "kernels"),
+    }
+    with log.open("w") as output:
+        try:
+            done = subprocess.run(
+                command, stdout=output, stderr=output, timeout=seconds, env=environment, check=False
+            )
+            died = f"its process ended with code {done.returncode}"
+        except subprocess.TimeoutExpired:
+            died = f"it took longer than {seconds:.0f} s and was stopped"
+    if _read(file) is None:
+        last = " / ".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        _write(file, {"part": name, "size": arguments.size, "error": f"{died}: {last[-2000:]}"})
+
+
+def _in_this_process(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    if not arguments.device.startswith("cuda"):
+        torch.compiler.set_stance("force_eager")  # nothing to be gained by minutes of compiling
+    return outcome(part, arguments)
+
+
+def outcome(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a part finds, or why it finds nothing, with what is needed to judge it."""
+    import torch
+
+    card = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
+    library = facts.library()
+    found: dict[str, Any] = {
+        "part": part.name,
+        "size": arguments.size,
+        "options": part.options,
+        "command": shlex.join(sys.argv),
+        "machine": machine_line(),
+        "card": card and f"{card}, {torch.cuda.get_device_properties(0).total_memory / 2**30:.0f} GiB",
+        "packages": {**facts.versions(), "torch": torch.__version__, "cuda": torch.version.cuda},
+        "commit": f"{library['commit']}{' with changes' if library['changed'] else ''}",
+    }
+    began = time.perf_counter()
+    module, _, function = part.work.partition(":")
+    options = argparse.Namespace(**part.options, device=arguments.device, seconds=part.seconds)
+    options.peak_tflops = arguments.peak_tflops or (peak_tflops(card) if card else None)
+    try:
+        found["rows"] = getattr(importlib.import_module(module), function)(options)
+    except (Exception, SystemExit) as error:
+        full = any(isinstance(one, torch.OutOfMemoryError) for one in (error, error.__cause__))
+        found["out_of_memory" if full else "error"] = f"{type(error).__name__}: {_first_line(error)}"
+    found["seconds"] = time.perf_counter() - began
+    return found
+
+
+def state(found: dict[str, Any] | None) -> str:
+    """How a part ended, in a few words."""
+    if found is None:
+        return "not run"
+    if "rows" in found:
+        return f"done in {found['seconds']:.0f} s"
+    return "out of memory" if "out_of_memory" in found else f"failed: {found['error'][:200]}"
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.json"
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def _write(file: Path, found: dict[str, Any]) -> None:
+    replace_file(file, [json.dumps(found, indent=1).encode(), b"\n"])
+
+
+def _flags(arguments: argparse.Namespace) -> list[str]:
+    flags = ["--size", arguments.size, "--device", arguments.device]
+    for name in ("vllm", "peak_tflops"):
+        if getattr(arguments, name) is not None:
+            flags += [f"--{name}", str(getattr(arguments, name))]
+    return flags
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="for the files; a run that was interrupted goes on there")
+    parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: a try on a CPU")
+    parser.add_argument("--parts", nargs="+", default=[""], help="only those whose names begin so")
+    parser.add_argument("--minutes", type=float, default=40, help="after which no further part is begun")
+    parser.add_argument("--again", action="store_true", help="run parts again that found nothing")
+    parser.add_argument("--table", action="store_true", help="run nothing, print the table")
+    parser.add_argument("--vllm", help="interpreter of an environment that has vLLM")
+    parser.add_argument("--peak_tflops", type=float, help="of the card in bfloat16, where it is not known")
+    parser.add_argument("--device", help="default: cuda; with --size tiny cpu")
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.device = arguments.device or ("cpu" if arguments.size == "tiny" else "cuda")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
