@@ -266,13 +266,15 @@ def _on(batch: Any, device: str) -> Any:
     return to_device(batch, device)
 
 
+OURS, FLEX, PUBLISHED = "ours", "ours, flex_attention", "published layout"
+ONE_BY_ONE = "TRL, one pair at a time"
 CONTENDERS: dict[str, Callable[[Shape, Data, str], Clock]] = {
-    "ours": ours,
-    "ours, flex_attention": lambda *all_: ours(*all_, attention="flex_attention"),
+    OURS: ours,
+    FLEX: lambda *all_: ours(*all_, attention="flex_attention"),
     "ours without trees": lambda *all_: ours(*all_, tree=False),
     "TRL": lambda *all_: trl(*all_, at_once=True),
-    "TRL, one pair at a time": lambda *all_: trl(*all_, at_once=False),
-    "published layout": published,
+    ONE_BY_ONE: lambda *all_: trl(*all_, at_once=False),
+    PUBLISHED: published,
 }
 
 

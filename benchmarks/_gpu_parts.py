@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from _gpu_dpo import CONTENDERS, FLEX, ONE_BY_ONE, OURS, PUBLISHED
+from _gpu_parity import WAYS
+
 
 @dataclass(frozen=True)
 class Part:
@@ -15,21 +18,6 @@ class Part:
     options: dict[str, Any] = field(default_factory=dict)
     seconds: float = 240
 
-
-WAYS = (
-    "sdpa, float32",
-    "flex_attention, float32",
-    "sdpa, bfloat16",
-    "flex_attention, bfloat16",
-    "sdpa, autocast",
-    "flex_attention, autocast",
-    "flash_attention_2, bfloat16",
-    "sdpa, 8 bits",
-    "sdpa, 4 bits",
-)
-OURS, FLEX, PUBLISHED = "ours", "ours, flex_attention", "published layout"
-ONE_BY_ONE = "TRL, one pair at a time"
-CONTENDERS = (OURS, FLEX, "ours without trees", "TRL", ONE_BY_ONE, PUBLISHED)
 
 FULL: dict[str, Any] = {
     "parity": {"shape": "small", "history": 600, "response": 24},

@@ -7,6 +7,7 @@ from typing import Any
 
 COLUMNS = {
     "s": ("s", "{:.3f}", 1),
+    "over the first's": ("over_first", "{:.2f}", 1),
     "tokens/s": ("tokens_s", "{:,.0f}", 1),
     "distinct tokens/s": ("distinct_tokens_s", "{:,.0f}", 1),
     "MFU": ("mfu", "{:.1f} %", 100),
@@ -20,8 +21,12 @@ def table(folder: Path, found: dict[str, dict[str, Any] | None]) -> str:
     done = [part for part in found.values() if part is not None]
     lines = [*_head(folder, done), ""]
     lines += [f"| | {' | '.join(COLUMNS)} | |", "|---" * (len(COLUMNS) + 2) + "|"]
+    firsts: dict[str, float] = {}  # of parts that do the same work: their names up to the colon are alike
     for name, part in found.items():
+        group = name.partition(":")[0]
         for row in rows_of(part):
+            if "s" in row and not group.startswith("history"):
+                row["over_first"] = row["s"] / firsts.setdefault(group, row["s"])
             side = f", {row['side']}" if "side" in row else ""
             lines.append(f"| {name}{side} | {' | '.join(_cells(row))} | {_plain(row.get('remark', ''))} |")
     return "\n".join([*lines, ""])

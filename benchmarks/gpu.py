@@ -5,8 +5,9 @@ published layout) with MFU on distinct tokens, and the largest history of each; 
 process and by vLLM; updates of ArCHer and Reflect-RL. Models are made from a config and a seed.
 
 Each part runs in a process of its own and leaves a JSON file in the folder. A part that has a file is not
-run again (`--again` runs those that failed), so an interrupted run is continued by the same command. A part
-that fails has its error in the file, and the others go on. At the end, and by `--table`, a Markdown table.
+run again (`--again` runs those that failed), so an interrupted run is continued by the same command; not with
+other settings, on another commit or card, whose numbers would be mixed. A part that fails has its error in
+the file, and the others go on. At the end, and by `--table`, a Markdown table.
 
 Run: python benchmarks/gpu.py outputs/bench-gpu [--vllm .venv-vllm/bin/python] [--parts "dpo 1b"]
 On a machine without a GPU: python benchmarks/gpu.py FOLDER --size tiny, which measures nothing of interest.
@@ -36,6 +37,8 @@ from sweet_rl.runs import facts
 
 LOG_LINES = 20
 """Of a process that ended without a word."""
+SAME = ("size", "options", "peak_tflops", "card", "packages", "commit")
+"""What parts in one folder must agree in with a run that goes on."""
 
 
 def main() -> None:
@@ -63,13 +66,11 @@ def run(parts: dict[str, Part], arguments: argparse.Namespace) -> None:
     wanted = [name for name in parts if any(name.startswith(one) for one in arguments.parts)]
     if not wanted:
         sys.exit(f"--parts {' '.join(arguments.parts)}: no part begins so. There are: {'; '.join(parts)}.")
+    for part in parts.values():
+        _agrees(_file(arguments.folder, part.name), circumstances(part, arguments))
     for name in wanted:
         file = _file(arguments.folder, name)
         kept = _read(file)
-        if kept is not None and kept["size"] != arguments.size:
-            sys.exit(
-                f"{file} is of --size {kept['size']}, this run of {arguments.size}: take another folder."
-            )
         if kept is not None and not (arguments.again and "rows" not in kept):
             print(f"{name}: there already", flush=True)
             continue
@@ -79,12 +80,27 @@ def run(parts: dict[str, Part], arguments: argparse.Namespace) -> None:
             continue
         print(f"{name} ...", flush=True)
         file.unlink(missing_ok=True)
-        _in_a_process(name, min(left, parts[name].seconds), arguments)
+        _in_a_process(parts[name], left, arguments)
         print(f"{name}: {state(_read(file))}", flush=True)
 
 
-def _in_a_process(name: str, seconds: float, arguments: argparse.Namespace) -> None:
-    """Run a part; what it did not live to write is written here."""
+def _agrees(file: Path, now: dict[str, Any]) -> None:
+    """Stop where a part was measured in other circumstances."""
+    kept = _read(file)
+    for what in SAME if kept is not None else ():
+        if kept[what] != now[what]:
+            sys.exit(
+                f"{file} was measured with {what} {kept[what]}, this run has {now[what]}: "
+                "take another folder, or remove the file to measure the part again."
+            )
+
+
+def _in_a_process(part: Part, left: float, arguments: argparse.Namespace) -> None:
+    """Run a part; what it did not live to write is written here.
+
+    Stopped because no seconds are `left` for the run, it counts as not run: the same command runs it again.
+    """
+    name, seconds = part.name, min(left, part.seconds)
     file = _file(arguments.folder, name)
     log = file.with_suffix(".log")
     command = [sys.executable, __file__, str(arguments.folder), "--run", name, *_flags(arguments)]
@@ -100,10 +116,12 @@ def _in_a_process(name: str, seconds: float, arguments: argparse.Namespace) -> N
             )
             died = f"its process ended with code {done.returncode}"
         except subprocess.TimeoutExpired:
+            if left < part.seconds:
+                return
             died = f"it took longer than {seconds:.0f} s and was stopped"
     if _read(file) is None:
         last = " / ".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
-        _write(file, {"part": name, "size": arguments.size, "error": f"{died}: {last[-2000:]}"})
+        _write(file, {**circumstances(part, arguments), "error": f"{died}: {last[-2000:]}"})
 
 
 def _in_this_process(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -114,26 +132,37 @@ def _in_this_process(part: Part, arguments: argparse.Namespace) -> dict[str, Any
     return outcome(part, arguments)
 
 
-def outcome(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a part finds, or why it finds nothing, with what is needed to judge it."""
+def circumstances(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is needed to judge what a part finds."""
     import torch
 
-    card = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
     library = facts.library()
-    found: dict[str, Any] = {
+    card = None
+    if arguments.device.startswith("cuda"):
+        memory = torch.cuda.get_device_properties(0).total_memory
+        card = f"{torch.cuda.get_device_name()}, {memory / 2**30:.0f} GiB"
+    return {
         "part": part.name,
         "size": arguments.size,
         "options": part.options,
+        "peak_tflops": arguments.peak_tflops or (peak_tflops(torch.cuda.get_device_name()) if card else None),
         "command": shlex.join(sys.argv),
         "machine": machine_line(),
-        "card": card and f"{card}, {torch.cuda.get_device_properties(0).total_memory / 2**30:.0f} GiB",
+        "card": card,
         "packages": {**facts.versions(), "torch": torch.__version__, "cuda": torch.version.cuda},
-        "commit": f"{library['commit']}{' with changes' if library['changed'] else ''}",
+        "commit": f"{library['commit']}{' with changes' if library['changed'] else ''}" if library else None,
     }
+
+
+def outcome(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a part finds, or why it finds nothing."""
+    import torch
+
+    found = circumstances(part, arguments)
     began = time.perf_counter()
     module, _, function = part.work.partition(":")
     options = argparse.Namespace(**part.options, device=arguments.device, seconds=part.seconds)
-    options.peak_tflops = arguments.peak_tflops or (peak_tflops(card) if card else None)
+    options.peak_tflops = found["peak_tflops"]
     try:
         found["rows"] = getattr(importlib.import_module(module), function)(options)
     except (Exception, SystemExit) as error:

@@ -64,7 +64,6 @@ def test_a_part_finds_numbers(bench, tmp_path, name):
 
 
 def test_a_part_that_fails_says_why_and_has_no_numbers(bench, tmp_path, monkeypatch):
-
     sys.modules.pop("made_part", None)
     (tmp_path / "made_part.py").write_text(
         "import torch\nfrom sweet_rl.errors import ServiceError\n"
@@ -81,42 +80,63 @@ def test_a_part_that_fails_says_why_and_has_no_numbers(bench, tmp_path, monkeypa
     assert found["wrong"]["error"] == "ValueError: a | b"
     assert all("rows" not in one for one in found.values())
     shown = bench.table(tmp_path, found | {"later": None})
-    assert "| full |  |  |  |  |  | out of memory |" in shown
-    assert "| wrong |  |  |  |  |  | failed: ValueError: a / b |" in shown
-    assert "| later |  |  |  |  |  | not run |" in shown
+    assert "| full |  |  |  |  |  |  | out of memory |" in shown
+    assert "| wrong |  |  |  |  |  |  | failed: ValueError: a / b |" in shown
+    assert "| later |  |  |  |  |  |  | not run |" in shown
+
+
+def test_the_table_has_ratios_of_parts_that_do_the_same_work(bench, tmp_path):
+    def part(*seconds):
+        return {"size": "tiny", "rows": [{"side": str(one), "s": one, "mfu": 0.25} for one in seconds]}
+
+    shown = bench.table(tmp_path, {"dpo: ours": part(2), "dpo: TRL": part(5, 1), "history: a": part(3)})
+    assert "| dpo: ours, 2 | 2.000 | 1.00 |  |  | 25.0 % |  |  |" in shown
+    assert "| dpo: TRL, 5 | 5.000 | 2.50 |" in shown
+    assert "| dpo: TRL, 1 | 1.000 | 0.50 |" in shown
+    assert "| history: a, 3 | 3.000 |  |" in shown
 
 
 def test_a_process_that_dies_without_a_word_is_a_failure(bench, tmp_path, monkeypatch):
+    reflect, ranking = bench.Part("reflect", "", seconds=5), bench.Part("ranking", "", seconds=0.01)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    bench._in_a_process("reflect", 5, asked(tmp_path))
-    assert json.loads((tmp_path / "reflect.json").read_text())["error"].startswith(
-        "its process ended with code 1"
-    )
+    bench._in_a_process(reflect, 60, asked(tmp_path))
+    found = json.loads((tmp_path / "reflect.json").read_text())
+    assert found["error"].startswith("its process ended with code 1")
+    assert found["commit"]
     monkeypatch.setattr(sys, "executable", sys.prefix + "/bin/python")
-    bench._in_a_process("ranking", 0.01, asked(tmp_path))
+    bench._in_a_process(ranking, 60, asked(tmp_path))
     assert "longer than 0 s" in json.loads((tmp_path / "ranking.json").read_text())["error"]
 
 
-def test_what_is_there_is_not_run_again_and_failures_only_when_asked(bench, tmp_path, monkeypatch):
-    import torch
+def test_a_part_that_the_end_of_the_minutes_stops_is_not_run_and_no_failure(bench, tmp_path):
+    bench._in_a_process(bench.Part("ranking", ""), 0.01, asked(tmp_path))
+    assert not (tmp_path / "ranking.json").exists()
 
-    ran = []
 
-    def run(name, _seconds, arguments):
-        ran.append(name)
-        found = {"part": name, "size": arguments.size, "seconds": 1}
-        found |= {"error": "no"} if name == "b" else {"rows": []}
-        bench._write(bench._file(tmp_path, name), found)
+@pytest.fixture
+def ran(bench, tmp_path, monkeypatch):
+    """Names of the parts that ran, which find nothing if they are called b."""
+    names = []
+
+    def run(part, _left, arguments):
+        names.append(part.name)
+        found = bench.circumstances(part, arguments) | {"seconds": 1}
+        found |= {"error": "no"} if part.name == "b" else {"rows": []}
+        bench._write(bench._file(tmp_path, part.name), found)
 
     monkeypatch.setattr(bench, "_in_a_process", run)
+    return names
+
+
+def test_what_is_there_is_not_run_again_and_failures_only_when_asked(bench, tmp_path, ran):
+    import torch
+
     parts = {name: bench.Part(name, "") for name in ("a", "b")}
     bench.run(parts, asked(tmp_path, minutes=0))
     assert ran == []
     for again in (False, False, True):
         bench.run(parts, asked(tmp_path, again=again))
     assert ran == ["a", "b", "b"]
-    with pytest.raises(SystemExit, match="take another folder"):
-        bench.run(parts, asked(tmp_path, size="full"))
     if not torch.cuda.is_available():
         with pytest.raises(SystemExit, match="no CUDA device"):
             bench.run(parts, asked(tmp_path, device="cuda"))
@@ -124,12 +144,27 @@ def test_what_is_there_is_not_run_again_and_failures_only_when_asked(bench, tmp_
         bench.run(parts, asked(tmp_path, parts=["c"]))
 
 
+def test_a_run_does_not_go_on_from_other_settings_or_another_commit(bench, tmp_path, ran, monkeypatch):
+    parts = {name: bench.Part(name, "", {"rows": 1}) for name in ("a", "b")}
+    bench.run(parts, asked(tmp_path, parts=["a"]))
+    with pytest.raises(SystemExit, match="with size tiny, this run has full: take another folder"):
+        bench.run(parts, asked(tmp_path, size="full"))
+    with pytest.raises(SystemExit, match=r"with options \{'rows': 1\}, this run has \{'rows': 2\}"):
+        bench.run({**parts, "a": bench.Part("a", "", {"rows": 2})}, asked(tmp_path))
+    with pytest.raises(SystemExit, match=r"with peak_tflops 0.001, this run has 2"):
+        bench.run(parts, asked(tmp_path, peak_tflops=2))
+    monkeypatch.setattr(bench.facts, "library", lambda: {"commit": "other", "changed": False})
+    with pytest.raises(SystemExit, match=r"a.json was measured with commit .*, this run has other"):
+        bench.run(parts, asked(tmp_path, parts=["b"]))
+    assert ran == ["a"]
+
+
 def test_the_command_runs_parts_in_processes_and_prints_a_table(tmp_path):
     command = [sys.executable, f"{BENCHMARKS}/gpu.py", str(tmp_path), "--size", "tiny", "--parts"]
     command += ["parity: sdpa, float32", "parity: sdpa, 4 bits"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "| parity: sdpa, float32 |  |  |  |  |  | log-probabilities of tokens differ by" in done.stdout
+    assert "| parity: sdpa, float32 |  |  |  |  |  |  | log-probabilities of tokens differ by" in done.stdout
     assert "Command: `python benchmarks/gpu.py" in done.stdout
     assert (tmp_path / "table.md").read_text() in done.stdout
     written = json.loads((tmp_path / "parity_sdpa_float32.json").read_text())

@@ -127,7 +127,7 @@ def block_mask(positions_RT: Tensor, ends_RT: Tensor, window: int | None = None)
     length = ends_RT.shape[1]
     lacking = -length % BLOCK
     padded = [torch.nn.functional.pad(one, (0, lacking)) for one in (positions_RT, ends_RT)]
-    positions_RNB, ends_RNB = (one.unflatten(1, (-1, BLOCK)) for one in padded)
+    positions_RNB, ends_RNB = (one.reshape(len(one), -1, BLOCK) for one in padded)
     blocks_N = torch.arange(ends_RNB.shape[1], device=ends_RT.device)
     first_N1 = BLOCK * blocks_N[:, None]
     before_NN = blocks_N < blocks_N[:, None]
