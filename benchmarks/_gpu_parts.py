@@ -29,7 +29,7 @@ FULL: dict[str, Any] = {
     "ranking": {"history": 2048, "response": 64, "candidates": 16, "turns": 8, "rounds": 5},
     "sampling": {"dialogues": 64, "turns": 10, "max_batch": 64},
     "archer": {"rows": 256, "draws": 5.0, "size": "small"},
-    "reflect": {"steps": 6, "layers": 12, "width": 768, "tuning": 120, "repeats": 2, "threads": 4},
+    "reflect": {"rows": 4, "steps": 6, "layers": 12, "width": 768, "tuning": 120, "repeats": 2, "threads": 4},
 }
 TINY: dict[str, Any] = {
     "parity": {"shape": "tiny", "history": 40, "response": 6},
@@ -41,7 +41,7 @@ TINY: dict[str, Any] = {
     "ranking": {"history": 40, "response": 6, "candidates": 3, "turns": 2, "rounds": 1},
     "sampling": {"dialogues": 2, "turns": 2, "max_batch": 2},
     "archer": {"rows": 8, "draws": 0.1, "size": "tiny"},
-    "reflect": {"steps": 2, "layers": 1, "width": 64, "tuning": 2, "repeats": 1, "threads": 1},
+    "reflect": {"rows": 2, "steps": 2, "layers": 1, "width": 64, "tuning": 2, "repeats": 1, "threads": 1},
 }
 
 
@@ -95,7 +95,11 @@ def _of_others(of: dict[str, Any], vllm: str | None) -> list[Part]:
         *(with_model(name, server) for name in ("ranking", "sampling") for server in servers),
         *(
             Part(f"archer: {name}", "_gpu_use:archer", {**archer, "side": side}, 480)
-            for name, side in (("ours", "ours"), ("published arithmetic", "plain"))
+            for name, side in (
+                ("ours", "ours"),
+                ("ours, causal critic", "causal"),
+                ("published arithmetic", "plain"),
+            )
         ),
         Part("reflect", "_gpu_use:reflect", reflect, 480),
     ]

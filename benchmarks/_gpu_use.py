@@ -103,7 +103,11 @@ def reflect(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         found = reflect_update.compare(arguments, Path(folder))
     return [
-        {"side": side, "s": parts["whole iteration"][1], "remark": "a whole iteration, four episodes"}
+        {
+            "side": side,
+            "s": parts["whole iteration"][1],
+            "remark": f"a whole iteration, {arguments.rows} episodes",
+        }
         | {"parts_s": {part: wall for part, (_, wall) in parts.items()}}
         for side, parts in found.items()
     ]

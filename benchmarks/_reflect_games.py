@@ -11,8 +11,8 @@ from typing import Any
 
 from sweet_rl.types import Task
 
-EPISODES, NEW_TOKENS = 4, 100
-"""As published: episodes of an iteration, tokens of a reflection."""
+NEW_TOKENS = 100
+"""As published: tokens of a reflection."""
 
 Walk = list[tuple[str, str]]
 """States of a game, and what the teacher thinks of each."""
@@ -33,6 +33,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
         device=flags.device,
         reflect=True,
         disable_dropout=True,
+        kept_tokens=10**6,
         reflect_max_new_tokens=NEW_TOKENS,
         **({} if flags.world == "auto_explore" else shown),
     )
@@ -52,7 +53,7 @@ def prepare(flags: Any, folder: Path) -> tuple[Any, Sequence[str], list[Recorded
         )
         tune(model, texts, flags.tuning, flags.device)
         found = (walk(game, task, n, flags.steps) for n, task in enumerate(tasks))
-        walks = list(islice((one for one in found if len(one) == flags.steps), EPISODES))
+        walks = list(islice((one for one in found if len(one) == flags.steps), flags.rows))
         settings = replace(settings, model_name=str(model), reflect_model_name=str(model))
         return settings, world.labels, [Recorded(game.head, game.instruction, one) for one in walks]
 

@@ -5,7 +5,8 @@ Each side runs in a process of its own and makes the same steps from the same bu
 policy steps, of G x B rows. The plain side does what the published code does: micro-batches of B in the
 order they were drawn, padded to their longest row; a `generate` of all new tokens in each of them; every text
 encoded whenever it is needed; anomaly detection on. Ours samples everything for the critic first and encodes
-each distinct text once a step.
+each distinct text once a step; "ours, causal" has a critic of GPT-2's shape, which reads an episode once, and
+draws whole games (`whole_games`).
 
 A whole iteration (50 critic and 3 policy steps of 256 rows) takes hours on a small CPU. So one step of each
 kind is timed, of fewer rows, and the iteration's time is what those add up to; more rows a step only help
@@ -14,6 +15,7 @@ often as in the first iteration (`--draws`), and counted by rows. Beside the
 clock's seconds are the processor's, which a busy machine changes less.
 
 Run: python benchmarks/archer_update.py [--rows 32] [--draws 5] [--size small|tiny] [--threads 2]
+     [--sides plain ours causal]
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def main() -> None:
     if arguments.side:
         print(json.dumps(measure(arguments)))
         return
-    found = {side: _in_a_process(side, arguments) for side in ("ours", "plain")}
+    found = {side: _in_a_process(side, arguments) for side in arguments.sides}
     for row in found.values():
         scale = ROWS / arguments.rows
         for kind in ("", "cpu_"):
@@ -76,16 +78,16 @@ def main() -> None:
     for side, row in found.items():
         steps = [f"{row[f'{kind}_s']:.1f} ({row[f'{kind}_cpu_s']:.1f})" for kind in ("critic", "actor")]
         print(f"| {side} | {' | '.join(steps)} | {row['iteration_s'] / 3600:.2f} | {row['peak_gib']:.1f} |")
-    ratio, cpu_ratio = (_ratio(found, f"iteration_{kind}s") for kind in ("", "cpu_"))
-    parts = ", ".join(f"{kind} steps by {_ratio(found, f'{kind}_s'):.2f}" for kind in ("critic", "actor"))
-    print(f"ours is faster by {ratio:.2f} ({parts}), in the processor's seconds by {cpu_ratio:.2f}")
+    ratios = {side: _ratios(found, side) for side in found if side != "plain" and "plain" in found}
+    for side, ratio in ratios.items():
+        print(f"{side} is faster by {', '.join(f'{kind} {value:.2f}' for kind, value in ratio.items())}")
     if arguments.output:
-        rows = {"machine": machine_line(), "arguments": vars(arguments), "sides": found, "ratio": ratio}
+        rows = {"machine": machine_line(), "arguments": vars(arguments), "sides": found, "ratios": ratios}
         Path(arguments.output).write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def _ratio(found: dict[str, dict[str, float]], key: str) -> float:
-    return found["plain"][key] / found["ours"][key]
+def _ratios(found: dict[str, dict[str, float]], side: str) -> dict[str, float]:
+    return {key: found["plain"][key] / found[side][key] for key in found[side] if key.endswith("_s")}
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
@@ -95,14 +97,15 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     torch.manual_seed(0)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    policy, critic, tokenizer = make_models(arguments)
+    policy, critic, tokenizer = make_models(arguments, causal=arguments.side == "causal")
     rows = transcripts(random.Random(0))
     rng = random.Random(1)
 
-    def draw(count: int) -> list[Any]:
-        return [rng.choice(rows) for _ in range(count)]
+    side = SIDES[arguments.side](policy, critic, tokenizer, arguments)
 
-    side = {"ours": Ours, "plain": Plain}[arguments.side](policy, critic, tokenizer, arguments)
+    def draw(count: int) -> list[Any]:
+        return side.drawn(rows, count, rng)
+
     sampled = side.sampling_rows(rows, rng)
     sampling_s, sampling_cpu_s = _timed(lambda: side.sample(sampled), max(1, len(sampled)))
     critic_s, critic_cpu_s = _timed(lambda: side.critic_step(draw(arguments.rows)), 1)
@@ -154,6 +157,10 @@ class Ours:
         )
         self.learner = ArcherLearner(settings, self.policy, critic, PlainChat())
 
+    def drawn(self, rows: Sequence[Any], count: int, rng: random.Random) -> list[Any]:
+        """Of a step: turns from anywhere."""
+        return [rng.choice(rows) for _ in range(count)]
+
     def sampling_rows(self, rows: Sequence[Any], rng: random.Random) -> list[Any]:
         """Some whole episodes, each transition as often as a critic phase draws it on average."""
         some = rows[: self.episodes * TURNS]
@@ -176,6 +183,15 @@ class Ours:
         self.learner._train_actor(lambda _: rows)  # noqa: SLF001 - `update` would train the critic, too
 
 
+class Causal(Ours):
+    """The same with whole games in a step."""
+
+    def drawn(self, rows: Sequence[Any], count: int, rng: random.Random) -> list[Any]:
+        """Of a step: games from anywhere, the last one cut."""
+        games = [TURNS * rng.randrange(EPISODES) for _ in range(-(-count // TURNS))]
+        return [row for game in games for row in rows[game : game + TURNS]][:count]
+
+
 class Plain:
     """The published arithmetic, step by step, without an attempt to save anything."""
 
@@ -190,6 +206,8 @@ class Plain:
         self.critic_optimizer = torch.optim.Adam(critic.parameters(), 1e-5)
         self.lm_optimizer = torch.optim.Adam(policy.parameters(), 1e-5)
         self.everything = [*policy.parameters(), *critic.parameters(), *self.target.parameters()]
+
+    drawn = Ours.drawn
 
     def sampling_rows(self, _rows: Sequence[Any], _rng: random.Random) -> list[Any]:
         """None: every micro-batch samples for itself."""
@@ -275,6 +293,9 @@ class Plain:
         return -((picked.log() * a["attention_mask"]).sum(1) * advantages).mean()
 
 
+SIDES = {"ours": Ours, "causal": Causal, "plain": Plain}
+
+
 def transcripts(rng: random.Random) -> list[Any]:
     """The transitions of 128 games of 20 questions that nobody won."""
     from sweet_rl.algorithms.archer.replay import Transition
@@ -291,14 +312,14 @@ def transcripts(rng: random.Random) -> list[Any]:
     return found
 
 
-def make_models(arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
+def make_models(arguments: argparse.Namespace, *, causal: bool = False) -> tuple[Any, Any, Any]:
     """A policy and a critic of published sizes, and one tokenizer for both: a token for each common word.
 
     The policy's random weights would write rare tokens. So its last bias points to the common ones, and to a
     newline as often as `--utterance` says; published sampling continues after it. The head is not tied.
     """
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, RobertaConfig, RobertaModel
+    from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model, RobertaConfig, RobertaModel
 
     from sweet_rl.algorithms.archer.critic import DoubleCritic
 
@@ -331,8 +352,12 @@ def make_models(arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
         others = torch.cat([policy(some[None]).logits[0] for some in torch.tensor(common).split(64)])
         odds = (others.logsumexp(-1) - others[:, newline]).mean() - math.log(arguments.utterance - 1)
         head[newline] += direction * odds / 20
-    base = RobertaModel(
-        RobertaConfig(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, **roberta)
+    base = (
+        GPT2Model(GPT2Config(vocab_size=50257, **gpt2))
+        if causal
+        else RobertaModel(
+            RobertaConfig(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, **roberta)
+        )
     )
     return policy.eval().to(device), DoubleCritic(base, tokenizer).to(device), tokenizer
 
@@ -363,7 +388,11 @@ def make_tokenizer() -> Any:
 
 
 def _in_a_process(side: str, arguments: argparse.Namespace) -> dict[str, float]:
-    flags = [f"--{name}={value}" for name, value in vars(arguments).items() if name not in {"side", "output"}]
+    flags = [
+        f"--{name}={value}"
+        for name, value in vars(arguments).items()
+        if name not in {"side", "sides", "output"}
+    ]
     command = [sys.executable, __file__, f"--side={side}", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -390,7 +419,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--threads", type=int, default=0, help="of torch; 0: as many as it takes")
     parser.add_argument("--max_tokens_per_batch", type=int, default=4096)
-    parser.add_argument("--side", choices=("ours", "plain"), default=None)
+    parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=[*SIDES], help="measured in turn")
+    parser.add_argument("--side", choices=tuple(SIDES), default=None, help="one, in this process")
     parser.add_argument("--output", default=None, help="JSON file for the figures")
     return parser.parse_args()
 

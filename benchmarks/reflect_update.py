@@ -1,9 +1,9 @@
 """One training iteration of Reflect-RL beside the published arithmetic written plainly.
 
-Four episodes of the same games: a reflection and an action for every step, the update, and the update on an
-episode from replay. The models are GPT-2 in shape (policy: a fresh adapter, r 64 on `c_attn`; reflection
-model: fine-tuned here for a minute on the embedded teacher's texts, an adapter beside it). Games follow a
-recording, so that both sides read the same states.
+Four episodes (`--rows`) of the same games: a reflection and an action for every step, the update, and the
+update on an episode from replay. The models are GPT-2 in shape (policy: a fresh adapter, r 64 on `c_attn`;
+reflection model: fine-tuned here for a minute on the embedded teacher's texts, an adapter beside it). Games
+follow a recording, so that both sides read the same states.
 
 The plain side does what the published code does: `generate` on prompts padded on the left, through the
 adapter, always 100 tokens of a reflection (nothing taught that model to end); one action from
@@ -31,7 +31,7 @@ from statistics import fmean
 from typing import Any
 
 from _machine import machine_line
-from _reflect_games import EPISODES, NEW_TOKENS, Recorded, prepare
+from _reflect_games import NEW_TOKENS, Recorded, prepare
 from _trainer_clock import on_gpu
 
 from sweet_rl.chat.reflect_format import ACTION_MARKER, ANALYSE_MARKER
@@ -43,6 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--rows", type=int, default=4, help="episodes of an iteration")
     parser.add_argument("--steps", type=int, default=6, help="steps of an episode")
     parser.add_argument("--world", choices=["taxi", "auto_explore"], default="taxi")
     parser.add_argument(
@@ -94,7 +95,7 @@ def compare(flags: Any, folder: Path) -> dict[str, dict[str, tuple[float, float]
     teacher = fmean(len(agent.encode(said)) for game in games for _, said in game.states)
     written = fmean(len(agent.encode(said)) for said in short.reflections)
     print(
-        f"{flags.world}{' with history' if flags.history else ''}: {EPISODES} episodes of {flags.steps} "
+        f"{flags.world}{' with history' if flags.history else ''}: {flags.rows} episodes of {flags.steps} "
         f"steps, prompts of {min(lengths)} to {max(lengths)} tokens; {flags.layers} layers of {flags.width}, "
         f"{agent.config.vocab_size} tokens; threads: {flags.threads}\n"
         f"a reflection has {teacher:.0f} tokens (teacher), {written:.0f} (ours), {NEW_TOKENS} (published)\n"
@@ -197,6 +198,7 @@ def our_iteration(
     made = iter(games)
     before = [parameter.detach().clone() for parameter in agent.trainable()]
     trainer = Trainer(agent, settings)
+    trainer.keep_play()
     played = play(lambda: next(made), [game.task for game in games], range(len(games)), watched, watched)
     with clock.part("update"):
         fresh = trainer.train(played)

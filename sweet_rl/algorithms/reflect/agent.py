@@ -13,6 +13,7 @@ Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sweet_rl import tracking
+from sweet_rl.algorithms.reflect.kept import KeptPasses
 from sweet_rl.algorithms.reflect.losses import entropy_of, sampling_logps
 from sweet_rl.algorithms.reflect.sampling import Chosen, Sampling, draws_of, label_tokens
 from sweet_rl.algorithms.reflect.texts import Example
@@ -97,6 +99,8 @@ class Agent:
         self._bare = bare
         self._end_ids = frozenset() if keeps_writing else end_tokens(bare, tokenizer)
         self._decoder = Decoder(_Plain(model), self._end_ids)
+        self.kept = KeptPasses(model)
+        """Of choices of one token."""
         self.usage = tracking.meter(str(getattr(model.config, "name_or_path", "")), "agent")
         self.encode = lru_cache(maxsize=CACHED_TEXTS)(self._encode)
 
@@ -204,7 +208,7 @@ class Agent:
 
     def choose(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Chosen]:
         """One action for each prompt; it depends on the prompt and its seed."""
-        with torch.inference_mode(), dropout(self.model, active=self._dropout):
+        with dropout(self.model, active=self._dropout):
             sequences = [self.encode(prompt) for prompt in prompts]
             self.usage.requests += len(prompts)
             found = [
@@ -220,8 +224,12 @@ class Agent:
         return [Chosen(self._text(one.tokens), tuple(one.tokens), one.logprob, one.entropy) for one in found]
 
     def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
-        logits_BV, _ = self.read([row.ids for row in rows], [[len(row.ids) - 1] for row in rows])
-        logps_BV = self._distribution(logits_BV)
+        sequences, tokens = [row.ids for row in rows], sum(len(row.ids) for row in rows)
+        with self.kept.reading(tokens if self.sampling.max_new_tokens == 1 else sys.maxsize) as keeps:
+            logits_BV, states_BH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
+        if keeps:
+            self.kept.add([Example(tuple(ids), ()) for ids in sequences], tokens, logits_BV, states_BH)
+        logps_BV = self._distribution(logits_BV.detach())
         draws_B = torch.tensor([row.draws[number] for row in rows], dtype=torch.float64, device=self.device)
         tokens_B = choose(logps_BV, torch.ones_like(draws_B), draws_B)
         logps = logps_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
@@ -270,9 +278,28 @@ class Agent:
         return self.score([self.example(prompt, ids) for prompt, ids in zip(prompts, tokens, strict=True)])[0]
 
     def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Batch by batch, the numbers of its examples, and what `score` says of them."""
-        for batch in self.batches([example.sequence for example in examples]):
-            yield batch, *self.score([examples[number] for number in batch])
+        """Batch by batch, the numbers of its examples, and what `score` says of them.
+
+        What was kept of play comes first, and is not read again.
+        """
+        known = self.kept.take(examples)
+        for numbers, logits_SV, states_SH in known:
+            targets_S = torch.tensor([examples[n].target_ids[0] for n in numbers], device=self.device)
+            yield numbers, self._logps(logits_SV, targets_S), _known(states_SH)
+        read = {number for one in known for number in one.numbers}
+        rest = [number for number in range(len(examples)) if number not in read]
+        for batch in self._unread([examples[number] for number in rest]):
+            numbers = [rest[number] for number in batch]
+            yield numbers, *self.score([examples[number] for number in numbers])
+
+    def _unread(self, examples: Sequence[Example]) -> Iterator[list[int]]:
+        """Numbers of examples to score together."""
+        yield from self.batches([example.sequence for example in examples])
+
+    def _logps(self, logits_KV: Tensor, targets_K: Tensor) -> Tensor:
+        """Log-probabilities [K] of targets at the temperature of sampling, before anything is cut off."""
+        logits_KV = logits_KV / self.sampling.temperature
+        return logits_KV.gather(1, targets_K[:, None])[:, 0] - logits_KV.logsumexp(dim=1)
 
     def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Log-probability [S] of each example's target, summed over its tokens; one batch.
@@ -282,10 +309,9 @@ class Agent:
         sequences, tokens = [one.sequence for one in examples], [one.target_ids for one in examples]
         places = [range(len(all_) - len(ids), len(all_)) for all_, ids in zip(sequences, tokens, strict=True)]
         logits_KV, hidden_KH = self.read(sequences, places)
-        logits_KV = logits_KV / self.sampling.temperature
         rows = [number for number, ids in enumerate(tokens) for _ in ids]
         targets_K = torch.tensor([token for ids in tokens for token in ids], device=self.device)
-        logps_K = logits_KV.gather(1, targets_K[:, None])[:, 0] - logits_KV.logsumexp(dim=1)
+        logps_K = self._logps(logits_KV, targets_K)
         rows_K = torch.tensor(rows, device=self.device)
         first_S = torch.searchsorted(rows_K, torch.arange(len(tokens), device=self.device))
         return logps_K.new_zeros(len(tokens)).index_add(0, rows_K, logps_K), _known(hidden_KH[first_S])

@@ -102,6 +102,7 @@ class Loop:
             self._replay.clear()
         tasks = [self._ground.levels[level][item] for item in items]
         seeds = [derive_seed(settings.seed, "episode", iteration, number) for number in range(len(items))]
+        self._trainer.keep_play()
         played = play_shared(
             self._ground, tasks, seeds, self._trainer.agent, self._reflector, rules_of(settings)
         )

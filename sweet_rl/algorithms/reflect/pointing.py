@@ -137,8 +137,7 @@ class PointingAgent(Agent):
 
     def _groups(self, examples: Sequence[Example], most: int) -> Iterator[list[int]]:
         """Numbers of examples to read together; a prompt that branches is read once."""
-        lengths = [len(one.prompt_ids) + sum(map(len, one.branches)) for one in examples]
-        yield from padded_batches(lengths, most)
+        yield from padded_batches([_tokens_of(one) for one in examples], most)
 
     # -- reading ------------------------------------------------------------------------------------------
 
@@ -169,10 +168,14 @@ class PointingAgent(Agent):
         examples = [self.example(prompt, ()) for prompt in prompts]
         found: dict[int, Chosen] = {}
         self.usage.requests += len(prompts)
-        with torch.inference_mode(), dropout(self.model, active=self._dropout):
+        with dropout(self.model, active=self._dropout):
             for batch in self._groups(examples, 4 * self.max_tokens_per_batch):
-                scores_SC, _ = self.scores([examples[number] for number in batch])
-                logps_SC = self._distribution(scores_SC)
+                asked = [examples[number] for number in batch]
+                with self.kept.reading(tokens := sum(map(_tokens_of, asked))) as keeps:
+                    scores_SC, states_SH = self.scores(asked)
+                if keeps:
+                    self.kept.add(asked, tokens, scores_SC, states_SH)
+                logps_SC = self._distribution(scores_SC.detach())
                 draws = [draws_of(seeds[number], self.sampling)[0] for number in batch]
                 draws_S = torch.tensor(draws, dtype=torch.float64, device=self.device)
                 places_S = choose(logps_SC, torch.ones_like(draws_S), draws_S)
@@ -186,17 +189,20 @@ class PointingAgent(Agent):
 
     # -- learning -----------------------------------------------------------------------------------------
 
-    def scored(self, examples: Sequence[Example]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """As of `Agent`; the commands of a state are never in two batches."""
-        for batch in self._groups(examples, self.max_tokens_per_batch):
-            yield batch, *self.score([examples[number] for number in batch])
+    def _unread(self, examples: Sequence[Example]) -> Iterator[list[int]]:
+        """The commands of a state are never in two batches."""
+        yield from self._groups(examples, self.max_tokens_per_batch)
 
     def score(self, examples: Sequence[Example]) -> tuple[Tensor, Tensor]:
         """Log-probability [S] of each example's command among those on offer, and states; as of `Agent`."""
         scores_SC, states_SH = self.scores(examples)
-        logps_SC = (scores_SC / self.sampling.temperature).log_softmax(dim=1)
-        targets_S1 = torch.tensor([example.target_ids for example in examples], device=self.device)
-        return logps_SC.gather(1, targets_S1)[:, 0], states_SH.detach().float()
+        targets_S = torch.tensor([example.target_ids[0] for example in examples], device=self.device)
+        return self._logps(scores_SC, targets_S), states_SH.detach().float()
+
+
+def _tokens_of(example: Example) -> int:
+    """Tokens that are read for it: a prompt that branches once."""
+    return len(example.prompt_ids) + sum(map(len, example.branches))
 
 
 def pointed(agent: PointingAgent, texts: Sequence[str], path: str, room: int) -> list[Example]:

@@ -20,7 +20,7 @@ _REFLECTING: Final = Only("reflect", ("asked",), "--reflect")
 
 @dataclass(frozen=True)
 class ReflectFlags(Compatible):
-    """Flags of any world, under their published names and defaults; the last eight are ours.
+    """Flags of any world, under their published names and defaults; the last nine are ours.
 
     Raises:
         UsageError: a value is out of its range.
@@ -151,6 +151,11 @@ class ReflectFlags(Compatible):
     device: str = flag("auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
     max_tokens_per_batch: int = flag(
         4096, "tokens computed together at most, padding included. Changes speed and memory only.", at_least=1
+    )
+    kept_tokens: int = flag(
+        4096,
+        "online, with --disable_dropout: so many tokens that the policy reads in play are kept with what their gradients need, so that the update reads them no second time; 0: none. Changes speed and memory only.",
+        at_least=0,
     )
     reflect_max_new_tokens: int = flag(100, "tokens of a reflection at most.", at_least=1, only=_REFLECTING)
     reflect_temperature: float | None = flag(

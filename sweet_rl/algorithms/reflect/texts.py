@@ -30,6 +30,11 @@ class Example(NamedTuple):
     branches: tuple[tuple[int, ...], ...] = ()
 
     @property
+    def without_target(self) -> Example:
+        """What is given, before anything was chosen."""
+        return self._replace(target_ids=())
+
+    @property
     def sequence(self) -> list[int]:
         """The input for scoring the targets: all tokens but the last."""
         return [*self.prompt_ids, *self.target_ids[:-1]]

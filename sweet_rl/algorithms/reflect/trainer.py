@@ -76,6 +76,14 @@ class Trainer:
         self._updates = 0
         self._calls = 0
 
+    def keep_play(self) -> None:
+        """What the policy reads from now on is kept for the next update, where that computes the same."""
+        settings = self._settings
+        same = (
+            settings.disable_dropout and not settings.published and settings.gradient_accumulation_steps == 1
+        )
+        self.agent.kept.begin(settings.kept_tokens if same else 0)
+
     def train(self, episodes: Sequence[Played]) -> Update:
         """Learn from episodes, together with those of the calls before it that were kept for an update.
 

@@ -14,7 +14,7 @@ from tests.algorithms.reflect.tiny import golden
 ENVS = ("taxi", "alfworld", "auto_explore")
 OURS = {
     *("seed", "compat", "device", "max_tokens_per_batch", "reflect_max_new_tokens", "target_modules"),
-    *("reflect_temperature", "pointing_head"),
+    *("reflect_temperature", "pointing_head", "kept_tokens"),
 }
 """Flags that the published code does not have."""
 
