@@ -40,20 +40,33 @@ def group_by_task(trajectories: Sequence[Trajectory], k: int, *, path: str | Non
     if _in_published_order(trajectories, k):
         num_tasks = rows // k
         return [list(range(task, rows, num_tasks)) for task in range(num_tasks)]
-    groups: dict[str, list[int]] = {}
-    for index, trajectory in enumerate(trajectories):
-        groups.setdefault(trajectory.task.task_id, []).append(index)
-    for task_id, members in groups.items():
+    groups = group_by_identity(trajectories)
+    for members in groups:
         if len(members) != k:
+            first = min(members)
             raise DataError(
                 f"has {len(members)} rows for one task where k = {k} are expected",
                 path=path,
-                line=members[0] + 1,
+                line=first + 1,
                 field="task",
-                value=task_id,
+                value=trajectories[first].task.task_id,
                 repair="Give --k the number of repeats, or finish the run with --to_continue.",
             )
+    return groups
+
+
+def group_by_identity(trajectories: Sequence[Trajectory]) -> list[list[int]]:
+    """Row indices of each task, in order of the tasks' first rows, as many repeats as there are, in order."""
+    groups: dict[str, list[int]] = {}
+    for index, trajectory in enumerate(trajectories):
+        groups.setdefault(trajectory.task.task_id, []).append(index)
     return [sorted(members, key=lambda i: trajectories[i].sample_index) for members in groups.values()]
+
+
+def repeats_of(groups: Sequence[Sequence[int]]) -> int | None:
+    """How many repeats every task has; None where they differ."""
+    sizes = {len(group) for group in groups}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _in_published_order(trajectories: Sequence[Trajectory], k: int) -> bool:

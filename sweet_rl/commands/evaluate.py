@@ -107,7 +107,7 @@ def grading_by(world: World, given: Mapping[str, Any], offered: Mapping[str, Any
     return partial(plain(stage), **given, **taken)
 
 
-def _grade(saved_path: str, grader: str, k: int, *, regrade: bool, quiet: bool) -> None:
+def _grade(saved_path: str, grader: str, k: int | None, *, regrade: bool, quiet: bool) -> None:
     """Give rows the grader's scores where they are missing."""
     from sweet_rl.command_line.running import progress
     from sweet_rl.commands.evaluation import graded_file

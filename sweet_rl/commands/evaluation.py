@@ -11,7 +11,7 @@ from pathlib import Path
 from sweet_rl import tracking
 from sweet_rl.errors import UsageError
 from sweet_rl.flags.common import Evaluation
-from sweet_rl.grouping import group_by_task
+from sweet_rl.grouping import group_by_identity, group_by_task, repeats_of
 from sweet_rl.preferences.trajectory_pairs import TrajectoryPair
 from sweet_rl.records import locked, read_rows, replace_rows, trajectories_from_rows
 from sweet_rl.runs import new_file
@@ -27,20 +27,28 @@ class GradedFile:
 
     `trajectories` are the same rows as they were read; `groups` holds the row indices of each task's repeats
     that did not fail, of the tasks that have any; `failed` counts the rows that did. Failed episodes have no
-    reward, and get none.
+    reward, and get none. `k` is the number of repeats of every task, None where they differ.
+
+    Args:
+        path: of the file.
+        k: repeats of each task; None: as the rows say, which are one each where they do not say which repeat they are.
 
     Raises:
         UsageError: there are no rows, or all episodes failed.
     """
 
-    def __init__(self, path: str, k: int) -> None:
+    def __init__(self, path: str, k: int | None) -> None:
         numbered = list(read_rows(path))
-        self.path, self.k = path, k
+        self.path = path
         self.rows = [row for _, row in numbered]
         self.trajectories = trajectories_from_rows(numbered, path=path)
         if not self.trajectories:
             raise UsageError(f"{path!r} holds no trajectories.")
-        groups = group_by_task(self.trajectories, k, path=path)
+        if k is None and all(row.get("sample_index") is not None for row in self.rows):
+            groups = group_by_identity(self.trajectories)
+        else:
+            groups = group_by_task(self.trajectories, k or 1, path=path)
+        self.k = repeats_of(groups)
         self._changed = False
         self._known = self._others = 0
         self._saved = time.monotonic()
@@ -89,7 +97,7 @@ class GradedFile:
 
 
 @contextmanager
-def graded_file(path: str, k: int) -> Iterator[GradedFile]:
+def graded_file(path: str, k: int | None) -> Iterator[GradedFile]:
     """The file, locked; finished grades are saved at the end, also after an error.
 
     Raises:

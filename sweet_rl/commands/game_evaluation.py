@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sweet_rl.command_line.running import write_report
 from sweet_rl.commands.evaluation import GradedFile, usable_in_pairs, write_pairs
 from sweet_rl.errors import UsageError
-from sweet_rl.grading.report import failed_words
+from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.preferences.guards import dialogue_hard_negatives
 from sweet_rl.preferences.trajectory_pairs import margin_pairs, pair_rows
 from sweet_rl.statistics import Estimate, mean_over_tasks, share_over_tasks
@@ -26,8 +26,9 @@ def run(flags: GameFlags) -> None:
         UsageError: no episode of the file was rewarded.
         DataError: the file is broken or not in groups of `k`.
     """
-    saved_path, k, margin = flags.saved_path, flags.k, flags.margin
-    file = GradedFile(saved_path, k)
+    saved_path, margin = flags.saved_path, flags.margin
+    file = GradedFile(saved_path, flags.k)
+    k = file.k
     rewards = [None if one.failed else one.reward for one in file.trajectories]
     if all(reward is None for reward in rewards):
         raise UsageError(
@@ -44,10 +45,10 @@ def run(flags: GameFlags) -> None:
     if any(_won(trajectory) is not None for trajectory in file.trajectories):
         numbers["won"] = share_over_tasks(_by_task(file, _won))
     failed = sum(reward is None for reward in rewards)
-    size = f"{len(rewards)} episodes, {len(file.groups)} tasks, k = {k}"
+    size = f"{len(rewards)} episodes, {len(file.groups)} tasks{repeats_words(k)}"
     print(f"{saved_path}: {size}{failed_words(failed)}\n")
     for name, interval in numbers.items():
-        if k > 1 or name != "return, best of k":
+        if (k is not None and k > 1) or name != "return, best of k":
             print(f"{name:<22}{_shown(interval)}")
     if failed:
         print(f"{failed:>6}  episodes failed and are left out")

@@ -77,7 +77,7 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
                 file.update(missing[place], row_fields(grades, job.rewarded, made_by))
                 bar.update()
     file.say_regraded(regrade=job.regrade)
-    report = page_report(file.rows, file.groups, k=job.k, metric=job.rewarded, failed=file.failed)
+    report = page_report(file.rows, file.groups, k=file.k, metric=job.rewarded, failed=file.failed)
     print(report.to_text(job.saved_path))
     write_report(job.saved_path, job.report_path, report.to_json())
     _write_pairs(file, job)

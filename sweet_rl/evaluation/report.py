@@ -108,6 +108,7 @@ class Report:
                     f"{name} {value}" for name, value in known.items() if value != ""
                 )
         for role, models in self.usage.items():
+            who = "human" if role == "user" else role
             for model, used in models.items():
                 parts = [
                     f"{used[name]:,} {unit}" for name, unit in _UNITS.items() if used.get(name) is not None
@@ -116,8 +117,10 @@ class Report:
                     parts.append("the server does not count tokens")
                 if sent := used.get("retries"):
                     parts.append(f"{sent:,} sent again")
-                who = "human" if role == "user" else role
-                yield f"{who} {model}: {', '.join(parts)}{self._dollars(role)}"
+                dollars = self._dollars(role) if len(models) == 1 else ""
+                yield f"{who} {model}: {', '.join(parts)}{dollars}"
+            if len(models) > 1 and self.cost is not None:
+                yield f"{who}, all models{self._dollars(role)}"
 
     def _dollars(self, role: str) -> str:
         if self.cost is None:

@@ -336,7 +336,12 @@ class HardNegatives(Settings):
 class Evaluation(SavedPath, ReportPath, HardNegatives, Overwriting):
     """Inputs and outputs."""
 
-    k: int = flag(1, "repeats of each task in the file (--best_of_n of the simulation).", at_least=1)
+    k: int | None = flag(
+        None,
+        "repeats of each task in the file (--best_of_n of the simulation); default: what its rows say, 1 where they "
+        "say nothing, as published ones.",
+        at_least=1,
+    )
     preference_path: str | None = flag(
         None, "write pairs for multi-turn DPO there: best against worse dialogues of a task."
     )

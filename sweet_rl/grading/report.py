@@ -33,7 +33,7 @@ class Report:
 
     trajectories: int
     tasks: int
-    k: int
+    k: int | None
     columns: Mapping[str, Column]
     counts: Mapping[str, int] = field(default_factory=dict)
     protection: str = ""
@@ -47,10 +47,10 @@ class Report:
 
     def to_text(self, title: str) -> str:
         """The table that is printed; numbers in percent."""
-        size = f"{self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}"
+        size = f"{self.trajectories} trajectories, {self.tasks} tasks{repeats_words(self.k)}"
         lines = [f"{title}: {size}{failed_words(self.failed)}", ""]
         rows = [("tests passed", "tests_passed"), ("success", "success")]
-        if self.k > 1:
+        if self.k is not None and self.k > 1:
             rows += [
                 (f"tests passed, best of {self.k}", "best_of_k_tests_passed"),
                 (f"success, best of {self.k}", "best_of_k_success"),
@@ -97,6 +97,11 @@ def summarise(
         not_graded=sum(values[row] is None for group in groups for row in group),
         rows=sum(map(len, by_task)),
     )
+
+
+def repeats_words(k: int | None) -> str:
+    """What the title of a table says of the tasks' repeats."""
+    return f", k = {k}" if k is not None else " with repeats of different number"
 
 
 def failed_words(failed: int) -> str:

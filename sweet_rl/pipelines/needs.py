@@ -172,7 +172,7 @@ def _data(steps: Sequence[Step], folder: Path) -> Iterator[Finding]:
             )
         elif step.run == _COPIES:
             readers = [_flags(one) for one in steps if one.run.startswith("evaluate")]
-            repeats = next((one.k for one in readers if one.saved_path == flags.output_path), 1)
+            repeats = next((one.k or 1 for one in readers if one.saved_path == flags.output_path), 1)
             named = f"--set stages.{step.name}.with.input_path"
             yield look_at_dialogues(flags.input_path, repeats=repeats, flag=named)
 

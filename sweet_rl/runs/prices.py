@@ -46,6 +46,8 @@ def load_prices(path: str) -> dict[str, Price]:
 def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]) -> dict[str, Json]:
     """Dollars by role, and in all; null where a price or a number of tokens is unknown: `unknown` says which.
 
+    A model that never replied has cost nothing.
+
     Args:
         usage: by role, then by model, as in a record.
         prices: the table.
@@ -55,7 +57,9 @@ def cost_of(usage: Mapping[str, Mapping[str, Json]], prices: Mapping[str, Price]
     for role, models in usage.items():
         parts: list[float] = []
         for model, used in models.items():
-            if model not in prices:
+            if not used["replies"]:
+                parts.append(0.0)
+            elif model not in prices:
                 unknown.append(f"the price of {model!r} ({role})")
             elif used["prompt_tokens"] is None or used["replies_without_usage"]:
                 unknown.append(f"the tokens of {model!r} ({role})")

@@ -12,8 +12,15 @@ _TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def summed(usages: Iterable[Usage]) -> dict[str, dict[str, Json]]:
-    """Of all models that were asked anything; tokens are null where no reply reported them."""
-    return added({usage.role: {usage.model: _row(usage)}} for usage in usages if usage.requests)
+    """Of all models that were asked anything; tokens are null where no reply reported them.
+
+    Who only asked a server which models it has asked none of them.
+    """
+    return added(
+        {usage.role: {usage.model: _row(usage)}}
+        for usage in usages
+        if usage.requests and (usage.model or usage.replies)
+    )
 
 
 def added(parts: Iterable[Mapping[str, Mapping[str, Json]]]) -> dict[str, dict[str, Json]]:

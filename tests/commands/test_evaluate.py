@@ -50,6 +50,35 @@ def test_the_world_names_its_stage(functions, capsys):
         evaluate(str(functions), margin=0.1)
 
 
+def test_repeats_are_what_rows_say_they_are(functions, capsys):
+    played = rows(functions)
+
+    def written(*counts):
+        several = [
+            row | {"sample_index": at} for row, n in zip(played, counts, strict=True) for at in range(n)
+        ]
+        functions.write_text("".join(json.dumps(row) + "\n" for row in several))
+        evaluate(str(functions), quiet=True)
+        report = json.loads(functions.with_suffix(".report.json").read_text())
+        return report["trajectories"], report["tasks"], report["k"], capsys.readouterr().out
+
+    *numbers, text = written(3, 3)
+    assert numbers == [6, 2, 3]
+    assert "6 trajectories, 2 tasks, k = 3" in text
+    assert "best of 3" in text
+    *numbers, text = written(1, 2)  # as a run that was stopped has them
+    assert numbers == [3, 2, None]
+    assert "3 trajectories, 2 tasks with repeats of different number" in text
+    assert "best of" not in text
+    functions.write_text(
+        "".join(
+            json.dumps({k: v for k, v in row.items() if k != "sample_index"}) + "\n" for row in played * 2
+        )
+    )
+    evaluate(str(functions), quiet=True)  # published rows do not say it
+    assert "4 trajectories, 4 tasks, k = 1" in capsys.readouterr().out
+
+
 def test_stored_runs_are_graded_again_without_playing(functions, capsys):
     evaluate(str(functions), quiet=True)
     graded = rows(functions)

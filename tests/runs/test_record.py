@@ -257,6 +257,18 @@ def test_tokens_that_a_server_does_not_tell_are_unknown():
     assert added([found, found])["agent"]["a"]["prompt_tokens"] is None
 
 
+def test_who_asked_no_model_anything_makes_no_price_unknown():
+    from sweet_rl.runs.totals import summed
+
+    asked, listed, refused = Usage("user", "gpt"), Usage("user", ""), Usage("agent", "gone")
+    asked.requests, listed.requests, refused.requests = 1, 2, 6
+    asked.add(1_000_000, 0)
+    refused.failed["server_error"] += 6
+    found = summed([asked, listed, refused])
+    assert list(found["user"]) == ["gpt"]  # a list of a server's models is no request to a model
+    assert cost_of(found, {"gpt": Price(2, 1)}) == {"usd": 2.0, "user_usd": 2.0, "agent_usd": 0.0}
+
+
 def test_money(place, tmp_path):
     (tmp_path / "p.toml").write_text("[gpt]\ninput = 2.5\noutput = 10\n")
     (tmp_path / "p.json").write_text('{"other": {"input": 1, "output": 1}}')

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 from sweet_rl.grading.pages.grader import FLOORS
 from sweet_rl.grading.pages.metrics import METRICS
-from sweet_rl.grading.report import failed_words
+from sweet_rl.grading.report import failed_words, repeats_words
 from sweet_rl.statistics import Estimate, mean_over_tasks
 from sweet_rl.types import Json
 
@@ -28,7 +28,7 @@ class PageReport:
 
     trajectories: int
     tasks: int
-    k: int
+    k: int | None
     metric: str
     rewards: MetricLine
     metrics: Mapping[str, MetricLine]
@@ -41,11 +41,9 @@ class PageReport:
 
     def to_text(self, title: str) -> str:
         """The table that is printed; numbers in percent."""
-        size = (
-            f"{self.trajectories} trajectories, {self.tasks} tasks, k = {self.k}{failed_words(self.failed)}"
-        )
-        lines = [f"{title}: {size}; the reward is {self.metric}", ""]
-        best = f"best of {self.k}" if self.k > 1 else ""
+        size = f"{self.trajectories} trajectories, {self.tasks} tasks{repeats_words(self.k)}"
+        lines = [f"{title}: {size}{failed_words(self.failed)}; the reward is {self.metric}", ""]
+        best = f"best of {self.k}" if self.k is not None and self.k > 1 else ""
         header = f"{'%, with 95 % interval':<24}{'mean':>22}" + (f"{best:>22}" if best else "")
         lines.append(header + "".join(f"{floor:>16}" for floor in FLOORS))
         shown = {"reward": self.rewards} | dict(self.metrics)
@@ -61,7 +59,7 @@ def page_report(
     rows: Sequence[Mapping[str, Json]],
     groups: Sequence[Sequence[int]],
     *,
-    k: int,
+    k: int | None,
     metric: str,
     failed: int = 0,
 ) -> PageReport:
@@ -70,7 +68,7 @@ def page_report(
     Args:
         rows: with `reward`, and where they were graded here `grades` and `floors`.
         groups: row indices of each task's repeats. Intervals treat tasks, not rows, as independent.
-        k: repeats of each task.
+        k: repeats of each task; None where they differ.
         metric: which one is the reward.
         failed: rows of episodes that failed, which are in no group.
     """
