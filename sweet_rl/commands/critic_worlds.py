@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sweet_rl.runs.lineage import worlds_behind
-from sweet_rl.runs.record import maker_of
+from sweet_rl.runs.reading import maker_of
 from sweet_rl.types import Trajectory
 
 

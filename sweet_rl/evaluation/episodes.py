@@ -6,11 +6,13 @@ read is looked at by `sweet_rl.records`, whose errors name the field and the rep
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -95,7 +97,7 @@ _Row: Any = msgspec.defstruct(
         ("task", msgspec.Raw),
         ("dialogue_history", list[_Entry]),
         ("task_id", str | None, None),
-        ("sample_index", int | None, None),
+        ("sample_index", Annotated[int, msgspec.Meta(ge=0)] | None, None),
         ("stop_reason", str | None, None),
         ("reward", float | None, None),
         ("game", dict[str, Any] | None, None),
@@ -108,6 +110,28 @@ _Row: Any = msgspec.defstruct(
 """What is decoded of a row; a piece that is `Raw` is looked at once for all rows that have the same."""
 
 _DECODER: Any = msgspec.json.Decoder(_Row)
+
+
+_ESCAPES: Final = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..|\\.", re.DOTALL)
+"""What stands behind a backslash: a pair of surrogates, one alone, anything else."""
+_PAIR, _OTHER = 12, 2
+
+
+def _decoded(line: bytes) -> Any:
+    """A row; also with what JSON has not: lone surrogates, as Python writes them, a byte order mark.
+
+    Raises:
+        msgspec.DecodeError, RecursionError: it is none.
+    """
+    line = line.removeprefix(codecs.BOM_UTF8)
+    try:
+        return _DECODER.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return _DECODER.decode(
+            _ESCAPES.sub(lambda it: it[0] if len(it[0]) in {_PAIR, _OTHER} else rb"\ufffd", line)
+        )
 
 
 def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
@@ -136,9 +160,10 @@ def read_episodes(path: str | Path, world: World | None = None) -> Episodes:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     try:
-                        found.add(_DECODER.decode(line), offset)
-                    except msgspec.DecodeError as error:
-                        if not line.endswith(b"\n") and not isinstance(error, msgspec.ValidationError):
+                        found.add(_decoded(line), offset)
+                    except (msgspec.DecodeError, RecursionError) as error:
+                        cut = isinstance(error, msgspec.DecodeError) and not line.endswith(b"\n")
+                        if cut and not isinstance(error, msgspec.ValidationError):
                             problems.append(f"line {number} is cut off: it is left out")
                             break
                         raise _error(line, place, number, error) from None
@@ -184,7 +209,10 @@ class _Found:
         task = bytes(row.task)
         name = row.task_id or _name_of(task)
         said = row.provenance or _Provenance()
-        settings = bytes(said.settings)
+        settings, grader = bytes(said.settings), bytes(row.graded_with)
+        for field, text in (("provenance.settings", settings), ("graded_with", grader)):
+            if text[:1] not in {b"{", b"n"}:
+                raise msgspec.ValidationError(f"Expected `object | null` - at `$.{field}`")
         key = (settings, said.sweet_rl, said.agent_model, said.env_model)
         self._provenances[key] = self._provenances.get(key, 0) + 1
         if settings not in self._settings:
@@ -198,7 +226,6 @@ class _Found:
         turns = roles.count("assistant")
         failed = has_failed({"stop_reason": row.stop_reason})
         reward = None if failed else row.reward
-        grader = bytes(row.graded_with)
         if reward is not None and grader != b"null":
             self._graders[grader] = self._graders.get(grader, 0) + 1
         sample = row.sample_index if row.sample_index is not None else self._repeats.get(name, 0)

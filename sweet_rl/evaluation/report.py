@@ -13,6 +13,9 @@ from sweet_rl.types import Json
 
 FORMAT = "sweet_rl.eval/1"
 
+_LONGEST = 60
+"""Characters of a cell at most."""
+
 _UNITS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out", "requests": "requests"}
 
 
@@ -194,6 +197,7 @@ def _number(value: float) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines: the first column to the left, numbers to the right."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -202,3 +206,9 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def one_line(name: str) -> str:
+    """A name as a line of a table has room for it: kinds of tasks and tasks are called by who made them."""
+    line = " ".join(name.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sweet_rl.evaluation.comparison import Comparison, Pairing, Row
 from sweet_rl.evaluation.measures import Unit
-from sweet_rl.evaluation.report import aligned
+from sweet_rl.evaluation.report import aligned, one_line
 from sweet_rl.evaluation.sources import Training
 from sweet_rl.viewer.documents import Curve
 
@@ -98,7 +98,7 @@ def _lines(found: Comparison, pairing: Pairing) -> Iterator[str]:
         if tasks and pairing.rows[0].unit == "success":
             more = ", ..." if len(tasks) > _MOST else ""
             yield ""
-            yield f"Only {label} solves {len(tasks)}: {', '.join(tasks[:_MOST])}{more}"
+            yield f"Only {label} solves {len(tasks)}: {', '.join(map(one_line, tasks[:_MOST]))}{more}"
 
 
 def turns(first: int, last: int | None = None) -> str:

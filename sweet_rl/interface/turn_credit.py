@@ -23,7 +23,7 @@ from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, messa
 from sweet_rl.preferences.ranking import Model
 from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.runs.digests import identity_of
-from sweet_rl.runs.record import trained_from
+from sweet_rl.runs.reading import trained_from
 from sweet_rl.types import Json, Trajectory
 
 

@@ -17,7 +17,8 @@ from typing import Any, Final, Literal
 from sweet_rl.chat.names import EMBEDDED, model_path
 from sweet_rl.pipelines.steps import Step
 from sweet_rl.runs.digests import unchanged
-from sweet_rl.runs.record import place_of, read_record, without_secrets
+from sweet_rl.runs.reading import place_of, read_record
+from sweet_rl.runs.record import without_secrets
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 

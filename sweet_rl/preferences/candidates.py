@@ -74,6 +74,7 @@ def candidates_from_rows(
     lines: dict[TurnKey, int] = {}
     result: list[Candidates] = []
     for line, row in rows:
+        _Columns(row, path, line).messages()
         key = _key(row, seen)
         if key in lines:
             raise twice(path, line, ", ".join(KEY_FIELDS), key, lines[key])
@@ -127,6 +128,12 @@ class _Columns:
             raise self._fail(field, "must be a string", repair)
         return value
 
+    def messages(self) -> None:
+        """Whether the dialogue before the turn, where there is one, is one."""
+        found = self.row.get("messages")
+        if found is not None and not (isinstance(found, list) and all(map(_is_message, found))):
+            raise self._fail("messages", "must be a list of messages", "Each has a role and a content.")
+
     def optional_text(self, field: str) -> str | None:
         return None if self.row.get(field) is None else self.text(field, "Leave it out where unknown.")
 
@@ -153,6 +160,10 @@ class _Columns:
     def _fail(self, field: str, problem: str, repair: str) -> DataError:
         value = self.row.get(field, "nothing")
         return DataError(problem, path=self.path, line=self.line, field=field, value=value, repair=repair)
+
+
+def _is_message(entry: Json) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("role", "content"))
 
 
 def _key(row: Mapping[str, Json], seen: Counter[tuple[str, int]]) -> TurnKey:

@@ -172,7 +172,11 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
     history = reader.get(
         "dialogue_history", list, "a list of messages", 'For example [{"role": "user", "content": "..."}].'
     )
-    index = reader.get_or("sample_index", int, "an integer from 0", 0, "It counts the repeats of one task.")
+    counts = "It counts the repeats of one task."
+    index = reader.get_or("sample_index", int, "an integer from 0", 0, counts) or 0
+    if not 0 <= index < 2**63:
+        what = "must be an integer from 0"
+        raise DataError(what, path=path, line=line, field="sample_index", value=index, repair=counts)
     failures = reader.get_or("failures", list, "a list", [], "Leave it out where nothing failed.") or []
     return Trajectory(
         task=task,
@@ -183,7 +187,7 @@ def trajectory_from_row(row: Json, *, path: str | Path | None = None, line: int 
         answer=reader.get_or(
             "answer", str, "a string or null", None, "It is the text that the agent handed in."
         ),
-        sample_index=index or 0,
+        sample_index=index,
         stop_reason=_read_enum(reader, "stop_reason", StopReason),
         reward=_read_reward(reader),
         error=_read_failure(reader, reader.row.get("error"), "error"),

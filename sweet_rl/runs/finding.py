@@ -11,7 +11,7 @@ from typing import Final
 
 from sweet_rl.chat.names import EMBEDDED
 from sweet_rl.runs.digests import entries_of, unchanged
-from sweet_rl.runs.record import read_record
+from sweet_rl.runs.reading import read_record
 from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweet_rl.runs.record import maker_of
+from sweet_rl.runs.reading import maker_of
 
 _DEEP = 20
 """Runs behind runs that are looked at: more than a chain of stages has, so that a circle ends."""

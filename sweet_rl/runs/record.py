@@ -27,6 +27,7 @@ from sweet_rl.runs import facts
 from sweet_rl.runs.digests import digest_of, of_open_file
 from sweet_rl.runs.live import Live, now
 from sweet_rl.runs.prices import Price, cost_of
+from sweet_rl.runs.reading import maker_of, place_of, read_record
 from sweet_rl.runs.totals import added, summed
 from sweet_rl.tracking import RECORD, Destination, Progress, Usage
 from sweet_rl.types import Json
@@ -42,41 +43,6 @@ _SECRET_PLACES: Final = (
     (re.compile(r"(://)[^/@\s\"']+@"), r"\1[secret]@"),
     (re.compile(r"(--?(?:api[-_]key|token|password)[ =]+)[^\s\"'\\]+", re.IGNORECASE), r"\1[secret]"),
 )
-
-
-def place_of(path: Path, *, folder: bool) -> Path:
-    """Where the record of an output is."""
-    return path / RECORD if folder else path.with_name(f"{path.name}.{RECORD}")
-
-
-def read_record(place: Path) -> dict[str, Json] | None:
-    """The record at that path; None where no readable one is."""
-    try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return (
-        found if isinstance(found, dict) and {"id", "stage", "status", "sessions"} <= found.keys() else None
-    )
-
-
-def maker_of(path: Path) -> dict[str, Json] | None:
-    """The record of a path: its own, or that of the folder around it."""
-    for place in (place_of(path, folder=path.is_dir()), *(above / RECORD for above in path.parents[:3])):
-        found = read_record(place)
-        if found is not None:
-            return found
-    return None
-
-
-def trained_from(critic: str | Path) -> str | None:
-    """The model that a critic of `train_dpo` began as, by its folder's record; None where none says it."""
-    found = read_record(place_of(Path(critic).expanduser(), folder=True))
-    if found is None or found["stage"] != "train_dpo":
-        return None
-    base = str(found["settings"]["pretrain"])
-    there = Path(str(found["folder"])) / base
-    return str(there) if there.is_dir() else base
 
 
 class Record:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from sweet_rl.runs import facts
 from sweet_rl.runs.digests import entries_of
-from sweet_rl.runs.record import read_record
+from sweet_rl.runs.reading import read_record
 from sweet_rl.tracking import is_record
 from sweet_rl.types import Json
 

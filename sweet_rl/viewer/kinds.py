@@ -61,7 +61,8 @@ class RowReader:
         item, layout = self.item(row), LAYOUTS[self.kind]
         shown = layout.entry(item)
         unnamed = self.kind in TRAJECTORIES and row.get("sample_index") is None
-        return Entry(shown["task"], None if unnamed else shown["repeat"], shown, layout.text(item))
+        repeat = None if unnamed else _counted(shown["repeat"])
+        return Entry(shown["task"], repeat, shown, layout.text(item))
 
 
 def kind_of(path: Path) -> FileKind | None:
@@ -97,6 +98,8 @@ def is_report(path: Path) -> bool:
 def _kind_of_rows(rows: Iterator[dict[str, Json]], path: Path) -> FileKind | None:
     first = next(rows, None)
     if first is None:
+        if ".credit." in path.name:  # what `sweet-rl credit` has begun
+            return "credit"
         return "metrics" if path.name == "metrics.jsonl" else "code"
     if "dialogue_history" in first:
         some = map(_trajectory, itertools.chain([first], rows))
@@ -119,4 +122,13 @@ def _of_credit(row: Mapping[str, Json]) -> Entry:
     task, repeat, turn = row.get("task_id"), row.get("sample_index"), row.get("turn_index")
     if not (isinstance(task, str) and isinstance(repeat, int) and isinstance(turn, int)):
         raise DataError("has no identity", value=json.dumps(row)[:80], repair="Make it with sweet-rl credit.")
-    return Entry(task, repeat, {})
+    return Entry(task, _counted(repeat), {})
+
+
+def _counted(repeat: int | None) -> int | None:
+    """The number of a repeat, if an index can keep it."""
+    if repeat is not None and not 0 <= repeat < 2**63:
+        raise DataError(
+            "counts its repeat by a number that no file has", value=repeat, repair="Count from 0."
+        )
+    return repeat

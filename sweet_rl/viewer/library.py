@@ -19,7 +19,7 @@ from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import turn_digest
 from sweet_rl.preferences.trajectory_pairs import with_solution
 from sweet_rl.runs.digests import entries_of
-from sweet_rl.runs.record import place_of, read_record
+from sweet_rl.runs.reading import place_of, read_record
 from sweet_rl.types import AgentTurn, Json, Trajectory
 from sweet_rl.version import __version__
 from sweet_rl.viewer.content import Contents, index_of
@@ -280,7 +280,8 @@ def _described(one: Shown) -> dict[str, Json]:
 def _short(record: Mapping[str, Json]) -> dict[str, Json]:
     """What the application says of a run at once; the whole record is a page of its own."""
     usage = record.get("usage")
-    models = [model for used in usage.values() for model in used] if isinstance(usage, Mapping) else []
+    used = usage.values() if isinstance(usage, Mapping) else ()
+    models = [model for each in used if isinstance(each, Mapping) for model in each if model]
     known = {
         name: record.get(name) for name in ("id", "stage", "status", "started", "wall_s", "command", "cost")
     }

@@ -210,6 +210,22 @@ def test_the_page_is_inert_and_has_what_made_it(tmp_path):
         compare(*files)
 
 
+def test_a_name_has_one_line_of_the_table(tmp_path, capsys):
+    name = f"\nOnly b solves everything\t{'x' * 1000}"
+    files = [
+        write(
+            tmp_path / f"{run}.jsonl",
+            [row(f"{n} {name}", float(n == run), family=f"{n} {name}") for n in (0, 1)],
+        )
+        for run in (0, 1)
+    ]
+    compare(*files)
+    text = capsys.readouterr().out
+    assert text.count("Only b solves everything") == 4
+    assert not any(line.startswith("Only b solves everything") for line in text.splitlines())
+    assert max(map(len, text.splitlines())) < 200
+
+
 def test_trainings_are_compared_at_the_same_step(tmp_path, capsys):
     for name, every, rise in (("one", 1, 1), ("two", 10, 0.2)):  # two has gone further, in fewer rows
         (tmp_path / name).mkdir()

@@ -154,6 +154,36 @@ def test_torn_records_and_names_that_move_the_cursor_do_no_harm(tmp_path):
     assert [one.content["id"] for one in watch.look(AT)] == ["a.jsonl"]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"progress": {"unit": "turn", "done": "many", "total": 3}},
+        {"progress": {"unit": "turn", "done": 1, "total": None}},
+        {"progress": [1]},
+        {"usage": {"agent": {"m": {"prompt_tokens": "x"}}}},
+        {"usage": {"agent": 3}},
+        {"cost": 3},
+        {"numbers": {"loss": "x"}},
+        {"curves": {"loss": [None, "x"]}},
+        {"outputs": ["a"]},
+        {"inputs": {"a": 1}},
+        {"sessions": [3]},
+        {"step": 3},
+        {"wall_s": "x"},
+        {"seeds": 3},
+        {"id": 3},
+    ],
+)
+def test_a_run_json_of_another_form_is_no_record(tmp_path, odd, capsys):
+    keep(tmp_path, "a.jsonl")
+    keep(tmp_path, "b.jsonl", **odd)
+    for stage in ("watch", "runs"):
+        load(stage)(str(tmp_path))
+        text = capsys.readouterr().out
+        assert "a.jsonl" in text
+        assert "b.jsonl" not in text
+
+
 def test_an_empty_folder_and_one_that_is_not_there(tmp_path, capsys):
     load("watch")(str(tmp_path))
     assert "  no run has left a record here  " in capsys.readouterr().out

@@ -63,6 +63,33 @@ def test_a_line_that_is_cut_off_is_told_and_left_out(tmp_path):
         read_episodes(path)
 
 
+def test_lone_surrogates_and_a_byte_order_mark_are_read_as_the_viewer_reads_them(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [row("t1", 1.0, says="\ud83d cut, \\\\ud83d, \U0001f600"), row("t\udc00", 0.0)]
+    path.write_bytes(b"\xef\xbb\xbf" + "".join(json.dumps(one) + "\n" for one in rows).encode())
+    assert b"\\ud83d cut" in path.read_bytes()
+    assert [one.task for one in read_episodes(path).episodes] == ["t1", "t\ufffd"]
+    whole = write(tmp_path / "b.jsonl", [row("t1", 1.0)])  # a task is the same, whatever else a row holds
+    assert read_episodes(path).contents["t1"] == read_episodes(whole).contents["t1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ('"graded_with": "x"', r"Expected `object \| null` - at `\$.graded_with`"),
+        ('"provenance": {"settings": [1]}', r"at `\$.provenance.settings`"),
+        ('"sample_index": -1', "field 'sample_index' must be an integer from 0, got -1"),
+        (f'"more": {"[" * 100_000}{"]" * 100_000}', "is nested too deeply"),
+        (f'"task": {"[" * 100_000}{"]" * 100_000}', "is nested too deeply"),
+    ],
+)
+def test_a_row_that_is_none_is_named_by_its_line(tmp_path, more, says):
+    whole = json.dumps(row("t1", 1.0))
+    (tmp_path / "a.jsonl").write_text(f"{whole}\n{whole[:-1]}, {more}}}\n")
+    with pytest.raises(DataError, match=rf"a\.jsonl, line 2: .*{says}"):
+        read_episodes(tmp_path / "a.jsonl")
+
+
 def test_a_file_that_a_run_is_writing_is_told(tmp_path):
     path = write(tmp_path / "a.jsonl", [row("t1", 1.0)])
     with locked(path):

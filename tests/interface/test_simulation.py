@@ -13,7 +13,7 @@ import sweet_rl
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.interface.waiting import wait_for
 from sweet_rl.records import read_rows
-from sweet_rl.runs.record import read_record
+from sweet_rl.runs.reading import read_record
 from sweet_rl.types import Completion, Generation, Message, Observation, StepResult, StopReason, UserReply
 
 ROWS = [

@@ -24,6 +24,8 @@ def sampled(**fields):
         (sampled(additional_outputs=["a", None]), "'additional_outputs' must be a list of strings"),
         (sampled(additional_reference_logprobs=[-1.0]), "must have 2 entries, one for each candidate"),
         (sampled(additional_token_ids=[["a"], None]), "must be a list of lists of token ids"),
+        (sampled(messages=True), "'messages' must be a list of messages"),
+        (sampled(messages=[{"role": "user"}]), "'messages' must be a list of messages"),
         (sampled(judge_result=["x", 1]), "'judge_result' must be a list of numbers"),
     ],
 )

@@ -122,6 +122,23 @@ def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
     assert files["a.jsonl"].row(0)["credit"][0]["critic"] == "runs/critic"
 
 
+def test_what_credit_has_begun_is_no_file_of_dialogues(run):
+    (run / "a.credit.other.jsonl").write_text("")
+    assert opened(run)[1]["a.credit.other.jsonl"].kind == "credit"
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 10**30])
+def test_a_repeat_that_no_index_can_count_is_told_and_passed_over(run, number):
+    row, other = sample_rows()[:2]
+    for name, rows in (
+        ("a.jsonl", [row, other | {"sample_index": number}]),
+        ("ranked.jsonl", [ranked(row, 0, [1.0]), ranked(row, 1, [1.0], sample_index=number)]),
+        ("a.credit.critic.jsonl", [scored(row, 0, 0.5), scored(row, 1, 0.5, sample_index=number)]),
+    ):
+        write_rows(run / name, rows)
+        assert [line for line, _ in opened(run / name)[1][name].index.broken] == [2], name
+
+
 def test_a_score_of_another_text_is_counted_and_not_shown(run):
     rows = sample_rows()
     other = [scored(rows[0], 0, 0.5, turn_digest="0" * 16), scored(rows[0], 1, 0.1)]
