@@ -72,7 +72,6 @@ class Report:
         return {
             "format": FORMAT,
             "title": self.title,
-            **self.about,
             "tasks": self.tasks,
             "episodes": self.played,
             "failed": self.failed,
@@ -81,6 +80,7 @@ class Report:
             "bounds": {
                 name: {line.name: line.to_json() for line in lines} for name, lines in self.bounds.items()
             },
+            **self.about,
             "usage": self.usage,
             "cost": self.cost,
             "problems": list(self.problems),

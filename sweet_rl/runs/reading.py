@@ -69,7 +69,7 @@ def place_of(path: Path, *, folder: bool) -> Path:
 def read_record(place: Path) -> dict[str, Json] | None:
     """The record at that path; None where no readable one is."""
     try:
-        found = json.loads(place.read_bytes())
+        found: dict[str, Json] = json.loads(place.read_bytes())
         msgspec.convert(found, _Record)
     except (OSError, ValueError, RecursionError):  # msgspec's own errors are ValueErrors
         return None

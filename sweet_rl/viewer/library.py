@@ -182,15 +182,18 @@ class Library:
                 if path not in known and kind_of(path) == "credit":
                     known[path] = _shown(len(self.files), path, path.name, "credit", None)
                     self.files.append(known[path])
-        several = sum(one.kind in TRAJECTORIES for one in self.files) > 1
-        for one in [one for one in self.files if one.kind in TRAJECTORIES]:
-            own = f"{one.path.stem}.credit."
-            one.credits = [
-                other
-                for other in self.files
-                if other.kind == "credit" and (not several or other.path.name.startswith(own))
-            ]
+        played = [one for one in self.files if one.kind in TRAJECTORIES]
+        for one in played:
+            credits_ = [other for other in self.files if other.kind == "credit"]
+            one.credits = [other for other in credits_ if one in _scored_by(other, played)]
             one.candidates = [other for other in self.files if other.kind == "turns"]
+
+
+def _scored_by(scores: Shown, played: Sequence[Shown]) -> Sequence[Shown]:
+    """The files whose turns a file has scores of, by its name: the one beside it, else any called so."""
+    named = [one for one in played if scores.path.name.startswith(f"{one.path.stem}.credit.")]
+    beside = [one for one in named if one.path.resolve().parent == scores.path.resolve().parent]
+    return beside or named or (played if len(played) == 1 else ())
 
 
 def _found(paths: Sequence[Path]) -> Iterator[tuple[Path, FileKind]]:

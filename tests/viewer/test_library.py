@@ -122,6 +122,20 @@ def test_scores_beside_a_file_are_found_when_it_alone_is_named(run):
     assert files["a.jsonl"].row(0)["credit"][0]["critic"] == "runs/critic"
 
 
+def test_scores_go_with_the_file_beside_them_and_with_no_other_of_its_name(run, tmp_path):
+    (run / "other").mkdir()
+    write_rows(
+        run / "other" / "a.jsonl", sample_rows()
+    )  # the same turns: a digest does not tell the files apart
+    _, files = opened(run)
+    assert files["a.jsonl"].row(0)["credit"]
+    assert not files["other/a.jsonl"].row(0).get("credit")
+    (run / "a.credit.critic.jsonl").rename(run / "policy" / "a.credit.critic.jsonl")
+    _, files = opened(run)  # beside none of them: of both
+    assert files["a.jsonl"].row(0)["credit"]
+    assert files["other/a.jsonl"].row(0)["credit"]
+
+
 def test_what_credit_has_begun_is_no_file_of_dialogues(run):
     (run / "a.credit.other.jsonl").write_text("")
     assert opened(run)[1]["a.credit.other.jsonl"].kind == "credit"

@@ -30,7 +30,12 @@ def application(tmp_path_factory):
     write_rows(
         folder / "b.jsonl", [row | {"reward": 1.0} if row.get("reward") == 0.6 else row for row in rows]
     )
-    write_rows(folder / "a.credit.critic.jsonl", [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)])
+    blind = {"without_hidden": {"advantage": None, "critic": None, "reference": None, "why": "too_long"}}
+    write_rows(
+        folder / "a.credit.critic.jsonl",
+        [scored(rows[0], 0, 0.5), scored(rows[0], 1, -0.25)]
+        + [scored(rows[2], turn, 0.5, **blind) for turn in range(2)],
+    )
     write_rows(
         folder / "ranked.jsonl", [ranked(rows[0], 1, [0.25, 0.75], additional_outputs=["worse", ATTACK])]
     )
@@ -150,6 +155,12 @@ def test_the_critics_view_of_every_turn(several):
     )
     assert several.texts(".candidates .said") == [ATTACK, "worse"]
     assert several.texts(".candidates td:first-child") == ["+0.75", "+0.25"]
+
+
+def test_scores_that_are_missing_say_why_below_the_strip_for_fingers_and_paper(several):
+    several.open("#mini-test-0007/1?in=a.jsonl")
+    note = several.text(".strip figcaption")
+    assert "2 scores missing: prompt and turn are longer than the critic's context" in note
 
 
 def test_words_of_the_language_and_marks_of_direction_stay_with_their_own_text(browser, tmp_path):

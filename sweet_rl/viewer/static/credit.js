@@ -49,6 +49,8 @@ const Credit = (() => {
     const words = [];
     if (scores.other) words.push(`${Words.plural(scores.other, "score")} of other texts than these`);
     if (missing > 0) words.push(`${Words.plural(missing, "turn")} not scored`);
+    const reasons = Object.values(scores.turns).flatMap((turn) => WAYS.map(([way]) => turn[way]?.why)).filter(Boolean);
+    for (const [reason, all] of Map.groupBy(reasons, (one) => one)) words.push(`${Words.plural(all.length, "score")} missing: ${WHY[reason] ?? reason}`);
     return words.length ? make("span", { class: "muted", text: ` (${words.join("; ")})` }) : null;
   }
 

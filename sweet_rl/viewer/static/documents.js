@@ -77,7 +77,7 @@ const Documents = (() => {
     return parts.map(({ file, content }) => {
       const time = (iso) => (iso ? `${Words.date(iso)} UTC` : null);
       const output = ({ path, bytes, sha256 }) => [path, bytes === undefined ? "" : Words.size(bytes), sha256 ? `sha256 ${sha256.slice(0, 12)}` : ""].filter(Boolean).join(" · ");
-      const used = ([role, models]) => Object.entries(models).map(([model, one]) => `${role}: ${model}, ${Words.integer(one.prompt_tokens ?? 0)} tokens in, ${Words.integer(one.completion_tokens ?? 0)} out`);
+      const used = ([role, models]) => Object.entries(models).filter(([model]) => model).map(([model, one]) => `${role}: ${model}, ${Words.integer(one.prompt_tokens ?? 0)} tokens in, ${Words.integer(one.completion_tokens ?? 0)} out`);
       const facts = [
         ["Stage", content.stage],
         ["Status", content.status],
