@@ -57,6 +57,7 @@ def test_the_numbers_are_those_of_the_episodes(tmp_path, capsys):
         "version": f"sweet_rl {found['made']['sweet_rl']}",
     }
     assert found["grader"]["grader"] == "tests"
+    assert list(found).index("measures") < list(found).index("made")  # as it is shown: the numbers first
     out = capsys.readouterr().out
     assert "pass^3" in out
     assert "human: model scripted" in out
@@ -113,7 +114,12 @@ def test_tokens_and_money_of_agent_and_human_apart(tmp_path, monkeypatch):
             **SMALL | {"model": "openai/echo"}, output_dir="out", max_turns=3, env_base_url=server.base_url,
             prices="prices.toml",
         )  # fmt: skip
+        evaluate(  # resumed: who plays is asked which models there are, and nothing else
+            **SMALL | {"model": "openai/echo"}, output_dir="out", max_turns=3, env_base_url=server.base_url,
+            prices="prices.toml", bounds="world",
+        )  # fmt: skip
     found = report(tmp_path / "out")
+    assert list(found["usage"]["user"]) == ["scripted"]
     agent, human = found["usage"]["agent"]["echo"], found["usage"]["user"]["scripted"]
     assert agent["replies"] == 24
     expected = (2 * agent["prompt_tokens"] + 8 * agent["completion_tokens"]) / 1e6
