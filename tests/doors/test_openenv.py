@@ -163,6 +163,7 @@ def test_grpo_takes_three_steps(url, tmp_path):
 
 
 def test_what_the_agent_is_told_is_no_part_of_the_loss():
+    torch = pytest.importorskip("torch")
     pytest.importorskip("trl")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -172,7 +173,10 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
     path = model_path(EMBEDDED)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)
     trainer = SimpleNamespace(
-        accelerator=SimpleNamespace(unwrap_model=lambda one: one), model=model, processing_class=tokenizer
+        accelerator=SimpleNamespace(unwrap_model=lambda one: one),
+        model=model,
+        processing_class=tokenizer,
+        args=SimpleNamespace(temperature=0.5),
     )
     (task,) = sweet_rl.load_tasks("twenty-questions:test", limit=1)
     with served("twenty_questions", "--max_turns", "3") as found:
@@ -188,3 +192,11 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
         text = tokenizer.decode(part, skip_special_tokens=True)
         assert len(part) <= 8 if own else ("No" in text or "Yes" in text or "Invalid" in text), text
     assert [known for known, own in zip(logprobs, mask, strict=True) if not own] == [0.0] * mask.count(0)
+    with (
+        torch.no_grad()
+    ):  # the trainer's pass over the whole, at its temperature, gives the sampler's numbers
+        prompt = played["prompt_ids"][0]
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / 0.5
+    again = logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0]
+    own = torch.tensor(mask).bool()
+    assert torch.allclose(again[own], torch.tensor(logprobs)[own], atol=1e-4)
