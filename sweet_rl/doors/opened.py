@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
 from numbers import Integral
+from typing import Any
 
 from sweet_rl import interface
 from sweet_rl.batching import MicroBatcher
@@ -108,13 +109,12 @@ class OpenWorld:
         name = next(iter(self.tasks)) if task_id is None else task_id
         if not isinstance(name, str) or name not in self.tasks:
             raise no_such(f"task of {self.world.name}", name, list(self.tasks)[:20])
-        if sample_index is None:
-            sample_index = self._begun[name]
-        if not isinstance(sample_index, Integral) or sample_index < 0:
-            raise UsageError(f"sample_index must be a whole number from 0, got {sample_index!r}.")
-        sample_index = int(sample_index)
-        self._begun[name] = max(self._begun[name], sample_index + 1)
-        planned = Episode(self.tasks[name], sample_index, derive_seed(self._seed, name, sample_index))
+        index: Any = self._begun[name] if sample_index is None else sample_index
+        if not isinstance(index, Integral) or index < 0:
+            raise UsageError(f"sample_index must be a whole number from 0, got {index!r}.")
+        index = int(index)
+        self._begun[name] = max(self._begun[name], index + 1)
+        planned = Episode(self.tasks[name], index, derive_seed(self._seed, name, index))
         env = self._make_env()
         live = LiveEpisode(planned, env, self._provenance)
         episode = SteppedEpisode(live, env, self.world, self._options, self._grader.submit)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -26,10 +25,7 @@ pytestmark = pytest.mark.timeout(900)
 @contextmanager
 def served(*words):
     """The address of a server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "sweet_rl", "serve_env", *words, "--port", port]
+    command = [sys.executable, "-m", "sweet_rl", "serve_env", *words, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         found = re.search(r"http://\S+", process.stdout.readline())[0]
         while True:
@@ -76,6 +72,24 @@ def test_reset_step_and_state(url):
             )
             hidden = [line for line in task.ground_truth.splitlines()[1:] if line.strip()]
             assert [line for line in hidden if json.dumps(line)[1:-1] in json.dumps(told)] == []
+
+
+def test_a_port_that_is_taken_is_named(url):
+    command = [
+        sys.executable,
+        "-m",
+        "sweet_rl",
+        "serve_env",
+        "code",
+        "--limit",
+        "1",
+        "--port",
+        url.rpartition(":")[2],
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Cannot listen on 127.0.0.1, port" in done.stderr
+    assert "Serving" not in done.stdout
 
 
 def test_a_human_at_a_url(human_url, earned):
