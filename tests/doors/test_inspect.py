@@ -28,6 +28,8 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score
 
+from sweet_rl.doors.inspect_logs import write_log
+
 pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
 
 
@@ -140,8 +142,7 @@ def test_a_torn_log_is_named(played, tmp_path, torn):
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_other_peoples_logs_are_read(played, tmp_path):
-    _, log = played
+def test_other_peoples_logs_are_read(log, tmp_path):
     said = [
         ChatMessageSystem(content="Be brief."),
         ChatMessageUser(content="2+2?"),
@@ -157,6 +158,14 @@ def test_other_peoples_logs_are_read(played, tmp_path):
     assert row.dialogue_history[1].input == (
         '[{"content":"Be brief.","role":"system"},{"content":"2+2?","role":"user"}]'
     )
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log, for samples of other people's."""
+    path = tmp_path_factory.mktemp("log") / "log.eval"
+    write_log(sweet_rl.simulate("twenty_questions", limit=1, options={"max_turns": 1}), path)
+    return read_eval_log(path)
 
 
 def foreign(log, path, **fields):
@@ -177,14 +186,12 @@ def foreign(log, path, **fields):
         ({}, None), ({"a": "good"}, None),
     ],
 )  # fmt: skip
-def test_a_score_that_is_no_number_is_no_reward(played, tmp_path, value, reward, capsys):
-    _, log = played
+def test_a_score_that_is_no_number_is_no_reward(log, tmp_path, value, reward, capsys):
     assert foreign(log, tmp_path, scores={"s": Score(value=value)}).reward == reward
     assert ("1 of them have no reward." in capsys.readouterr().out) == (reward is None)
 
 
-def test_thoughts_are_kept_and_pictures_named(played, tmp_path):
-    _, log = played
+def test_thoughts_are_kept_and_pictures_named(log, tmp_path):
     said = [
         ChatMessageUser(
             content=[ContentText(text="Look."), ContentImage(image="data:image/png;base64,AA==")]
