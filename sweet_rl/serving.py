@@ -11,8 +11,8 @@ import asyncio
 import ipaddress
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -96,6 +96,23 @@ def guard(host: str, limits: Limits) -> Middleware:
     return guarded
 
 
+@contextmanager
+def usable(host: str, port: int) -> Iterator[None]:
+    """A block in which an address is begun to be listened on.
+
+    Raises:
+        UsageError: that cannot be, for example because the port is taken.
+    """
+    try:
+        yield
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"Cannot listen on {host}, port {port}: {reason}. Choose another --port (0 takes a free one) "
+            "or an address of this machine as --host."
+        ) from error
+
+
 @asynccontextmanager
 async def listening(
     app: web.Application, host: str, port: int, limits: Limits | None = None
@@ -139,14 +156,8 @@ async def listening(
         return connection
 
     try:
-        try:
+        with usable(host, port):
             server = await loop.create_server(connected, host, port, backlog=_BACKLOG)
-        except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(
-                f"Cannot listen on {host}, port {port}: {reason}. Choose another --port (0 takes a free one) "
-                "or an address of this machine as --host."
-            ) from error
         try:
             yield server.sockets[0].getsockname()[1]
         finally:

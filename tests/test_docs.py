@@ -51,6 +51,16 @@ def test_the_reference_says_what_the_docstrings_say(site):
     assert 'href="../published/sweet_rl.html#' in types  # pointers of docstrings lead somewhere
 
 
+def test_every_extra_has_its_row_on_the_page_about_installing():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rows = [
+        line.split("|")[1]
+        for line in (ROOT / "docs/install.md").read_text().splitlines()
+        if line[:3] == "| `"
+    ]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(extras)
+
+
 def literal(node):
     """A string of the code, values in it as "..."; None for anything else."""
     match node:

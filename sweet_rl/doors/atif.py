@@ -8,7 +8,7 @@ trajectory file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +53,25 @@ def trajectory_in(document: Mapping[str, Any], path: Path) -> Trajectory:
     """The trajectory of a document, ours or another's; `path` is the file that it is in.
 
     Raises:
-        DataError: it is no such document, or a step of it is none.
+        DataError: it is no such document, a step of it is none, or a value is of another type.
     """
     version, steps = str(document.get("schema_version", "")), document.get("steps")
-    if not version.startswith("ATIF-v1.") or not steps:
+    if not version.startswith("ATIF-v1.") or not steps or not isinstance(steps, list):
         raise DataError("is no ATIF trajectory of a version 1", path=path, field="schema_version")
     for place, step in enumerate(steps):
         if not isinstance(step, Mapping) or step.get("source") not in SOURCES or "message" not in step:
             repair = f"A step has a message and its source: {', '.join(SOURCES)}."
             raise DataError("is no step", path=path, field=f"steps[{place}]", value=step, repair=repair)
-    row = (document.get("extra") or {}).get(OURS)
-    if row is None:
-        return read_foreign(document, path)
+    try:
+        row = (document.get("extra") or {}).get(OURS)
+        row = trajectory_to_row(read_foreign(document, path)) if row is None else _row_of_ours(row, steps)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        repair = "Every field has the type that ATIF gives it."
+        raise DataError(f"is no ATIF trajectory ({error!r})", path=path, repair=repair) from error
+    return trajectory_from_row(row, path=path)
+
+
+def _row_of_ours(row: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
     history = [entry_of(step) for step in steps]
     credit = credit_in(step for step, entry in zip(steps, history, strict=True) if "input" in entry)
-    return trajectory_from_row({**row, "dialogue_history": history, **credit}, path=path)
+    return {**row, "dialogue_history": history, **credit}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any, Literal
 
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import stage
-from sweet_rl.errors import UsageError, missing_package
+from sweet_rl.errors import DataError, UsageError, missing_package
 from sweet_rl.flags import flag
 from sweet_rl.flags.common import InputPath, OutputPath, Overwriting
+from sweet_rl.types import Trajectory
 
 _ENDINGS = {"inspect": ".eval", "atif": "", "trajectories": ".jsonl"}
 
@@ -75,7 +77,7 @@ def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> int:
     from sweet_rl.runs import new_file
 
     new_file(target, "output_path", overwrite=flags.overwrite)
-    found = load_trajectories(source)
+    found = _distinct(load_trajectories(source), source)
     tracking.writes(target)
     _logs().write_log(found, target)
     return len(found)
@@ -89,7 +91,7 @@ def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
     from sweet_rl.runs import new_folder
 
     new_folder(target, "output_path", overwrite=flags.overwrite)
-    found = load_trajectories(source)
+    found = _distinct(load_trajectories(source), source)
     if flags.credit is not None:
         found = credited(found, Path(flags.credit))
         warn_of_a_file(flags.credit, found)
@@ -110,7 +112,28 @@ def _from_others(source: Path, target: Path, flags: ExportFlags) -> int:
     )
     tracking.writes(target)
     replace_rows(target, map(trajectory_to_row, found))
+    if unknown := sum(one.reward is None for one in found):
+        print(f"{unknown} of them have no reward.")
     return len(found)
+
+
+def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:
+    """The same; a second one of its name would take the place of the first, there.
+
+    Raises:
+        DataError: two rows are the same repeat of the same task.
+    """
+    key, count = Counter(one.key for one in found).most_common(1)[0] if found else (None, 0)
+    if count > 1:
+        repair = "Export the file of each run by itself."
+        raise DataError(
+            f"is the same in {count} rows",
+            path=source,
+            field="task_id, sample_index",
+            value=key,
+            repair=repair,
+        )
+    return found
 
 
 def _logs() -> Any:

@@ -29,13 +29,20 @@ def theirs(message: Message) -> ChatMessage:
 
 
 def ours(one: ChatMessage, path: Path) -> Message:
-    """The text of a message of theirs.
+    """The text of a message of theirs, in which pictures and the like are named, and its thoughts.
 
     Raises:
         DataError: it calls a tool, or is what a tool says; `path` is the log that it is in.
     """
     if one.role == "tool" or getattr(one, "tool_calls", None):
         raise DataError("has calls of tools, which are no dialogue of texts", path=path, field="messages")
+    parts = [ContentText(text=one.content)] if isinstance(one.content, str) else one.content
+    thoughts = [part.reasoning for part in parts if isinstance(part, ContentReasoning)]
+    said = "\n".join(
+        part.text if isinstance(part, ContentText) else f"[{part.type}]"
+        for part in parts
+        if not isinstance(part, ContentReasoning)
+    )
     if one.role == "assistant":
-        return AgentTurn("assistant", one.text, output=one.text)
-    return Message(one.role, one.text)
+        return AgentTurn("assistant", said, output=said, thoughts="\n\n".join(thoughts) or None)
+    return Message(one.role, said)

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
+from numbers import Integral
+from typing import Any
 
 from sweet_rl import interface
 from sweet_rl.batching import MicroBatcher
@@ -18,7 +20,7 @@ from sweet_rl.commands.humans import Human, HumanFlags, make_user
 from sweet_rl.contracts import Env, User
 from sweet_rl.doors.choice import WorldChoice
 from sweet_rl.doors.stepped import SteppedEpisode
-from sweet_rl.errors import no_such
+from sweet_rl.errors import UsageError, no_such
 from sweet_rl.interface.parts import options_for, tasks_for
 from sweet_rl.pages.flags import RenderFlags
 from sweet_rl.rollout import Episode, LiveEpisode
@@ -41,12 +43,15 @@ def tasks_of(choice: WorldChoice) -> tuple[World, list[Task]]:
 
 
 @asynccontextmanager
-async def open_world(choice: WorldChoice, *, user: User | None = None) -> AsyncIterator[OpenWorld]:
+async def open_world(
+    choice: WorldChoice, *, user: User | None = None, begun: Counter[str] | None = None
+) -> AsyncIterator[OpenWorld]:
     """Open a world; what its episodes share is freed with the block.
 
     Args:
         choice: which one.
         user: who answers, as an object; its owner closes it.
+        begun: how many repeats of each task there have been, where it was open before; counted up.
 
     Raises:
         UsageError: a name is unknown, or no option, or names no task.
@@ -67,7 +72,8 @@ async def open_world(choice: WorldChoice, *, user: User | None = None) -> AsyncI
         stack.push_async_callback(batcher.close)
         settings = world.settings(options) | {"seed": choice.seed, "env_model": user.name}
         provenance = {"sweet_rl": __version__, "env_model": user.name, "settings": settings}
-        yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed, options)
+        begun = Counter() if begun is None else begun
+        yield OpenWorld(world, tasks, make_env, batcher, provenance, choice.seed, options, begun)
 
 
 class OpenWorld:
@@ -82,11 +88,12 @@ class OpenWorld:
         provenance: Mapping[str, Json],
         seed: int,
         options: Options,
+        begun: Counter[str],
     ) -> None:
         self.world, self._options = world, options
         self.tasks = {task.task_id: task for task in tasks}
         self._make_env, self._grader, self._provenance, self._seed = make_env, grader, provenance, seed
-        self._begun: Counter[str] = Counter()
+        self._begun = begun
 
     async def begin(self, task_id: str | None = None, sample_index: int | None = None) -> SteppedEpisode:
         """Begin an episode, which whoever holds it closes.
@@ -96,16 +103,18 @@ class OpenWorld:
             sample_index: which repeat of the task it is; default: the next one.
 
         Raises:
-            UsageError: there is no such task.
+            UsageError: there is no such task, or no such repeat.
             EpisodeError: the world cannot offer it.
         """
         name = next(iter(self.tasks)) if task_id is None else task_id
-        if name not in self.tasks:
+        if not isinstance(name, str) or name not in self.tasks:
             raise no_such(f"task of {self.world.name}", name, list(self.tasks)[:20])
-        if sample_index is None:
-            sample_index = self._begun[name]
-        self._begun[name] = max(self._begun[name], sample_index + 1)
-        planned = Episode(self.tasks[name], sample_index, derive_seed(self._seed, name, sample_index))
+        index: Any = self._begun[name] if sample_index is None else sample_index
+        if not isinstance(index, Integral) or index < 0:
+            raise UsageError(f"sample_index must be a whole number from 0, got {index!r}.")
+        index = int(index)
+        self._begun[name] = max(self._begun[name], index + 1)
+        planned = Episode(self.tasks[name], index, derive_seed(self._seed, name, index))
         env = self._make_env()
         live = LiveEpisode(planned, env, self._provenance)
         episode = SteppedEpisode(live, env, self.world, self._options, self._grader.submit)

@@ -43,6 +43,7 @@ class WorldEnvironment(Environment[Say, Heard, Played]):
         self._loop, self._name = asyncio.get_running_loop(), episode_id
         if self._episode is not None:
             await self._episode.close()
+            self._episode = None
         if task_id is None and seed is not None:
             task_id = list(self._world.tasks)[seed % len(self._world.tasks)]
         self._episode = await self._world.begin(task_id, sample_index)

@@ -35,8 +35,10 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
     The smallest run: serve_env code
     """
     import asyncio
+    import socket
 
     from sweet_rl.doors.opened import open_world
+    from sweet_rl.serving import usable
 
     try:
         import uvicorn
@@ -56,8 +58,11 @@ def serve_env(flags: Sessions, choice: WorldChoice, options: Options, /) -> None
                 max_concurrent_envs=flags.sessions,
                 state_cls=Played,
             )
-            config = uvicorn.Config(app, host=flags.host, port=flags.port, log_level="warning")
-            print(f"Serving {world.world.name} at http://{flags.host}:{flags.port}", flush=True)
-            await uvicorn.Server(config).serve()
+            with usable(flags.host, flags.port):
+                listening = socket.create_server((flags.host, flags.port))
+            print(
+                f"Serving {world.world.name} at http://{flags.host}:{listening.getsockname()[1]}", flush=True
+            )
+            await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listening])
 
     asyncio.run(serve())

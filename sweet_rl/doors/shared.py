@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -11,7 +12,7 @@ from sweet_rl.doors.opened import OpenWorld, open_world
 
 
 class SharedWorld:
-    """A world that is open while anyone plays in it.
+    """A world that is open while anyone plays in it; a task's repeats are counted on when it opens again.
 
     Args:
         choice: which one.
@@ -19,6 +20,7 @@ class SharedWorld:
 
     def __init__(self, choice: WorldChoice) -> None:
         self._choice = choice
+        self._begun: Counter[str] = Counter()
         self._players = 0
         self._lock = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -29,7 +31,9 @@ class SharedWorld:
         """The world; the first player opens it, the last one closes it."""
         async with self._lock:
             if self._world is None:
-                self._world = await self._stack.enter_async_context(open_world(self._choice))
+                self._world = await self._stack.enter_async_context(
+                    open_world(self._choice, begun=self._begun)
+                )
             world = self._world
             self._players += 1
         try:

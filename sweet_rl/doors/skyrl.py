@@ -44,6 +44,7 @@ class WorldEnv(BaseTextEnv):
     def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Json]]:
         """Begin; the world says what is asked, whatever the row's prompt is."""
         self.close()
+        self._episode, self.turns = None, 0
         episode = self._episode = wait_for(self._begin(), instead=_INSTEAD)
         return episode.messages, {"task_id": episode.trajectory.task.task_id}
 
@@ -52,7 +53,7 @@ class WorldEnv(BaseTextEnv):
         if self._episode is None:
             raise UsageError("The episode has not begun: call init first.")
         turn = wait_for(self._episode.step(action), instead=_INSTEAD)
-        self.turns += 1
+        self.turns = len(self._episode.rewards)
         told = [{"role": "user", "content": turn.text}] if turn.text else []
         why = self._episode.trajectory.stop_reason
         return BaseTextEnvStepOutput(

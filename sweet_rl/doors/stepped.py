@@ -61,6 +61,7 @@ class SteppedEpisode:
     ) -> None:
         self._live, self._env, self._world, self._options, self._grade = live, env, world, options, grade
         self._seen: Observation | None = None
+        self._awaits_turn = False
         self.trajectory = live.trajectory
         self.rewards: list[float] = []
 
@@ -103,16 +104,26 @@ class SteppedEpisode:
         self._seen = await self._live.begin()
         if self._seen is None:
             await self._end()
+        self._awaits_turn = True
 
     async def step(self, said: str | Generation) -> Turn:
         """The agent's turn: its text, or a generation with tokens and log-probabilities.
 
         Raises:
             EpisodeError: the human or the world failed; such an episode has no reward.
-            UsageError: the episode is over.
+            UsageError: the episode is over or closed, another turn is under way or was broken off, or what
+                was said is no text.
         """
         if self.trajectory.stop_reason is not None:
             raise UsageError("The episode is over: begin another one.")
+        if not self._awaits_turn:
+            raise UsageError(
+                "The episode takes no turn: one is under way or was broken off, or it was closed. Wait for "
+                "that turn, or begin another episode."
+            )
+        if not isinstance(said, str | Generation):
+            raise UsageError(f"A turn of the agent is a text, got {said!r}.")
+        self._awaits_turn = False
         if isinstance(said, str):
             said = Generation(as_json(self.prompt), Completion(said, finish_reason=FinishReason.STOP))
         seen = await self._live.take(said)
@@ -122,10 +133,12 @@ class SteppedEpisode:
             self._seen, self.trajectory = seen, self._live.trajectory
         turn = self._turn(over=seen is None)
         self.rewards.append(turn.reward)
+        self._awaits_turn = not turn.over
         return turn
 
     async def close(self) -> None:
         """Free what the episode holds; may be called at any time."""
+        self._awaits_turn = False
         await self._env.close()
 
     def _turn(self, *, over: bool) -> Turn:

@@ -17,17 +17,17 @@ class Rollout:
 
     Args:
         url: of the server (`sweet-rl serve_env`).
-        max_tokens: of one turn.
-        temperature: of sampling.
+        max_tokens: of one turn. The temperature is the trainer's, whose loss counts on it.
     """
 
-    def __init__(self, url: str, *, max_tokens: int = 128, temperature: float = 1.0) -> None:
-        self._url, self._max_tokens, self._temperature = url, max_tokens, temperature
+    def __init__(self, url: str, *, max_tokens: int = 128) -> None:
+        self._url, self._max_tokens = url, max_tokens
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
         """What TRL asks of a rollout; `rewards` of its turns for `total` to add up."""
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "rewards")
         model = trainer.accelerator.unwrap_model(trainer.model)
+        self._temperature = trainer.args.temperature
         with GenericEnvClient(base_url=self._url) as client:
             played = [self._play(task, client, model, trainer.processing_class) for task in prompts]
         return {name: [one[place] for one in played] for place, name in enumerate(names)}

@@ -19,7 +19,7 @@ from sweet_rl.doors.opened import OpenWorld
 from sweet_rl.doors.shared import shared_world
 from sweet_rl.doors.stepped import SteppedEpisode
 from sweet_rl.doors.verl_response import Response
-from sweet_rl.errors import EpisodeError
+from sweet_rl.errors import EpisodeError, UsageError
 from sweet_rl.types import Completion, FinishReason, Generation, Json, StopReason
 
 
@@ -36,6 +36,8 @@ class WorldLoop(AgentLoopBase):
     def __init__(self, *, choice: Any, turn_tokens: int | None = None, tries: int = 3, **verls: Any) -> None:
         super().__init__(**verls)
         chosen: Any = OmegaConf.to_object(OmegaConf.create(choice))
+        if tries < 1 or (turn_tokens is not None and turn_tokens < 1):
+            raise UsageError(f"tries and turn_tokens are at least 1, got {tries} and {turn_tokens}.")
         self._choice, self._turn_tokens, self._tries = choice_of(chosen), turn_tokens, tries
         self._length = self.rollout_config.response_length
 

@@ -12,7 +12,8 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
-from numbers import Real
+from numbers import Integral, Real
+from os import PathLike
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, Literal
 
@@ -23,6 +24,13 @@ REQUIRED: Final = MISSING
 
 _KEY: Final = "sweet_rl.flag"
 _NONE: Final = {"none": True}
+_KINDS: Final[dict[type, tuple[tuple[type, ...], str]]] = {
+    bool: ((Integral,), "true or false"),
+    int: ((Integral,), "a whole number"),
+    float: ((Real,), "a number"),
+    str: ((str, PathLike), "a text"),
+}
+"""Whose values a flag of each kind takes from Python."""
 Shown = Literal["help", "all", "never"]
 """In which help a flag stands: the short one, only the whole one, or none (accepted, without effect)."""
 
@@ -114,8 +122,9 @@ class Flag:
             return
         if self.choices and value not in self.choices:
             raise UsageError(f"{dashes}{self.name} must be {any_of(self.choices)}, got {value!r}.")
-        if self.kind in {int, float} and not isinstance(value, Real):
-            raise UsageError(f"{dashes}{self.name} must be a number, got {value!r}.")
+        kinds, words = _KINDS[self.kind]
+        if not self.many and not isinstance(value, kinds):
+            raise UsageError(f"{dashes}{self.name} must be {words}, got {value!r}.")
         bounds = (self.at_least, self.above, self.at_most, self.below)
         if all(bound is None for bound in bounds):
             return

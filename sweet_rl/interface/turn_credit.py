@@ -19,7 +19,7 @@ from sweet_rl.preferences.credit import (
     credited,
     own_turns,
 )
-from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, messages_of
+from sweet_rl.preferences.dialogue_credit import Dialogue, DialogueCritic, hidden_of, messages_of
 from sweet_rl.preferences.ranking import Model
 from sweet_rl.preferences.tokenizers import encoding_of
 from sweet_rl.runs.digests import identity_of
@@ -94,7 +94,7 @@ class Critic:
             is never 0 (`views` says why).
 
         Raises:
-            DataError: an entry is no message of text.
+            DataError: an entry is no message of text, or what is hidden is no text.
             UsageError: nothing to compare the critic with, or a prompt that its chat template refuses.
         """
         return self.credit_many([hidden], [dialogue])[0]
@@ -107,8 +107,9 @@ class Critic:
 
     def views(self, hidden: Sequence[str | None], dialogues: Sequence[Dialogue]) -> list[list[View]]:
         """The same with the critic's and the reference's means, and why an advantage is missing."""
+        told = [hidden_of(one, f"hidden[{place}]") for place, one in enumerate(hidden)]
         read = [messages_of(one, f"dialogues[{place}]") for place, one in enumerate(dialogues)]
-        return in_thread(lambda: asyncio.run(self._critic.views(hidden, read)))
+        return in_thread(lambda: asyncio.run(self._critic.views(told, read)))
 
     def of_episodes(
         self, episodes: Iterable[Trajectory], *, hidden: bool = True, without_hidden: bool = True

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 
 from sweet_rl.errors import DataError, ServiceError, SweetRLError
 from sweet_rl.preferences.credit import View
-from sweet_rl.preferences.dialogue_credit import DialogueCritic, messages_of
+from sweet_rl.preferences.dialogue_credit import DialogueCritic, hidden_of, messages_of
 from sweet_rl.serving import Limits, guard
 from sweet_rl.types import Json, Message
 
@@ -98,13 +98,9 @@ def _read(body: bytes) -> tuple[list[str | None], list[list[Message]]]:
         name = f"dialogues[{place}]"
         if not isinstance(one, dict) or not isinstance(one.get("messages"), list):
             raise DataError("must be a list", field=f"{name}.messages", value=one)
-        if not isinstance(one.get("hidden", 0), str | None):
-            raise DataError(
-                "must be a text, or null for a critic that was trained without hidden information",
-                field=f"{name}.hidden",
-                value=one.get("hidden", "nothing"),
-            )
-        hidden.append(one["hidden"])
+        if "hidden" not in one:
+            raise DataError("must be a text, or null", field=f"{name}.hidden", value="nothing")
+        hidden.append(hidden_of(one["hidden"], f"{name}.hidden"))
         messages.append(messages_of(one["messages"], f"{name}.messages"))
     return hidden, messages
 

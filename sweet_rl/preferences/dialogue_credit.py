@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sweet_rl.chat import ChatFormat
 from sweet_rl.errors import DataError, UsageError
@@ -42,7 +42,29 @@ def messages_of(dialogue: Dialogue, name: str = "dialogue") -> list[Message]:
     Raises:
         DataError: an entry is no message of text.
     """
-    return [_message(entry, f"{name}[{place}]") for place, entry in enumerate(dialogue)]
+    given: Any = dialogue
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise DataError("must be a list of messages", field=name, value=dialogue)
+    messages = [_message(entry, f"{name}[{place}]") for place, entry in enumerate(dialogue)]
+    for place, message in enumerate(messages):
+        _check_text(message.content, f"{name}[{place}].content")
+        if place == 0 and message.role == "assistant" and not getattr(message, "input", ""):
+            repair = "Put what it was asked before it, or its prompt in `input`."
+            raise DataError("is a turn of the agent behind nothing", field=f"{name}[0]", repair=repair)
+    return messages
+
+
+def hidden_of(value: Json, name: str) -> str | None:
+    """What a critic is told.
+
+    Raises:
+        DataError: it is no text; `name` is what errors call it.
+    """
+    if not isinstance(value, str | None):
+        problem = "must be a text, or null (None) for a critic that was trained without hidden information"
+        raise DataError(problem, field=name, value=value)
+    _check_text(value or "", name)
+    return value
 
 
 def turns_of(
@@ -139,6 +161,14 @@ def _message(entry: Message | Mapping[str, Json], name: str) -> Message:
         )
     row = {**entry, "content": _text(entry.get("content"), name)}
     return message_from_row({"input": "", **row} if row.get("role") == "assistant" else row, name)
+
+
+def _check_text(text: str, name: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        repair = "Replace half surrogates, as by text.encode(errors='replace').decode()."
+        raise DataError("is no text that can be tokenised", field=name, value=text, repair=repair) from error
 
 
 def _text(content: Json, name: str) -> Json:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import sweet_rl
+from sweet_rl.doors.atif_files import read_documents
 from sweet_rl.doors.export import export
 from sweet_rl.errors import DataError, UsageError
 from sweet_rl.preferences.credit import own_turn, turn_digest
-from sweet_rl.records import load_trajectories, replace_rows, trajectory_to_row
+from sweet_rl.records import load_trajectories, replace_rows, trajectory_from_row, trajectory_to_row
 from sweet_rl.types import AgentTurn
 from tests.conftest import ROOT
 
@@ -242,3 +243,81 @@ def test_what_is_wrong_is_said(episodes, folder, tmp_path):
     with pytest.raises(DataError, match="holds no ATIF document"):
         export(tmp_path / "none", tmp_path / "b.jsonl", to="trajectories")
     assert not Path(tmp_path / "b.jsonl").exists()
+
+
+ANOTHERS = {
+    "schema_version": "ATIF-v1.6",
+    "session_id": "s",
+    "agent": {"name": "a", "version": "1", "model_name": "m"},
+    "steps": [
+        {"step_id": 1, "source": "user", "message": [{"type": "text", "text": "Do it."}]},
+        {
+            "step_id": 2,
+            "source": "agent",
+            "message": "I do.",
+            "reasoning_content": "Hm.",
+            "tool_calls": [{"tool_call_id": "1", "function_name": "f", "arguments": {}}],
+            "observation": {"results": [{"content": "done"}]},
+            "metrics": {"completion_token_ids": [1, 2], "logprobs": [-0.1, -0.2]},
+            "extra": {"reward": 1.0},
+        },
+    ],
+    "final_metrics": {"extra": {"reward": 0.5}},
+}
+
+
+def places(value, before=()):
+    """The ways to the values in a document; of numbers in a list to the first."""
+    of_numbers = isinstance(value, list) and not isinstance(value[0], dict)
+    for key, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value[:1] if of_numbers else value)
+    ):
+        yield (*before, key)
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*before, key))
+
+
+def with_value(document, way, value):
+    made = inner = json.loads(json.dumps(document))
+    for key in way[:-1]:
+        inner = inner[key]
+    inner[way[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize("whose", ["another's", "ours"])
+def test_a_document_with_a_value_of_another_type_is_read_or_named(folder, tmp_path, whose):
+    document = ANOTHERS if whose == "another's" else next(iter(documents(folder).values()))
+    path, refused = tmp_path / "one.json", 0
+    for way in places(document):
+        for value in (None, 5, "x", [], [1], {"a": 1}, True):
+            path.write_text(json.dumps(with_value(document, way, value)))
+            try:
+                read = read_documents(path)
+            except DataError as error:
+                assert str(path) in str(error)
+                refused += 1
+            else:
+                for one in read:
+                    trajectory_from_row(json.loads(json.dumps(trajectory_to_row(one))))
+    assert refused > 100
+
+
+@pytest.mark.parametrize("value", ['{"reward": ', '{"reward": "much"}', "[]"])
+def test_a_torn_reward_of_a_trial_is_named(tmp_path, value):
+    trial = tmp_path / "job" / "task__1"
+    for name in ("agent", "verifier"):
+        (trial / name).mkdir(parents=True)
+    document = {key: inner for key, inner in ANOTHERS.items() if key != "final_metrics"}
+    (trial / "agent/trajectory.json").write_text(json.dumps(document))
+    (trial / "verifier/reward.json").write_text(value)
+    with pytest.raises(DataError, match=r"trajectory.json: is no ATIF trajectory"):
+        read_documents(tmp_path / "job")
+
+
+def test_rows_that_would_take_each_others_place_are_refused(episodes, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    replace_rows(rows, map(trajectory_to_row, [*episodes, episodes[0]]))
+    for output, to in (("documents", "atif"), ("log.eval", "inspect")):
+        with pytest.raises(DataError, match=r"is the same in 2 rows, got .* Export the file of each run"):
+            export(rows, tmp_path / output, to=to)

@@ -18,8 +18,17 @@ from tests.doors.agent import policy
 pytest.importorskip("inspect_ai", reason="needs the extra `inspect`")
 
 from inspect_ai.log import EvalSample, read_eval_log, write_eval_log
-from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+from inspect_ai.model import (
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageUser,
+    ContentImage,
+    ContentReasoning,
+    ContentText,
+)
 from inspect_ai.scorer import Score
+
+from sweet_rl.doors.inspect_logs import write_log
 
 pytestmark = pytest.mark.timeout(900)  # a hundred episodes through the command
 
@@ -133,8 +142,7 @@ def test_a_torn_log_is_named(played, tmp_path, torn):
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_other_peoples_logs_are_read(played, tmp_path):
-    _, log = played
+def test_other_peoples_logs_are_read(log, tmp_path):
     said = [
         ChatMessageSystem(content="Be brief."),
         ChatMessageUser(content="2+2?"),
@@ -150,6 +158,59 @@ def test_other_peoples_logs_are_read(played, tmp_path):
     assert row.dialogue_history[1].input == (
         '[{"content":"Be brief.","role":"system"},{"content":"2+2?","role":"user"}]'
     )
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log, for samples of other people's."""
+    path = tmp_path_factory.mktemp("log") / "log.eval"
+    write_log(sweet_rl.simulate("twenty_questions", limit=1, options={"max_turns": 1}), path)
+    return read_eval_log(path)
+
+
+def foreign(log, path, **fields):
+    """A row of another's sample."""
+    said = [ChatMessageUser(content="2+2?"), ChatMessageAssistant(content="4")]
+    sample = EvalSample(**{"id": 7, "epoch": 1, "input": "2+2?", "target": "4", "messages": said} | fields)
+    write_eval_log(log.model_copy(update={"samples": [sample]}), path / "other.eval")
+    export(path / "other.eval", path / "rows.jsonl", to="trajectories", overwrite=True)
+    (row,) = load_trajectories(path / "rows.jsonl")
+    return row
+
+
+@pytest.mark.parametrize(
+    ("value", "reward"),
+    [
+        ("C", 1), ("P", 0.5), ("I", 0), ("N", 0), ("yes", 1), (True, 1), (0.3, 0.3), ("0.25", 0.25),
+        ({"a": "C", "b": 0}, 1), ("B", None), ("", None), (float("nan"), None), ([1, 0], None),
+        ({}, None), ({"a": "good"}, None),
+    ],
+)  # fmt: skip
+def test_a_score_that_is_no_number_is_no_reward(log, tmp_path, value, reward, capsys):
+    assert foreign(log, tmp_path, scores={"s": Score(value=value)}).reward == reward
+    assert ("1 of them have no reward." in capsys.readouterr().out) == (reward is None)
+
+
+def test_thoughts_are_kept_and_pictures_named(log, tmp_path):
+    said = [
+        ChatMessageUser(
+            content=[ContentText(text="Look."), ContentImage(image="data:image/png;base64,AA==")]
+        ),
+        ChatMessageAssistant(content=[ContentReasoning(reasoning="A cat?"), ContentText(text="A cat.")]),
+    ]
+    asked, answered = foreign(log, tmp_path, messages=said).dialogue_history
+    assert asked.content == "Look.\n[image]"
+    assert (answered.content, answered.output, answered.thoughts) == ("A cat.", "A cat.", "A cat?")
+
+
+def test_a_sample_that_a_limit_ended_comes_here_as_a_failure(agent_url, tmp_path):
+    flags = ["sweet_rl/world", "-T", "world=twenty_questions", "--limit", "1", "--message-limit", "4"]
+    path, _ = inspect_eval(agent_url, tmp_path, *flags)
+    export(path, tmp_path / "rows.jsonl", to="trajectories")
+    (row,) = load_trajectories(tmp_path / "rows.jsonl")
+    assert row.reward is None
+    assert row.failed
+    assert "limit of inspect_ai's ended it: message" in str(row.error)
 
 
 def test_a_human_at_a_url(agent_url, human_url, earned, tmp_path):

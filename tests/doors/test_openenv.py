@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -26,10 +25,7 @@ pytestmark = pytest.mark.timeout(900)
 @contextmanager
 def served(*words):
     """The address of a server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "sweet_rl", "serve_env", *words, "--port", port]
+    command = [sys.executable, "-m", "sweet_rl", "serve_env", *words, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         found = re.search(r"http://\S+", process.stdout.readline())[0]
         while True:
@@ -76,6 +72,24 @@ def test_reset_step_and_state(url):
             )
             hidden = [line for line in task.ground_truth.splitlines()[1:] if line.strip()]
             assert [line for line in hidden if json.dumps(line)[1:-1] in json.dumps(told)] == []
+
+
+def test_a_port_that_is_taken_is_named(url):
+    command = [
+        sys.executable,
+        "-m",
+        "sweet_rl",
+        "serve_env",
+        "code",
+        "--limit",
+        "1",
+        "--port",
+        url.rpartition(":")[2],
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Cannot listen on 127.0.0.1, port" in done.stderr
+    assert "Serving" not in done.stdout
 
 
 def test_a_human_at_a_url(human_url, earned):
@@ -163,6 +177,7 @@ def test_grpo_takes_three_steps(url, tmp_path):
 
 
 def test_what_the_agent_is_told_is_no_part_of_the_loss():
+    torch = pytest.importorskip("torch")
     pytest.importorskip("trl")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -172,7 +187,10 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
     path = model_path(EMBEDDED)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(path), AutoTokenizer.from_pretrained(path)
     trainer = SimpleNamespace(
-        accelerator=SimpleNamespace(unwrap_model=lambda one: one), model=model, processing_class=tokenizer
+        accelerator=SimpleNamespace(unwrap_model=lambda one: one),
+        model=model,
+        processing_class=tokenizer,
+        args=SimpleNamespace(temperature=0.5),
     )
     (task,) = sweet_rl.load_tasks("twenty-questions:test", limit=1)
     with served("twenty_questions", "--max_turns", "3") as found:
@@ -188,3 +206,11 @@ def test_what_the_agent_is_told_is_no_part_of_the_loss():
         text = tokenizer.decode(part, skip_special_tokens=True)
         assert len(part) <= 8 if own else ("No" in text or "Yes" in text or "Invalid" in text), text
     assert [known for known, own in zip(logprobs, mask, strict=True) if not own] == [0.0] * mask.count(0)
+    with (
+        torch.no_grad()
+    ):  # the trainer's pass over the whole, at its temperature, gives the sampler's numbers
+        prompt = played["prompt_ids"][0]
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / 0.5
+    again = logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0]
+    own = torch.tensor(mask).bool()
+    assert torch.allclose(again[own], torch.tensor(logprobs)[own], atol=1e-4)

@@ -81,6 +81,19 @@ def test_a_human_who_cannot_be_asked_is_an_error_and_no_reward():
     env.close()
 
 
+def test_an_environment_that_is_begun_again_plays_the_next_repeat():
+    (row,) = rows(WorldChoice(world="twenty_questions", limit=1))
+    env = skyrl_gym.make(NAME, env_config={"world": "twenty_questions", "limit": 1}, extras=row)
+    for repeat in range(2):
+        env.init(row["prompt"])
+        env.step("Is it alive?")
+        assert env.get_metrics() == {"turns": 1, "reward": -1.0}
+        assert env._episode.trajectory.sample_index == repeat
+    env.close()
+    with pytest.raises(UsageError, match="or it was closed"):
+        env.step("Is it big?")
+
+
 def test_what_is_wrong_is_said():
     env = skyrl_gym.make(NAME)
     with pytest.raises(UsageError, match="call init first"):

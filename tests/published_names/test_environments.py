@@ -107,6 +107,38 @@ def test_the_human_is_given_the_three_texts_and_other_braces_stay():
 
 
 @pytest.mark.parametrize(
+    ("template", "asked"),
+    [
+        ('{{"he knows": "{hidden_information}"}}', '{"he knows": "def f(): {}"}'),  # as str.format has it
+        ('{"he knows": "{hidden_information}"}', '{"he knows": "def f(): {}"}'),
+        ("{hidden_information} {", "def f(): {} {"),
+        ("{0} {hidden_information}", "{0} def f(): {}"),
+        ("{hidden_information.code}", "{hidden_information.code}"),
+        ("no places", "no places"),
+    ],
+)
+def test_a_prompt_is_formatted_as_published_and_odd_braces_are_no_error(template, asked):
+    client = Client()
+    env = HumanInteractionEnv(client, template, "M")
+    env.reset("Write f.", "def f(): {}")
+    env.step("Why?")
+    assert client.calls[0]["messages"][1]["content"] == asked
+
+
+@pytest.mark.parametrize("choices", [[], None, [SimpleNamespace(message=SimpleNamespace(content=None))]])
+def test_a_reply_without_a_text_is_no_response(choices):
+    def create(**request):
+        return SimpleNamespace(choices=choices)
+
+    client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    env = HumanInteractionEnv(client, PROMPT, "M")
+    env.reset("d", "h")
+    with pytest.warns(UserWarning, match="The human was asked in vain: the server's reply has no text"):
+        view, _, done = env.step("Why?")
+    assert (view[-1]["content"], done) == ("No response.", False)
+
+
+@pytest.mark.parametrize(
     ("replies", "said", "calls"),
     [
         ([Refused(400), "late"], "No response.", 1),

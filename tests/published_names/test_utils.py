@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweet_rl import utils
+from sweet_rl.errors import DataError, UsageError
 from sweet_rl.pages import RenderFailed
 from sweet_rl.types import Failure
 from sweet_rl.utils import code_utils, webpage_utils
@@ -38,6 +39,34 @@ def test_code_evaluate_gives_shares_in_order():
     assert code_evaluate([helper]) == [0.0]  # as published: a helper is not visible
     assert code_evaluate([helper], grading="fixed") == [1.0]
     assert code_evaluate([]) == []
+
+
+def test_code_evaluate_looks_at_what_it_grades_alone():
+    others = {"problem_description": {"asked": 1}, "hidden_information": None, "task_id": 5, "more": [1]}
+    assert code_evaluate(iter([row(ADD, **others), row("", problem_description=None)])) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (1, "trajectories, line 2: must be an object with task and answer, got 1"),
+        ({"answer": ADD}, "line 2: field 'task' must be an object, got None"),
+        ({"task": None, "answer": ADD}, "line 2: field 'task' must be an object, got None"),
+        ({"task": TASK}, "line 2: field 'answer' must be a text or None, got None"),
+        (row(5), "line 2: field 'answer' must be a text or None, got 5"),
+        (row([ADD]), "line 2: field 'answer' must be a text or None"),
+        (row(ADD, ground_truth=None), "line 2: field 'ground_truth' must be a string, got None"),
+        (row(ADD, test_cases={"one": 3}), "line 2: field 'test_cases.one' must be a Python expression"),
+    ],
+)
+def test_what_is_no_trajectory_is_named(wrong, says):
+    with pytest.raises(DataError, match=says):
+        code_evaluate([row(ADD), wrong])
+
+
+def test_a_way_of_grading_that_is_not_there_is_named():
+    with pytest.raises(UsageError, match="no way of grading 'odd'"):
+        code_evaluate([row(ADD)], grading="odd")
 
 
 def test_code_evaluate_gives_the_recorded_numbers(shared):
@@ -126,6 +155,8 @@ def test_drivers_share_browsers_which_end_with_the_last(services, tmp_path):
     assert render_full_html(second, "<html></html>", str(tmp_path), 7) != one
     with pytest.warns(UserWarning, match="A page of environment 0 has no picture: timeout: too slow"):
         assert render_full_html(first, "<html>bad</html>", str(tmp_path)) is None
+    with pytest.warns(UserWarning, match="no picture: empty: a page is a text, got None"):
+        assert render_full_html(first, None, str(tmp_path)) is None
     first.quit()
     assert not services[0].closed
     second.quit()

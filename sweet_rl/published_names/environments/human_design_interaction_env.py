@@ -57,7 +57,7 @@ class HumanDesignInteractionEnv(HumanInteractionEnv):
     def reset(self, problem_description: str, hidden_information: str) -> View:
         """Begin an episode about the page whose source is given; returns the agent's view: the request."""
         view = super().reset(problem_description, hidden_information)
-        target = render_full_html(self.driver, self.hidden_information, self.temp_path, self.env_id)
+        target = render_full_html(self.driver, hidden_information, self.temp_path, self.env_id)
         self._target = encode_image(target, self.gpt_client) if target else None
         return view
 

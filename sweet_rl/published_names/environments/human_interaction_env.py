@@ -101,7 +101,7 @@ class HumanInteractionEnv:
 
     def invoke_model(self) -> str:
         """Ask the human; "No response." where that fails."""
-        prompt = fill(
+        prompt = _filled(
             self.human_prompt,
             problem_description=self.problem_description,
             hidden_information=self.hidden_information,
@@ -116,6 +116,14 @@ class HumanInteractionEnv:
 
     def _reply(self, _parsed: ParsedAction) -> str:
         return self.invoke_model()[:HUMAN_RESPONSE_CHARACTER_LIMIT]
+
+
+def _filled(template: str, **values: str) -> str:
+    """By `str.format`, as published; a template that it refuses has its three places filled."""
+    try:
+        return template.format(**values)
+    except (LookupError, ValueError, AttributeError):
+        return fill(template, **values)
 
 
 def ask(client: Any, model: str, messages: Sequence[Json]) -> str:
@@ -140,8 +148,11 @@ def ask(client: Any, model: str, messages: Sequence[Json]) -> str:
                 warnings.warn(f"The human was asked {attempt} times in vain: {error}", stacklevel=2)
                 return NO_RESPONSE
         time.sleep(attempt)
-    text = reply.choices[0].message.content
-    return text if isinstance(text, str) else NO_RESPONSE
+    text = reply.choices[0].message.content if reply.choices else None
+    if isinstance(text, str):
+        return text
+    warnings.warn("The human was asked in vain: the server's reply has no text.", stacklevel=2)
+    return NO_RESPONSE
 
 
 def _may_pass(error: Exception) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sweet_rl.grading.code import CodeGrader, Way
+from sweet_rl.errors import DataError, no_such
+from sweet_rl.grading.code import WAYS, CodeGrader, Way
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.records import task_from_row
 from sweet_rl.types import Trajectory
@@ -23,12 +24,24 @@ def code_evaluate(trajectories: Iterable[Mapping[str, Any]], *, grading: Way = "
         published evaluation.
 
     Raises:
-        DataError: a row is no trajectory.
+        DataError: a row is no trajectory, or its answer is no text.
+        UsageError: there is no such way of grading.
         SandboxError: answers cannot be run safely here.
     """
-    played = [
-        Trajectory(task_from_row({"problem_description": "", **row["task"]}), (), row["answer"])
-        for row in trajectories
-    ]
+    if grading not in WAYS:
+        raise no_such("way of grading", grading, WAYS)
+    played = [_played(row, number) for number, row in enumerate(trajectories, 1)]
     with Sandbox() as sandbox:
         return [score.value or 0.0 for score in CodeGrader(sandbox, grading=grading).grade(played)]
+
+
+def _played(row: Any, number: int) -> Trajectory:
+    """A row, of which only what is graded is looked at; `number` is its place, from 1."""
+    where: Any = {"path": "trajectories", "line": number}
+    if not isinstance(row, Mapping):
+        raise DataError("must be an object with task and answer", **where, value=row)
+    for name, kinds, what in (("task", Mapping, "an object"), ("answer", str | None, "a text or None")):
+        if name not in row or not isinstance(row[name], kinds):
+            raise DataError(f"must be {what}", **where, field=name, value=row.get(name))
+    graded = {name: row["task"][name] for name in ("ground_truth", "test_cases") if name in row["task"]}
+    return Trajectory(task_from_row({"problem_description": "", **graded}, **where), (), row["answer"])

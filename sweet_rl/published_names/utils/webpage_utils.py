@@ -14,6 +14,7 @@ from pathlib import Path
 from sweet_rl.interface.waiting import wait_for
 from sweet_rl.pages import Renderer, RenderFailed, open_renderer
 from sweet_rl.pages.html import extract_html, normalise_urls
+from sweet_rl.types import Failure
 
 
 class Driver:
@@ -37,6 +38,8 @@ class Driver:
             RenderFailed: it has no picture.
             RuntimeError: the driver was quit.
         """
+        if not isinstance(html, str):
+            raise RenderFailed(Failure("empty", f"a page is a text, got {html!r}"))
         renderer = Driver._renderer
         if renderer is None or self not in self._open:
             raise RuntimeError("This driver was quit: get_driver() gives a new one.")
@@ -86,7 +89,7 @@ def render_full_html(driver: Driver, html_snippet: str, temp_path: str, env_id: 
 
 
 def extract_html_snippet(paragraph: str) -> tuple[str, str | None]:
-    """The text with its first page replaced by `[SEE RENDERED HTML]`, and that page; None without one."""
+    """The text with its first page, wherever it stands, as `[SEE RENDERED HTML]`; and the page, or None."""
     return extract_html(paragraph)
 
 
