@@ -296,18 +296,18 @@ class Plain:
 SIDES = {"ours": Ours, "causal": Causal, "plain": Plain}
 
 
-def transcripts(rng: random.Random) -> list[Any]:
-    """The transitions of 128 games of 20 questions that nobody won."""
+def transcripts(rng: random.Random, episodes: int = EPISODES, turns: int = TURNS) -> list[Any]:
+    """The transitions of games of 20 questions that nobody won."""
     from sweet_rl.algorithms.archer.replay import Transition
 
     found = []
-    for _ in range(EPISODES):
+    for _ in range(episodes):
         observation = "Questions:\n"
-        for turn in range(TURNS):
+        for turn in range(turns):
             question = " ".join(rng.choices(WORDS, k=rng.randint(4, 8))) + "?"
             following = f"{observation}{question} {rng.choice(['Yes', 'No'])}.\n"
-            last = turn == TURNS - 1
-            found.append(Transition(observation, question, -1.0, following, False, last, -20.0, 0.0))
+            last = turn == turns - 1
+            found.append(Transition(observation, question, -1.0, following, False, last, -1.0 * turns, 0.0))
             observation = following
     return found
 

@@ -1,0 +1,237 @@
+"""What work costs as it grows to 8 times its usual size, beside the limit: each distinct token read once.
+
+- episodes: a critic step of ArCHer as its memory grows; a step draws as many games.
+- turns: a critic step as episodes become longer; causal critic (an episode is read once), each turn by itself.
+- history: a training step of one turn's pairs behind a longer history; prefix tree, each text by itself.
+- dialogues: ten-turn dialogues of an agent in this process, side by side; seconds for one of them.
+
+The limit of a step is what the same model takes for plain texts of as many tokens as are distinct: for the
+critic a forward and a backward pass, and the target's forward pass; for pairs a forward and a backward pass.
+For dialogues it is one forward pass over every token that was said, which no sampling reaches: a token has to
+be read before the next is drawn.
+
+Run: python benchmarks/growth.py [--kinds turns history] [--plot docs/images/growth.png] [--output FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import archer_update
+import sampling
+import scaling
+import torch
+from _machine import machine_line
+from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaForCausalLM
+
+FACTORS = (1, 2, 4, 8)
+USUAL = {"episodes": 128, "turns": 10, "history": 1024, "dialogues": 16}
+"""Where each begins."""
+
+NAMES = {
+    "episodes": ("episodes in memory", "seconds of a critic step"),
+    "turns": ("turns of an episode", "seconds of a critic step"),
+    "history": ("tokens of history", "seconds of a step of pairs"),
+    "dialogues": ("dialogues at once", "seconds for a dialogue"),
+}
+LINES = {
+    "alone": ("each text by itself", "#b45f06", "o-"),
+    "ours": ("sweet_rl", "#1155cc", "o-"),
+    "limit": ("limit: each distinct token once", "#777777", "--"),
+}
+GAMES = 4
+"""In a step of the critic."""
+
+Row = dict[str, float]
+
+
+def main() -> None:
+    """Measure what is asked for, print and plot."""
+    arguments = _arguments()
+    torch.set_num_threads(arguments.threads)
+    found: dict[str, list[Row]] = {}
+    for kind in arguments.kinds:
+        points = [factor * USUAL[kind] for factor in FACTORS[: arguments.points]]
+        measure = {"episodes": _memory, "turns": _turns, "history": _history, "dialogues": _dialogues}[kind]
+        found[kind] = []
+        for point in points:
+            found[kind].append({kind: point, **measure(point)})
+            print(kind, found[kind][-1], file=sys.stderr, flush=True)
+    print(f"{machine_line()}, {arguments.threads} threads")
+    for kind, rows in found.items():
+        _print(kind, rows)
+    if arguments.output:
+        Path(arguments.output).write_text(json.dumps({"machine": machine_line(), **found}, indent=1) + "\n")
+    if arguments.plot:
+        plot(found, Path(arguments.plot))
+
+
+def _print(kind: str, rows: list[Row]) -> None:
+    alone = "alone" in rows[0]
+    print(f"\n| {NAMES[kind][0]} | ours s | limit s | ours / limit |{' alone s | alone / ours |' * alone}")
+    print("|---" * (4 + 2 * alone) + "|")
+    for row in rows:
+        cells = [f"{row['ours']:.3f}", f"{row['limit']:.3f}", f"{row['ours'] / row['limit']:.2f}"]
+        cells += [f"{row['alone']:.3f}", f"{row['alone'] / row['ours']:.1f}"] if alone else []
+        print(f"| {row[kind]:.0f} | {' | '.join(cells)} |")
+
+
+def _medians(work: Mapping[str, Callable[[], object]], rounds: int = 3) -> Row:
+    """Seconds of the processor, in turn; one round before warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for number in range(rounds + 1):
+        for name, run in work.items():
+            began = time.process_time()
+            run()
+            if number:
+                seconds[name].append(time.process_time() - began)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def _memory(episodes: int) -> Row:
+    """A critic step that draws whole games from a memory of so many."""
+    return _critic_step(turns=USUAL["turns"], episodes=episodes, alone=False)
+
+
+def _turns(turns: int) -> Row:
+    """A critic step on games of so many turns."""
+    return _critic_step(turns=turns, episodes=GAMES, alone=True)
+
+
+def _critic_step(*, turns: int, episodes: int, alone: bool) -> Row:
+    from sweet_rl.algorithms.archer.critic import DoubleCritic
+    from sweet_rl.algorithms.archer.critic_updates import critic_step
+    from sweet_rl.algorithms.archer.learning import copied
+    from sweet_rl.algorithms.archer.replay import ReplayBuffer
+    from sweet_rl.algorithms.archer.steps import StepSettings
+
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=1000, n_positions=4096, n_layer=4, n_head=4, n_embd=256)
+    critic = DoubleCritic(GPT2Model(config).eval(), archer_update.make_tokenizer(), max_length=4096)
+    target = copied(critic)
+    memory = ReplayBuffer(turns * episodes)
+    memory.extend(archer_update.transcripts(random.Random(0), episodes=episodes, turns=turns))
+    rows = memory.drawing_games(_numpy_draws())(GAMES * turns)
+    proposals = [[row.action] for row in reversed(rows)]
+    optimizer = torch.optim.Adam(critic.parameters(), 1e-5)
+    settings = StepSettings(batch_size=len(rows), max_tokens_per_batch=16_384, gamma=0.95, tau=0.1)
+
+    def step(*, chained: bool) -> None:
+        for one in (critic, target):
+            one.encoder._chained = chained  # noqa: SLF001 - the peer reads every text by itself
+        critic_step(critic, target, optimizer, rows, proposals, settings)
+
+    tokens = critic.encoder.tokens([rows[n].next_observation for n in range(turns - 1, len(rows), turns)])
+    work: dict[str, Callable[[], object]] = {"ours": lambda: step(chained=True)}
+    if alone:
+        work["alone"] = lambda: step(chained=False)
+    work["limit"] = _plain(critic.encoder.model, tokens, passes=2)
+    return _medians(work)
+
+
+def _numpy_draws() -> Any:
+    import numpy as np
+
+    return np.random.default_rng(0)
+
+
+def _plain(model: Any, tokens: int, *, passes: int) -> Callable[[], object]:
+    """Texts of so many tokens in all, one a game: forward, backward, and forward once more."""
+    ids = torch.randint(0, 1000, (GAMES, tokens // GAMES))
+
+    def run() -> None:
+        model(input_ids=ids, use_cache=False).last_hidden_state.sum().backward()
+        model.zero_grad()
+        with torch.no_grad():
+            for _ in range(passes - 1):
+                model(input_ids=ids, use_cache=False)
+
+    return run
+
+
+def _history(history: int) -> Row:
+    """A step of four pairs among eight candidates."""
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=32_000,
+            hidden_size=256,
+            intermediate_size=680,
+            num_hidden_layers=4,
+            num_attention_heads=8,
+            num_key_value_heads=4,
+            max_position_embeddings=16_384,
+        )
+    )
+    found = scaling._point(model, candidates=8, history=history, pairs=4)  # noqa: SLF001 - a benchmark beside it
+    return {"ours": found["tree"], "alone": found["alone"], "limit": found["ideal"]}
+
+
+def _dialogues(dialogues: int) -> Row:
+    """Seconds for one of so many dialogues, and one pass over all that was said in one."""
+    setting = sampling.Setting(dialogues)
+    options = {"width": 256, "layers": 6, "queries_per_key": 2, "vocabulary": 32_000}
+    arguments = argparse.Namespace(**options, max_batch=dialogues, device="cpu", dtype="float32")
+    with tempfile.TemporaryDirectory() as name:
+        folder = sampling.save_model(Path(name), arguments, setting.reply)
+        model = LlamaForCausalLM.from_pretrained(folder).eval()
+        played = asyncio.run(sampling.play(sampling.policy_of("kept", folder, setting, arguments), setting))
+    said = setting.rules + setting.turns * setting.human + played.tokens // dialogues
+    ids = torch.randint(2, 1000, (1, said))
+
+    @torch.no_grad()
+    def read() -> None:
+        model(input_ids=ids, use_cache=False)
+
+    return {"ours": played.cpu_s / dialogues, **_medians({"limit": read})}
+
+
+def plot(found: Mapping[str, list[Row]], path: Path) -> None:
+    """One panel for each kind, both axes logarithmic: parallel to the limit is as it should be."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, len(found), figsize=(4 * len(found), 3.6), layout="constrained", squeeze=False
+    )
+    for axis, (kind, rows) in zip(axes[0], found.items(), strict=True):
+        for name, (label, colour, style) in LINES.items():
+            if name in rows[0]:
+                points = [row[name] for row in rows]
+                axis.loglog([row[kind] for row in rows], points, style, label=label, color=colour)
+        axis.set_xticks([row[kind] for row in rows], [f"{row[kind]:,.0f}" for row in rows])
+        axis.minorticks_off()
+        axis.set_xlabel(NAMES[kind][0])
+        axis.set_ylabel(NAMES[kind][1])
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kinds", nargs="+", choices=tuple(USUAL), default=[*USUAL])
+    parser.add_argument("--points", type=int, default=len(FACTORS), help="of each, from the smallest")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--plot", help=".png file for the curves")
+    parser.add_argument("--output", help="file for the numbers")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
