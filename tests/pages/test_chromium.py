@@ -99,6 +99,15 @@ def test_a_page_leaves_nothing_to_the_next_one_in_its_window(services):
         for text in ("two", "three"):
             service.render(LEAVING.format(text=text))
             assert service.render(ARRIVING) == fresh
+        seat = service.service._seats[0]
+
+        async def elements_in_the_next_window():
+            browser = (await seat._ready()).browser
+            window = await browser._window()
+            asked = {"expression": "document.querySelectorAll('body *').length", "returnByValue": True}
+            return (await browser.process.wire.call("Runtime.evaluate", window.session, **asked))["result"]
+
+        assert service.runner.run(elements_in_the_next_window())["value"] == 0
 
 
 @pytest.mark.parametrize(
