@@ -196,9 +196,8 @@ def _halved(plane: _Plane) -> _Plane:
     if len(plane) == 1:
         plane = np.concatenate([plane, plane])
     even = plane[: len(plane) - len(plane) % 2, : plane.shape[1] - plane.shape[1] % 2]
-    sums = even[::2, ::2] + even[::2, 1::2]
-    sums += even[1::2, ::2]
-    sums += even[1::2, 1::2]
+    pairs = even[:, ::2] + even[:, 1::2]
+    sums = pairs[::2] + pairs[1::2]
     halved: _Plane = sums / sums.dtype.type(4)
     return halved
 
