@@ -169,7 +169,7 @@ class Chromium:
     async def _window(self) -> _Window:
         """An empty window: one that is free, or a new one in a context of its own.
 
-        The page before is emptied rather than left for about:blank, which costs a fifth of a rendering. Its
+        The page before is emptied rather than left for about:blank, which would be a navigation more. Its
         elements, and what they load, are gone in either case before the next page is asked for.
         """
         if self._idle:
