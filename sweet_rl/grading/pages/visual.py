@@ -56,7 +56,7 @@ class Canvas:
         sums = np.zeros((len(whole) // _BLOCK, whole.shape[1] // _BLOCK, 3), np.float32)
         for row, column in product(range(_BLOCK), repeat=2):
             sums += whole[row::_BLOCK, column::_BLOCK]
-        ink: Pixels = 1 - sums / np.float32(_BLOCK**2)
+        ink: Pixels = (1 - sums / np.float32(_BLOCK**2)).astype(np.float32, copy=False)
         return ink
 
     @cached_property
@@ -95,7 +95,7 @@ class Canvas:
 class Windows:
     """A grey picture, and the mean and variance of each of its windows."""
 
-    plane: _Plane
+    plane: _Plane | _Values
     mean: _Values
     variance: _Values
 
