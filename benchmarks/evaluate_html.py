@@ -1,15 +1,17 @@
-"""How fast pages are graded without a model, and where the time goes.
+"""How fast pages are graded without a model, against the plain arithmetic, and where the time goes.
 
 Answers are real ColBench targets, perturbed: other sizes, colours and texts. Their pictures are made first,
-as a finished run has them. Then `evaluate_html` grades them; targets are rendered, and answers for their
-elements:
+as a finished run has them. Then both sides grade them in turn, round after round, with the same browsers and
+as many pages at once; targets are rendered, and answers for their elements:
 
-- cold: nothing in the render cache, browsers started and stopped within the time;
-- warm: a second evaluation with everything in the render cache (another metric, another margin, --regrade).
+- cold: nothing in the render cache, browsers started within the time;
+- warm: another evaluation with everything in the render cache (another metric, another margin, --regrade).
 
-The split beside it is computing time on the same pages, one after the other, in one thread.
+The plain side (`_plain_pages.py`) decodes and scales each picture when it is compared and computes everything
+for each comparison; it writes no rows. Both grade alike, or this ends with an error. Seconds are by the clock
+and of computing, browsers included; a ratio is the median over the rounds.
 
-Run: python benchmarks/evaluate_html.py [--tasks frontend_tasks_500.jsonl] [--pages 500] [--output FILE.json]
+Run: python benchmarks/evaluate_html.py [--tasks frontend_tasks_500.jsonl] [--pages 200] [--cold_pages 40]
 """
 
 from __future__ import annotations
@@ -21,19 +23,25 @@ import io
 import json
 import os
 import re
+import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from _machine import machine_line
+from _plain_pages import plain_grades
 
-from sweet_rl.commands.page_evaluation import PageEvaluation, rendering_of, run
-from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
-from sweet_rl.grading.pages.pictures import decode, look_at
-from sweet_rl.grading.pages.visual import colour, structure
-from sweet_rl.pages import RenderedPage, RenderFailed, RenderSettings, open_renderer
+from sweet_rl.commands.evaluate_html import PageGradingFlags
+from sweet_rl.commands.page_evaluation import run
+from sweet_rl.concurrency import for_each
+from sweet_rl.grading.pages.looks import Looks
+from sweet_rl.grading.pages.metrics import WEIGHT_FREE, compare, view_of
+from sweet_rl.grading.pages.pictures import black, decode, pixels_of, scale
+from sweet_rl.pages import RenderFailed, RenderSettings, open_renderer
+from sweet_rl.pages.service import RenderService
 from sweet_rl.records import replace_file, replace_rows
 from sweet_rl.worlds import load_tasks
 
@@ -83,29 +91,113 @@ async def draw_answers(
     return [row for row in rows if row is not None]
 
 
-def evaluation_s(path: Path, settings: RenderSettings) -> float:
-    """Seconds of one evaluation by the clock."""
+def tree_cpu_s() -> float:
+    """Computing time of this process and of all that are below it, the browsers' among them."""
+    parents: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid] = int(fields[1])
+            spent[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
-    async def main() -> None:
-        job = PageEvaluation(
-            str(path),
-            rendering=rendering_of(settings),
-            regrade=True,
-            at_once=4 * settings.browsers,
-            quiet=True,
-        )
-        async with open_renderer(settings) as renderer:
-            await run(job, renderer)
+    def is_ours(pid: int) -> bool:
+        return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
 
-    started = time.perf_counter()
+    return sum(seconds for pid, seconds in spent.items() if is_ours(pid))
+
+
+class Took(NamedTuple):
+    """What one side took, and its mean grades."""
+
+    wall_s: float
+    cpu_s: float
+    means: dict[str, float]
+
+    def over(self, other: Took) -> tuple[float, float]:
+        """The ratios of both kinds of seconds."""
+        return self.wall_s / other.wall_s, self.cpu_s / other.cpu_s
+
+
+Grading = Callable[[Path, RenderService], Awaitable[dict[str, float]]]
+"""Grades the rows of a file with a renderer and gives the mean grades."""
+
+
+async def ours(path: Path, renderer: RenderService) -> dict[str, float]:
+    """`evaluate_html`: rows graded anew and saved."""
+    flags = PageGradingFlags(
+        saved_path=str(path),
+        regrade=True,
+        browsers=renderer.settings.browsers,
+        render_cache=str(renderer.settings.cache),
+        quiet=True,
+    )
     with contextlib.redirect_stdout(io.StringIO()):
-        asyncio.run(main())
-    return time.perf_counter() - started
+        await run(flags, renderer)
+    metrics = json.loads(path.with_name(f"{path.stem}.report.json").read_text())["metrics"]
+    return {name: metrics[name]["mean"]["mean"] for name in WEIGHT_FREE}
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a run."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def plainly(path: Path, renderer: RenderService) -> dict[str, float]:
+    """The plain side, as many pages at once, in as many threads."""
+    grades: list[dict[str, float]] = []
+
+    async def one(row: dict[str, Any]) -> None:
+        target = await renderer.render(row["task"]["ground_truth"])
+        answer = await renderer.render(row["dialogue_history"][-1]["content"])
+        data = await asyncio.to_thread((path.parent / row["answer"]).read_bytes)
+        grades.append((await asyncio.to_thread(plain_grades, data, answer, target))["answer"])
+
+    await for_each(read_rows(path), one, at_once=4 * renderer.settings.browsers)
+    return {name: statistics.fmean(grade[name] for grade in grades) for name in WEIGHT_FREE}
+
+
+def timed(side: Grading, path: Path, settings: RenderSettings) -> Took:
+    """One evaluation, from opening the renderer to the last grade."""
+
+    async def main() -> Took:
+        used, started = tree_cpu_s(), time.perf_counter()
+        async with open_renderer(settings) as renderer:
+            means = await side(path, renderer)
+            return Took(time.perf_counter() - started, tree_cpu_s() - used, means)
+
+    return asyncio.run(main())
+
+
+def in_turn(
+    path: Path, rounds: int, settings: Callable[[str, int], RenderSettings]
+) -> list[tuple[Took, Took]]:
+    """Both sides, round after round, the one and the other first.
+
+    Raises:
+        SystemExit: they do not grade alike.
+    """
+    found = []
+    for number in range(rounds):
+        sides: list[Grading] = [plainly, ours] if number % 2 == 0 else [ours, plainly]
+        took = {side: timed(side, path, settings(side.__name__, number)) for side in sides}
+        plain, own = took[plainly], took[ours]
+        apart = max(abs(plain.means[name] - own.means[name]) for name in WEIGHT_FREE)
+        if apart > 1e-6:
+            raise SystemExit(
+                f"The mean grades of the two sides differ by {apart:g}: {plain.means}, {own.means}"
+            )
+        found.append((plain, own))
+    return found
 
 
 async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Path) -> dict[str, float]:
-    """Seconds of computing of each step over all rows; rendering from the cache is not among them."""
+    """Seconds of computing of our steps over all rows; rendering is not among them."""
     spent: dict[str, float] = {}
+    assert settings.cache is not None
+    looks = Looks(settings.cache)
+    black_view = view_of(pixels_of(scale(black())), None)
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
         started = time.thread_time()
@@ -115,67 +207,83 @@ async def split(rows: list[dict[str, Any]], settings: RenderSettings, folder: Pa
 
     async with open_renderer(settings) as renderer:
         for row in rows:
-            target: RenderedPage = await renderer.render(row["task"]["ground_truth"])
+            target = await renderer.render(row["task"]["ground_truth"])
             answer = await renderer.render(row["dialogue_history"][-1]["content"])
-            data = timed("read", (folder / row["answer"]).read_bytes)
-            images = [timed("decode", lambda d=d: decode(d)) for d in (target.image, data)]
-            looks = [timed("scale", lambda i=i: look_at(i).pixels) for i in images]
-            found = [timed("elements", lambda p=p: elements_of(p.boxes)) for p in (target, answer)]
-            timed("ssim", lambda looks=looks: structure(*looks))
-            timed("colour", lambda looks=looks: colour(*looks))
-            timed("text", lambda found=found: text_agreement(*found))
-            timed("layout", lambda found=found: layout_agreement(*found))
+            data = (folder / row["answer"]).read_bytes()
+            timed(
+                "decode and scale, twice, where a picture is new",
+                lambda d=data, t=target: [scale(decode(picture)) for picture in (d, t.image)],
+            )
+            pixels = timed("looks, read", lambda d=data, t=target: [looks.of(d), looks.of(t.image)])
+            one, other = timed(
+                "elements", lambda p=pixels, a=answer, t=target: [view_of(p[0], a), view_of(p[1], t)]
+            )
+            timed("grades of the answer", lambda o=one, t=other: compare(o, t))
+            timed("black picture", lambda t=other: compare(black_view, t))
     return spent
 
 
+def sizes(folder: Path) -> dict[str, int]:
+    """Bytes of a render cache, by kind of file."""
+    kinds = {"pictures": "*.png", "boxes": "*.json", "looks": "*.zz"}
+    return {kind: sum(path.stat().st_size for path in folder.rglob(name)) for kind, name in kinds.items()}
+
+
 def main() -> None:
-    """Measure, print the table, write the numbers."""
+    """Measure both sides, print the table, write the numbers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "--tasks", help="a .jsonl file of Frontend Design; default: ColBench's, or mini-web:test"
     )
-    parser.add_argument("--pages", type=int, default=500)
+    parser.add_argument("--pages", type=int, default=200)
+    parser.add_argument("--cold_pages", type=int, default=40, help="of these, with an empty cache")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--browsers", type=int, default=2)
     parser.add_argument("--output", default=None)
     arguments = parser.parse_args()
     tasks = [dict(task.row) for task in load_tasks(arguments.tasks or default_tasks(), limit=arguments.pages)]
-    load = os.getloadavg()[0]
+    print(f"{machine_line()}; load {os.getloadavg()[0]:.1f} before\n")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = asyncio.run(draw_answers(tasks, RenderSettings(browsers=arguments.browsers), folder))
-        path = folder / "run.jsonl"
-        replace_rows(path, rows)
         cached = RenderSettings(browsers=arguments.browsers, cache=folder / "cache")
-        cold_s = evaluation_s(path, cached)
-        warm_s = evaluation_s(path, cached)
+        rows = asyncio.run(draw_answers(tasks, cached, folder))
+        for file, some in (("warm.jsonl", rows), ("cold.jsonl", rows[: arguments.cold_pages])):
+            replace_rows(folder / file, some)
+        timed(ours, folder / "warm.jsonl", cached)  # fills the cache
+        found = {
+            "warm": in_turn(folder / "warm.jsonl", arguments.rounds, lambda _side, _number: cached),
+            "cold": in_turn(
+                folder / "cold.jsonl",
+                arguments.rounds,
+                lambda side, number: replace(cached, cache=folder / f"cold-{side}-{number}"),
+            ),
+        }
         spent = asyncio.run(split(rows, cached, folder))
-        metrics = json.loads((folder / "run.report.json").read_text())["metrics"]
-    print(
-        f"{machine_line()}\n{len(rows)} pages of {len(tasks)}, two renderings each; load {load:.1f} before\n"
-    )
-    print(f"{'':<28}{'seconds':>9}{'pages/s':>9}")
-    for label, seconds in (("evaluate_html, cold", cold_s), ("evaluate_html, warm", warm_s)):
-        print(f"{label:<28}{seconds:>9.1f}{len(rows) / seconds:>9.2f}")
-    print(f"\n{'computing, ms a page':<28}{'':>9}{'share':>9}")
-    total = sum(spent.values())
+        taken = sizes(folder / "cache")
+    counts = {"warm": len(rows), "cold": min(len(rows), arguments.cold_pages)}
+    print(f"{'':<8}{'side':<10}{'wall, ms a page':>18}{'computing, ms a page':>24}")
+    for kind, pairs in found.items():
+        for label, takes in zip(("plain", "sweet_rl"), zip(*pairs, strict=True), strict=True):
+            wall, cpu = (1000 * statistics.median(t[place] for t in takes) / counts[kind] for place in (0, 1))
+            print(f"{kind:<8}{label:<10}{wall:>18.1f}{cpu:>24.1f}")
+        ratios = zip(*(plain.over(own) for plain, own in pairs), strict=True)
+        wall, cpu = map(statistics.median, ratios)
+        print(f"{kind:<8}{'ratio':<10}{wall:>18.2f}{cpu:>24.2f}")
+    print("\nof ours, computing, ms a page")
     for step, seconds in spent.items():
-        print(f"{step:<28}{1000 * seconds / len(rows):>9.2f}{seconds / total:>9.0%}")
-    print(f"{'all but rendering':<28}{1000 * total / len(rows):>9.2f}")
-    print(
-        "\nmean grades: " + ", ".join(f"{name} {line['mean']['mean']:.3f}" for name, line in metrics.items())
-    )
+        print(f"{step:<52}{1000 * seconds / len(rows):>8.2f}")
+    pages = 2 * len(rows)
+    print("\nrender cache, KB a page: " + ", ".join(f"{k} {v / 1000 / pages:.1f}" for k, v in taken.items()))
+    print(f"load {os.getloadavg()[0]:.1f} after")
     if arguments.output:
         numbers = {
             "machine": machine_line(),
             "arguments": vars(arguments),
-            "pages": len(rows),
-            "load_before": load,
-            "cold_s": cold_s,
-            "warm_s": warm_s,
+            "rounds": found,
             "computing_s": spent,
-            "mean_grades": {name: line["mean"]["mean"] for name, line in metrics.items()},
+            "cache_bytes": taken,
         }
         replace_file(arguments.output, [json.dumps(numbers, indent=1).encode() + b"\n"])
 

@@ -2,9 +2,11 @@
 
 The published evaluation runs everything in its own process: for each test it executes reference
 and answer, evaluates the test's expression, and cuts an answer off with a one-second alarm. It is written
-afresh here. Both sides grade the same answers; the second round hides endless loops among them.
+afresh here, with an alarm that counts computing time: a busy machine cuts off no honest answer. Both sides
+grade the same answers: the references; the same with endless loops among them; and heavy tasks of
+ten tests, each about 0.1 s of pure Python, as public tests of programming contests have.
 
-Run: python benchmarks/grading.py [--tasks backend_tasks.jsonl] [--num_tasks 500] [--loops 0.02]
+Run: python benchmarks/grading.py [--tasks backend_tasks.jsonl] [--num_tasks 500] [--loops 0.02] [--heavy 8]
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ from sweet_rl.worlds import load_tasks
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOP = "def {name}(*args, **kwargs):\n    while True:\n        pass\n"
+HEAVY = """def heavy_{number}(x):
+    for _ in range(1_000_000):
+        x = (x * 1103515245 + {number}) % 2147483648
+    return x
+"""
+"""A test of about 0.1 s: a million steps of a generator of random numbers."""
 
 
 def published_value(code: str, expression: str) -> Any:
@@ -55,10 +63,10 @@ def published_correctness(task: Task, answer: str) -> float:
     passed = 0
     for expression in task.test_cases.values():
         wanted = published_value(task.ground_truth, expression)
-        signal.signal(signal.SIGALRM, ring)
-        signal.alarm(1)
+        signal.signal(signal.SIGVTALRM, ring)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 1)
         got = published_value(code, expression)
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         with contextlib.suppress(ValueError):
             passed += wanted is not None and bool(wanted == got)
     return passed / len(task.test_cases)
@@ -109,6 +117,16 @@ def with_loops(trajectories: Sequence[Trajectory], share: float) -> list[Traject
     ]
 
 
+def heavy(count: int) -> list[Trajectory]:
+    """Heavy tasks with their references as answers."""
+    found = []
+    for number in range(count):
+        code = HEAVY.format(number=number)
+        tests = {f"test{test}": f"heavy_{number}({test})" for test in range(10)}
+        found.append(Trajectory(Task(f"heavy-{number}", "", code, code, tests, {}), (), code))
+    return found
+
+
 def default_tasks() -> str:
     """The real tasks where they are at hand, else the embedded ones, said aloud."""
     shared = Path(os.environ.get("SWEET_RL_SHARED", ROOT.parent / "shared"))
@@ -127,24 +145,33 @@ def main() -> None:
     parser.add_argument("--tasks", default=None)
     parser.add_argument("--num_tasks", type=int, default=500)
     parser.add_argument("--loops", type=float, default=0.02)
+    parser.add_argument("--heavy", type=int, default=8, help="heavy tasks; 0: none")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     tasks = load_tasks(arguments.tasks or default_tasks(), limit=arguments.num_tasks)
     plain = [Trajectory(task, (), task.ground_truth) for task in tasks]
-    print(f"{machine_line()}\n{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests\n")
-    print(f"{'':<26}{'side':<22}{'seconds':>9}{'CPU s':>8}{'answers/s':>11}{'mean grade':>12}{'ratio':>8}")
+    print(f"{machine_line()}; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{len(tasks)} answers, {sum(len(t.test_cases) for t in tasks)} tests; {arguments.heavy} heavy ones\n"
+    )
+    columns = f"{'answers/s':>11}{'per CPU s':>11}{'mean grade':>12}{'ratio':>8}{'of CPU':>8}"
+    print(f"{'':<26}{'side':<22}{'seconds':>9}{'CPU s':>8}{columns}")
     looping = with_loops(plain, arguments.loops)
     for label, answers, rounds in (
         ("references", plain, arguments.rounds),
         (f"{arguments.loops:.0%} loop for ever", looping, 1),
+        ("heavy references", heavy(arguments.heavy), arguments.rounds if arguments.heavy else 0),
     ):
+        if rounds == 0:
+            continue
         pairs = [(timed(published_loop, answers), timed(ours, answers)) for _ in range(rounds)]
         pairs.sort(key=lambda pair: pair[0].seconds / pair[1].seconds)
         published, own = pairs[len(pairs) // 2]
         for side, took in (("published, unprotected", published), ("sweet_rl, sandboxed", own)):
-            ratio = f"{published.seconds / own.seconds:>8.2f}" if took is own else ""
-            rate = len(answers) / took.seconds
-            row = f"{took.seconds:>9.2f}{took.cpu_s:>8.2f}{rate:>11.0f}{took.grade:>12.3f}{ratio}"
+            ratios = published.seconds / own.seconds, published.cpu_s / own.cpu_s
+            ratio = f"{ratios[0]:>8.2f}{ratios[1]:>8.2f}" if took is own else ""
+            rates = f"{len(answers) / took.seconds:>11.2f}{len(answers) / max(took.cpu_s, 0.01):>11.2f}"
+            row = f"{took.seconds:>9.2f}{took.cpu_s:>8.2f}{rates}{took.grade:>12.3f}{ratio}"
             print(f"{label:<26}{side:<22}{row}")
 
 

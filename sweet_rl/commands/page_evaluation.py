@@ -12,6 +12,7 @@ from sweet_rl.commands.evaluation import GradedFile, graded_file, usable_in_pair
 from sweet_rl.grading.identity import graded_with
 from sweet_rl.grading.pages.embedding import Embedder
 from sweet_rl.grading.pages.grader import PageGrader, row_fields
+from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.report import page_report
 from sweet_rl.pages.types import Renderer
 from sweet_rl.preferences.guards import dialogue_hard_negatives
@@ -70,7 +71,12 @@ async def run(job: PageGradingFlags, renderer: Renderer, embedder: Embedder | No
         folder = Path(job.saved_path).parent
         made_by = graded_with("pages", job.rendered_with() | _model(job))
         grader = PageGrader(
-            renderer, folder=folder, embedder=embedder, batch_size=job.batch_size, at_once=_at_once(job)
+            renderer,
+            folder=folder,
+            looks=Looks(job.rendering().cache),
+            embedder=embedder,
+            batch_size=job.batch_size,
+            at_once=_at_once(job),
         )
         with progress(len(missing), 0, unit="page", quiet=job.quiet or not missing) as bar:
             async for place, grades in grader.grade([file.trajectories[index] for index in missing]):

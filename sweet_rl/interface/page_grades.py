@@ -70,6 +70,7 @@ async def _graded(
     episodes: Sequence[Trajectory], metric: str, flags: RenderFlags, folder: Path | None
 ) -> list[dict[str, Json]]:
     from sweet_rl.grading.pages.grader import PageGrader, row_fields  # noqa: PLC0415 - needs numpy
+    from sweet_rl.grading.pages.looks import Looks  # noqa: PLC0415 - likewise
 
     with tempfile.TemporaryDirectory(prefix="sweet_rl_pages_") as own:
         async with open_renderer(flags.rendering()) as renderer:
@@ -79,7 +80,8 @@ async def _graded(
                     await _drawn(episode, renderer, folder / f"{place}.png")
                     for place, episode in enumerate(episodes)
                 ]
-            grader = PageGrader(renderer, folder=folder, at_once=4 * flags.browsers)
+            looks = Looks(flags.rendering().cache)
+            grader = PageGrader(renderer, folder=folder, looks=looks, at_once=4 * flags.browsers)
             found = {
                 place: row_fields(grades, metric, graded_with("pages", flags.rendered_with()))
                 async for place, grades in grader.grade(episodes)

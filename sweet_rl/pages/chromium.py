@@ -167,10 +167,16 @@ class Chromium:
                 self._leave(window, clean=rendered)
 
     async def _window(self) -> _Window:
-        """An empty window: one that is free, or a new one in a context of its own."""
+        """An empty window: one that is free, or a new one in a context of its own.
+
+        The page before is emptied rather than left for about:blank, which would be a navigation more. Its
+        elements, and what they load, are gone in either case before the next page is asked for.
+        """
         if self._idle:
             window = self._idle.pop()
-            await self.process.wire.call("Page.navigate", window.session, url="about:blank")
+            await self.process.wire.call(
+                "Page.setDocumentContent", window.session, frameId=window.target, html=""
+            )
             return window
         return await _open(self.process.wire, self.settings)
 
@@ -300,18 +306,19 @@ class _Page:
             self.served = True
             self._fulfill(request, common.page_headers(self.settings), self.html.encode())
             return
-        if self.settings.network == "allow" and not main:
+        late = not self.served  # from the page before, in this window: refused, and not this one's problem
+        if self.settings.network == "allow" and not main and not late:
             self._later("Fetch.continueRequest", requestId=request)
             return
         if url == f"{common.PAGE_URL}favicon.ico":  # the browser's own idea, not the page's
             self._later("Fetch.failRequest", requestId=request, errorReason="BlockedByClient")
             return
         page = None if self.settings.allow_scripts else self.html
-        asset = None if main else common.find_asset(url, page, self.problems)
+        asset = None if main or late else common.find_asset(url, page, self.problems)
         if asset is not None:
             self._fulfill(request, common.asset_headers(asset), asset.body)
             return
-        if main:
+        if main and not late:
             self.problems.add(f"blocked navigation to {url}")
         if document:  # "no content": what is shown stays, where a failure would show the browser's own page
             self._later("Fetch.fulfillRequest", requestId=request, responseCode=204)

@@ -79,6 +79,37 @@ def test_one_page_is_one_picture(service, services):
     assert moving.height > 3000
 
 
+LEAVING = """<html style="background: teal"><head><base href="http://elsewhere.invalid/" target="_top">
+<meta http-equiv="refresh" content="0; url=http://elsewhere.invalid/"><style>p {{ color: red; margin: 90px }}
+@keyframes away {{ to {{ background: url(late.png) }} }} body {{ animation: away 1s infinite }}</style></head>
+<body style="height: 3000px"><p>{text}</p><details open><summary>More</summary>{text}</details>
+<form><input name="a" value="{text}"><textarea name="t">{text}</textarea><input name="c" type="checkbox" checked>
+<select name="s"><option>one<option selected>{text}</select></form><iframe name="f" srcdoc="<p>{text}"></iframe>
+<iframe src="frame.html"></iframe><video src="late.mp4" autoplay loop></video><input autofocus></body></html>"""
+ARRIVING = """<html><body><p>Here</p><details><summary>More</summary>hidden</details>
+<form><input name="a"><textarea name="t"></textarea><input name="c" type="checkbox">
+<select name="s"><option>one<option>two<option>three</select></form><iframe name="f"></iframe>
+<iframe src="frame.html"></iframe><img src="small.png"></body></html>"""
+
+
+def test_a_page_leaves_nothing_to_the_next_one_in_its_window(services):
+    with services(browsers=1) as service:
+        fresh = service.render(ARRIVING)
+    with services(browsers=1) as service:
+        for text in ("two", "three"):
+            service.render(LEAVING.format(text=text))
+            assert service.render(ARRIVING) == fresh
+        seat = service.service._seats[0]
+
+        async def elements_in_the_next_window():
+            browser = (await seat._ready()).browser
+            window = await browser._window()
+            asked = {"expression": "document.querySelectorAll('body *').length", "returnByValue": True}
+            return (await browser.process.wire.call("Runtime.evaluate", window.session, **asked))["result"]
+
+        assert service.runner.run(elements_in_the_next_window())["value"] == 0
+
+
 @pytest.mark.parametrize(
     ("html", "height", "problem"),
     [

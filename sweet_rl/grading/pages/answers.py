@@ -12,7 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from sweet_rl.grading.pages.pictures import BrokenPicture, black, decode
+from sweet_rl.grading.pages.looks import Looks
+from sweet_rl.grading.pages.pictures import BrokenPicture, Pixels, decode
 from sweet_rl.pages.html import extract_html
 from sweet_rl.types import NO_ANSWER, Failure, Json, Trajectory
 
@@ -30,28 +31,39 @@ class Shown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnswerPicture:
-    """The picture that is judged, and its bytes where it came from a file."""
+    """The picture that is judged: its bytes, its scaled pixels, and itself where that was asked for."""
 
-    image: Image.Image
     shown: Shown
     data: bytes = b""
+    pixels: Pixels | None = None
+    image: Image.Image | None = None
     failure: Failure | None = None
 
 
-def answer_picture(answer: str | None, folder: Path) -> AnswerPicture:
-    """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute."""
+def answer_picture(answer: str | None, folder: Path, looks: Looks, *, decoded: bool = False) -> AnswerPicture:
+    """The picture at `answer`, which is relative to `folder` (that of the trajectory file) or absolute.
+
+    Args:
+        answer: the path.
+        folder: what it is relative to.
+        looks: scale the picture, or know it.
+        decoded: with `image`, which else need not be decoded.
+
+    Raises:
+        StorageError: the disk that keeps looks is full or read-only.
+    """
     if answer is None or answer in {NO_ANSWER, ""}:
-        return AnswerPicture(black(), Shown.NONE)
+        return AnswerPicture(Shown.NONE)
     try:
         path = folder / answer
         if not path.is_file():
-            return AnswerPicture(black(), Shown.MISSING, failure=Failure("missing_picture", answer[:300]))
+            return AnswerPicture(Shown.MISSING, failure=Failure("missing_picture", answer[:300]))
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)  # what is cut off there is broken
-        return AnswerPicture(decode(data), Shown.PICTURE, data)
+        image = decode(data) if decoded else None
+        return AnswerPicture(Shown.PICTURE, data, looks.of(data, image), image)
     except (BrokenPicture, OSError, ValueError) as error:
-        failure = Failure("broken_picture", f"{answer[:200]}: {error}")
-        return AnswerPicture(black(), Shown.BROKEN, failure=failure)
+        return AnswerPicture(Shown.BROKEN, failure=Failure("broken_picture", f"{answer[:200]}: {error}"))
 
 
 def answer_html(trajectory: Trajectory) -> str | None:

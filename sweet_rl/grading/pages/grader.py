@@ -1,7 +1,7 @@
 """Trajectories to grades: targets rendered, answers read, metrics computed, many tasks at once.
 
 A task's repeats are graded together, so that its target is rendered and looked at once. Nothing here is
-asked twice of the same bytes: the renderer caches.
+asked twice of the same bytes: the renderer caches, and so do looks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ import numpy as np
 from sweet_rl.concurrency import for_each
 from sweet_rl.grading.pages.answers import Shown, answer_html, answer_picture
 from sweet_rl.grading.pages.embedding import Embedder, Tiles, cosine
+from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.metrics import PageView, compare, view_of
-from sweet_rl.grading.pages.pictures import BrokenPicture, black, blank, decode
+from sweet_rl.grading.pages.pictures import (
+    WIDTH,
+    BrokenPicture,
+    Pixels,
+    black,
+    blank,
+    decode,
+    pixels_of,
+    scale,
+)
 from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
 from sweet_rl.types import Failure, Json, Trajectory
 
@@ -89,6 +99,7 @@ class PageGrader:
     Args:
         renderer: draws targets, and answers again for their elements; not closed here.
         folder: that of the trajectory file, which `answer` is relative to.
+        looks: scale pictures, or know them; None: nothing is kept.
         embedder: adds the metric "clip".
         batch_size: pictures that the embedder is given at once, about.
         at_once: tasks in work at a time.
@@ -99,13 +110,17 @@ class PageGrader:
         renderer: Renderer,
         *,
         folder: Path,
+        looks: Looks | None = None,
         embedder: Embedder | None = None,
         batch_size: int = 32,
         at_once: int = 8,
     ) -> None:
         self._renderer, self._folder, self._embedder = renderer, folder, embedder
         self._batch_size, self._at_once = batch_size, at_once
-        self._black = view_of(black(), None)
+        self._looks = looks or Looks()
+        self._black = view_of(pixels_of(scale(black())), None)
+        paper = blank(WIDTH, 1)  # continued in white to any height
+        self._blank = view_of(pixels_of(scale(paper)), RenderedPage(b"", WIDTH, 1))
         self._black_tiles = embedder.prepare(black()) if embedder else None
 
     async def grade(self, trajectories: Sequence[Trajectory]) -> AsyncIterator[tuple[int, PageGrades]]:
@@ -154,20 +169,16 @@ class PageGrader:
         except (RenderFailed, BrokenPicture) as error:
             failure = _failure("target", error)
             return _Unit(tuple(_Seen(row, _nothing(failure)) for row, _ in rows))
-        empty = blank(page.width, page.height)
-        nothing_there = view_of(empty, RenderedPage(b"", page.width, page.height))
-        floors = dict(
-            zip(FLOORS, [compare(self._black, target.view), compare(nothing_there, target.view)], strict=True)
-        )
-        seen = [await self._see_answer(row, trajectory, target, floors) for row, trajectory in rows]
-        blank_tiles = self._embedder.prepare(empty) if self._embedder else None
+        seen = [await self._see_answer(row, trajectory, target) for row, trajectory in rows]
+        blank_tiles = self._embedder.prepare(blank(page.width, page.height)) if self._embedder else None
         return _Unit(tuple(seen), target.tiles, blank_tiles)
 
-    async def _see_answer(
-        self, row: int, trajectory: Trajectory, target: _View, floors: Mapping[str, Mapping[str, float]]
-    ) -> _Seen:
-        picture = await asyncio.to_thread(answer_picture, trajectory.answer, self._folder)
-        if picture.shown is not Shown.PICTURE:
+    async def _see_answer(self, row: int, trajectory: Trajectory, target: _View) -> _Seen:
+        floors, decoded = target.floors, self._embedder is not None
+        picture = await asyncio.to_thread(
+            answer_picture, trajectory.answer, self._folder, self._looks, decoded=decoded
+        )
+        if picture.pixels is None:
             failed = (picture.failure,) if picture.failure else ()
             return _Seen(row, PageGrades(floors[FLOORS[0]], floors, picture.shown, failed), self._black_tiles)
         failures = []
@@ -181,16 +192,21 @@ class PageGrader:
             except RenderFailed as error:
                 failures.append(_failure("answer", error))
 
-        def look() -> tuple[dict[str, float], Tiles | None]:
-            values = compare(view_of(picture.image, page), target.view)
-            return values, self._embedder.prepare(picture.image) if self._embedder else None
+        def look(pixels: Pixels) -> tuple[dict[str, float], Tiles | None]:
+            tiles = self._embedder.prepare(picture.image) if self._embedder and picture.image else None
+            return compare(view_of(pixels, page), target.view), tiles
 
-        values, tiles = await asyncio.to_thread(look)
+        values, tiles = await asyncio.to_thread(look, picture.pixels)
         return _Seen(row, PageGrades(values, floors, picture.shown, tuple(failures)), tiles)
 
     def _view(self, page: RenderedPage) -> _View:
-        image = decode(page.image)
-        return _View(view_of(image, page), self._embedder.prepare(image) if self._embedder else None)
+        """The target and what the floors are worth; computed in a thread."""
+        image = decode(page.image) if self._embedder else None
+        view = view_of(self._looks.of(page.image, image), page)
+        floors = {
+            name: compare(floor, view) for name, floor in zip(FLOORS, (self._black, self._blank), strict=True)
+        }
+        return _View(view, floors, self._embedder.prepare(image) if self._embedder and image else None)
 
     async def _judged(self, units: Sequence[_Unit]) -> list[_Seen]:
         """Add what the model says, in one batch."""
@@ -227,6 +243,7 @@ class PageGrader:
 @dataclass(frozen=True, slots=True)
 class _View:
     view: PageView
+    floors: Mapping[str, Mapping[str, float]]
     tiles: Tiles | None
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
 
 from sweet_rl.grading.pages.elements import Elements, elements_of, layout_agreement, text_agreement
-from sweet_rl.grading.pages.pictures import Look, look_at
-from sweet_rl.grading.pages.visual import colour, structure
+from sweet_rl.grading.pages.pictures import Pixels
+from sweet_rl.grading.pages.visual import Canvas, colour, structure
 from sweet_rl.pages.types import RenderedPage
 
 PARTS = ("ssim", "colour", "text", "layout")
@@ -26,13 +25,13 @@ METRICS = ("clip", *WEIGHT_FREE)
 class PageView:
     """A page as the metrics see it; `elements` is None where the content of the picture is unknown."""
 
-    look: Look
+    look: Canvas
     elements: Elements | None
 
 
-def view_of(image: Image.Image, page: RenderedPage | None) -> PageView:
-    """A picture, and the rendered page that it shows, where it is known."""
-    return PageView(look_at(image), elements_of(page.boxes) if page is not None else None)
+def view_of(pixels: Pixels, page: RenderedPage | None) -> PageView:
+    """A scaled picture, and the rendered page that it shows, where it is known."""
+    return PageView(Canvas(pixels), elements_of(page.boxes) if page is not None else None)
 
 
 def compare(answer: PageView, target: PageView) -> dict[str, float]:
@@ -54,7 +53,7 @@ def with_combined(values: Mapping[str, float]) -> dict[str, float]:
     return {"combined": sum(values[name] for name in PARTS) / len(PARTS)} | dict(values)
 
 
-def _of_pixels(answer: Look, target: Look) -> dict[str, float]:
+def _of_pixels(answer: Canvas, target: Canvas) -> dict[str, float]:
     if answer.pixels.shape == target.pixels.shape and np.array_equal(answer.pixels, target.pixels):
         return {"ssim": 1.0, "colour": 1.0}
-    return {"ssim": structure(answer.pixels, target.pixels), "colour": colour(answer.pixels, target.pixels)}
+    return {"ssim": structure(answer, target), "colour": colour(answer, target)}

@@ -6,7 +6,6 @@ Published behaviour: docs/published/sweet_rl.md#grading-pages.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -16,10 +15,13 @@ from PIL import Image
 Pixels: TypeAlias = NDArray[np.float32]
 """Shape (height, width, 3), red, green, blue, each in [0, 1]."""
 
+Scaled: TypeAlias = NDArray[np.uint8]
+"""A picture of `WIDTH` pixels of width; shape (height, WIDTH, 3), each 0 to 255."""
+
 WIDTH = 256
 """Pixels of width that every picture is scaled to before pixels are compared."""
 
-_MAX_HEIGHT = 8 * WIDTH
+MAX_HEIGHT = 8 * WIDTH
 """What is below is not looked at: at 1366 pixels of width that is beyond 10,900 pixels."""
 
 _MAX_PIXELS = 120_000_000
@@ -28,15 +30,6 @@ _MAX_PIXELS = 120_000_000
 
 class BrokenPicture(Exception):  # noqa: N818 - as `RenderFailed`: it becomes a record
     """These bytes are no picture that can be decoded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A picture scaled for comparison; `width` and `height` are those of the original, in pixels."""
-
-    pixels: Pixels
-    width: int
-    height: int
 
 
 def decode(data: bytes) -> Image.Image:
@@ -69,23 +62,24 @@ def blank(width: int, height: int) -> Image.Image:
     return Image.new("RGB", (width, height), "white")
 
 
-def look_at(image: Image.Image) -> Look:
+def scale(image: Image.Image) -> Scaled:
     """Scale to `WIDTH` pixels of width, both ways alike; what does not fill a last row is left out."""
-    height = min(max(1, image.height * WIDTH // image.width), _MAX_HEIGHT)
+    height = min(max(1, image.height * WIDTH // image.width), MAX_HEIGHT)
     shown = min(image.height, height * image.width / WIDTH)
     scaled = image.resize(
         (WIDTH, height), Image.Resampling.BOX, box=(0, 0, image.width, shown), reducing_gap=2.0
     )
-    return Look(np.asarray(scaled, dtype=np.float32) / np.float32(255), image.width, image.height)
+    return np.asarray(scaled, np.uint8)
 
 
-def same_height(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels]:
-    """Both pictures in the height of the higher one: the other is continued in white."""
-    height = max(len(first), len(second))
-    return _continued(first, height), _continued(second, height)
+def pixels_of(scaled: Scaled) -> Pixels:
+    """The same as numbers in [0, 1]."""
+    pixels: Pixels = scaled.astype(np.float32) / np.float32(255)
+    return pixels
 
 
-def _continued(pixels: Pixels, height: int) -> Pixels:
+def continued(pixels: Pixels, height: int) -> Pixels:
+    """The picture, continued in white to `height` rows."""
     if len(pixels) == height:
         return pixels
     below = np.ones((height - len(pixels), *pixels.shape[1:]), np.float32)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sweet_rl.grading.pages.answers import Shown, answer_picture
+from sweet_rl.grading.pages.answers import answer_picture
 from sweet_rl.grading.pages.drafts import Draft, drafts_of
+from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.metrics import PageView, compare, view_of
-from sweet_rl.grading.pages.pictures import BrokenPicture, decode
+from sweet_rl.grading.pages.pictures import BrokenPicture
 from sweet_rl.pages.types import RenderedPage, Renderer, RenderFailed
 from sweet_rl.types import Trajectory
 
 
 async def grade_drafts(
-    trajectory: Trajectory, renderer: Renderer, folder: Path
+    trajectory: Trajectory, renderer: Renderer, folder: Path, looks: Looks | None = None
 ) -> dict[int, dict[str, float]]:
     """The metrics without weights of every draft that has a picture, by turn; empty without a target.
 
@@ -25,21 +26,25 @@ async def grade_drafts(
         trajectory: one row.
         renderer: draws the target and the drafts.
         folder: that of the trajectory file, which paths are relative to.
+        looks: scale pictures, or know them; None: nothing is kept.
 
     Raises:
         UsageError, ServiceError: there is no browser.
     """
+    looks = looks or Looks()
     try:
         page = await renderer.render(trajectory.task.ground_truth)
-        target = view_of(await asyncio.to_thread(decode, page.image), page)
+        target = view_of(await asyncio.to_thread(looks.of, page.image), page)
     except (RenderFailed, BrokenPicture):
         return {}
     drafts = drafts_of(trajectory)
-    grades = await asyncio.gather(*(_grade(draft, target, renderer, folder) for draft in drafts))
+    grades = await asyncio.gather(*(_grade(draft, target, renderer, folder, looks) for draft in drafts))
     return {draft.turn: grade for draft, grade in zip(drafts, grades, strict=True) if grade is not None}
 
 
-async def _grade(draft: Draft, target: PageView, renderer: Renderer, folder: Path) -> dict[str, float] | None:
+async def _grade(
+    draft: Draft, target: PageView, renderer: Renderer, folder: Path, looks: Looks
+) -> dict[str, float] | None:
     page: RenderedPage | None = None
     try:
         page = await renderer.render(draft.html)
@@ -48,9 +53,9 @@ async def _grade(draft: Draft, target: PageView, renderer: Renderer, folder: Pat
             return None
 
     def look() -> dict[str, float] | None:
-        picture = answer_picture(draft.image, folder)
-        if picture.shown is Shown.PICTURE:
-            return compare(view_of(picture.image, page), target)
-        return compare(view_of(decode(page.image), page), target) if page is not None else None
+        pixels = answer_picture(draft.image, folder, looks).pixels
+        if pixels is None and page is not None:
+            pixels = looks.of(page.image)
+        return compare(view_of(pixels, page), target) if pixels is not None else None
 
     return await asyncio.to_thread(look)

@@ -2,14 +2,21 @@
 
 Pages are mostly paper. A plain average over all pixels would find any two pages alike, an empty one included,
 so both measures look at what is *on* the paper: structure is weighed by contrast, colour is counted as ink.
+
+What a comparison needs of one picture alone is computed once, in `Canvas`; a target is compared with many.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sweet_rl.grading.pages.pictures import Pixels, same_height
+from sweet_rl.grading.pages.pictures import Pixels, continued
 
 _WINDOW = 7
 _C1 = 0.01**2
@@ -19,11 +26,102 @@ _FLAT = 1e-3
 """A standard deviation below this is none: a quarter of a grey level."""
 
 _SCALES = 3
+_BLOCK = 4
 _LEVELS = 8
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
+_KEPT_HEIGHTS = 2
+"""Heights whose windows a picture keeps: its own, and that of what it was compared with last."""
 
-def structure(first: Pixels, second: Pixels) -> float:
+_Plane = NDArray[np.float32]
+_Values = NDArray[np.float64]
+
+
+class Canvas:
+    """A picture, and what comparisons need of it: computed once, kept as long as the picture."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self.pixels = pixels
+        self._windows: dict[int, tuple[Windows, ...]] = {}
+
+    @property
+    def height(self) -> int:
+        """Rows of pixels."""
+        return len(self.pixels)
+
+    @cached_property
+    def ink(self) -> Pixels:
+        """What white paper lacks, in blocks of 4 x 4 pixels; the last row of them is filled up with white."""
+        whole = continued(self.pixels, self.height + -self.height % _BLOCK)
+        sums = np.zeros((len(whole) // _BLOCK, whole.shape[1] // _BLOCK, 3), np.float32)
+        for row, column in product(range(_BLOCK), repeat=2):
+            sums += whole[row::_BLOCK, column::_BLOCK]
+        ink: Pixels = (1 - sums / np.float32(_BLOCK**2)).astype(np.float32, copy=False)
+        return ink
+
+    @cached_property
+    def palette(self) -> _Values:
+        """Ink by colour: each pixel's ink is shared among the eight nearest of 8 x 8 x 8 colours."""
+        rgb = self.pixels[::2, ::2].reshape(-1, 3)
+        ink = (1 - rgb).sum(axis=1) / np.float32(3)
+        place = rgb[ink > 0] * (_LEVELS - 1)
+        lower = np.minimum(place.astype(np.intp), _LEVELS - 2)
+        upper = place - lower
+        reds, greens, blues = np.stack([1 - upper, upper]).transpose(2, 0, 1)
+        reds = reds * ink[ink > 0]
+        first = lower @ np.array([_LEVELS**2, _LEVELS, 1])
+        palette = np.zeros(_LEVELS**3)
+        for red, green, blue in product((0, 1), repeat=3):
+            index = first + (red * _LEVELS**2 + green * _LEVELS + blue)
+            share = reds[red] * greens[green] * blues[blue]
+            palette += np.bincount(index, weights=share, minlength=_LEVELS**3)
+        return palette
+
+    def windows(self, height: int) -> tuple[Windows, ...]:
+        """The windows of the grey picture at each scale, continued in white to this height in pixels."""
+        known = self._windows.get(height)
+        if known is None:
+            plane: _Plane = continued(self.pixels, height) @ _GREY
+            scales = [windows_of(plane)]
+            while len(scales) < _SCALES:
+                plane = _halved(plane)
+                scales.append(windows_of(plane))
+            known = tuple(scales)
+            self._windows = dict([*self._windows.items(), (height, known)][-_KEPT_HEIGHTS:])
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A grey picture, and the mean and variance of each of its windows."""
+
+    plane: _Plane | _Values
+    mean: _Values
+    variance: _Values
+
+    def deviation(self) -> _Values:
+        """The standard deviation of each window; 0 for those that are flat."""
+        deviation = np.sqrt(self.variance)
+        deviation[deviation < _FLAT] = 0
+        return deviation
+
+    def uneven_rows(self) -> NDArray[np.bool_]:
+        """Which rows of windows are more than paper alone, or black alone."""
+        low, high = (
+            np.lib.stride_tricks.sliding_window_view(ends, min(_WINDOW, len(ends)))
+            for ends in (self.plane.min(axis=1), self.plane.max(axis=1))
+        )
+        rows: NDArray[np.bool_] = (low.min(axis=1) < 1) & (high.max(axis=1) > 0)
+        return rows
+
+
+def windows_of(plane: _Plane | _Values) -> Windows:
+    """All whole windows of 7 x 7 pixels; a plane smaller than that is one window."""
+    mean = _window_means(plane)
+    return Windows(plane, mean, np.maximum(_window_means(plane * plane) - mean * mean, 0))
+
+
+def structure(first: Canvas, second: Canvas) -> float:
     """Structural similarity of the grey pictures, weighed by contrast, averaged over three scales.
 
     At each scale (full, half, quarter): the similarity (Wang et al. 2004) of every 7 x 7 window, negative
@@ -31,16 +129,12 @@ def structure(first: Pixels, second: Pixels) -> float:
     contrast is 0: windows without contrast have no weight, and a page with nothing on it gets nothing. Where
     no window of either picture has contrast, only their brightness is compared.
     """
-    one, other = same_height(first, second)
-    greys = one @ _GREY, other @ _GREY
-    values = []
-    for _ in range(_SCALES):
-        values.append(_weighed_similarity(*greys))
-        greys = _halved(greys[0]), _halved(greys[1])
-    return float(np.mean(values))
+    height = max(first.height, second.height)
+    scales = zip(first.windows(height), second.windows(height), strict=True)
+    return float(np.mean([weighed_similarity(one, other) for one, other in scales]))
 
 
-def colour(first: Pixels, second: Pixels) -> float:
+def colour(first: Canvas, second: Canvas) -> float:
     """Overlap of ink: where it is, and how much of each colour there is; the mean of both.
 
     Ink is what white paper lacks (1 minus red, green and blue). *Where*: in blocks of 4 x 4 pixels, the sum
@@ -48,78 +142,70 @@ def colour(first: Pixels, second: Pixels) -> float:
     8 x 8 x 8 colours by weight of their ink (each shared among its nearest colours); smaller over larger
     again. An empty page has no ink, and nothing in common with any other.
     """
-    one, other = same_height(first, second)
-    placed = _overlap(1 - _blocks(one), 1 - _blocks(other))
-    return (placed + _overlap(_palette(one), _palette(other))) / 2
+    rows = min(len(first.ink), len(second.ink))
+    below = first.ink[rows:] if len(first.ink) > rows else second.ink[rows:]  # beside it there is only paper
+    placed = _overlap([(first.ink[:rows], second.ink[:rows]), (below, np.zeros_like(below))])
+    return (placed + _overlap([(first.palette, second.palette)])) / 2
 
 
-def _weighed_similarity(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
-    stacked = np.stack([first, second, first * first, second * second, first * second]).astype(np.float64)
-    mean_1, mean_2, square_1, square_2, product = _window_means(stacked)
-    variance_1 = np.maximum(square_1 - mean_1 * mean_1, 0)
-    variance_2 = np.maximum(square_2 - mean_2 * mean_2, 0)
-    covariance = product - mean_1 * mean_2
-    brightness = (2 * mean_1 * mean_2 + _C1) / (mean_1 * mean_1 + mean_2 * mean_2 + _C1)
-    weight = np.sqrt(np.maximum(variance_1, variance_2))
-    weight[weight < _FLAT] = 0
-    if not weight.any():
-        return float(np.clip(brightness.mean(), 0, 1))
-    shape = np.where(weight > 0, 2 * covariance / np.maximum(variance_1 + variance_2, _FLAT**2), 0)
-    similarity = np.clip(brightness * shape, 0, 1)
-    return float(np.clip((similarity * weight).sum() / weight.sum(), 0, 1))
+def weighed_similarity(first: Windows, second: Windows) -> float:
+    """The similarity of all windows at one scale, in a mean weighed by contrast."""
+    weight = np.maximum(first.deviation(), second.deviation())
+    total = weight.sum()
+    if total == 0:
+        return float(np.clip(_brightness(first.mean, second.mean).mean(), 0, 1))
+    rows = np.flatnonzero(first.uneven_rows() & second.uneven_rows())
+    if len(rows) == 0:  # beside what is even nothing is alike
+        return 0.0
+    band = slice(rows[0], rows[-1] + 1)
+    pixels = slice(rows[0], rows[-1] + _WINDOW)
+    one, other = first.mean[band], second.mean[band]
+    covariance = _window_means(first.plane[pixels] * second.plane[pixels]) - one * other
+    variances = np.maximum(first.variance[band] + second.variance[band], _FLAT**2)
+    similarity = np.clip(_brightness(one, other) * (2 * covariance / variances), 0, 1)
+    return float(np.clip((similarity * weight[band]).sum() / total, 0, 1))
 
 
-def _window_means(planes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means over all whole windows of each plane; a plane smaller than a window is one window."""
-    height, width = (min(_WINDOW, size) for size in planes.shape[1:])
-    sums = np.zeros((planes.shape[0], planes.shape[1] + 1, planes.shape[2] + 1))
-    np.cumsum(np.cumsum(planes, axis=1), axis=2, out=sums[:, 1:, 1:])
-    windows = (
-        sums[:, height:, width:]
-        - sums[:, :-height, width:]
-        - sums[:, height:, :-width]
-        + sums[:, :-height, :-width]
-    )
-    means: NDArray[np.float64] = windows / (height * width)
+def _brightness(first: _Values, second: _Values) -> _Values:
+    brightness: _Values = (2 * first * second + _C1) / (first * first + second * second + _C1)
+    return brightness
+
+
+def _window_means(plane: _Plane | _Values) -> _Values:
+    """Means over all whole windows; a plane smaller than a window is one window."""
+    height, width = (min(_WINDOW, size) for size in plane.shape)
+    rows, columns = plane.shape
+    across = _sums(plane.astype(np.float64).ravel(), width, step=1)  # the last ones of a row reach into
+    sums = np.empty((rows - height + 1) * columns)  # the next row: they are cut off below
+    sums[: len(sums) - width + 1] = _sums(across, height, step=columns)
+    means: _Values = sums.reshape(-1, columns)[:, : columns - width + 1] / (height * width)
     return means
 
 
-def _halved(plane: NDArray[np.float32]) -> NDArray[np.float32]:
+def _sums(values: _Values, count: int, *, step: int) -> _Values:
+    """For each place the sum of `count` values, `step` apart."""
+    length = len(values) - (count - 1) * step
+    sums = values[:length].copy()
+    for index in range(1, count):
+        sums += values[index * step : index * step + length]
+    return sums
+
+
+def _halved(plane: _Plane) -> _Plane:
     """Means of 2 x 2 pixels; an odd last row or column is left out (unless it is all there is)."""
-    height, width = (max(2, size - size % 2) for size in plane.shape)
-    even = np.pad(plane[:height, :width], [(0, height - min(height, len(plane))), (0, 0)], mode="edge")
-    halved: NDArray[np.float32] = even.reshape(height // 2, 2, width // 2, 2).mean(axis=(1, 3))
+    if len(plane) == 1:
+        plane = np.concatenate([plane, plane])
+    even = plane[: len(plane) - len(plane) % 2, : plane.shape[1] - plane.shape[1] % 2]
+    pairs = even[:, ::2] + even[:, 1::2]
+    sums = pairs[::2] + pairs[1::2]
+    halved: _Plane = sums / sums.dtype.type(4)
     return halved
 
 
-def _blocks(pixels: Pixels, size: int = 4) -> Pixels:
-    """Means of `size` x `size` pixels; the last row of blocks is filled up with white."""
-    missing = -len(pixels) % size
-    whole = np.pad(pixels, [(0, missing), (0, 0), (0, 0)], constant_values=1)
-    height, width, channels = whole.shape
-    cut = whole.reshape(height // size, size, width // size, size, channels)
-    means: Pixels = cut.mean(axis=(1, 3))
-    return means
-
-
-def _palette(pixels: Pixels) -> NDArray[np.float64]:
-    """Ink by colour: each pixel's ink is shared among the eight nearest of 8 x 8 x 8 colours."""
-    rgb = pixels[::2, ::2].reshape(-1, 3)
-    ink = (1 - rgb).mean(axis=1)
-    rgb, ink = rgb[ink > 0], ink[ink > 0]
-    place = rgb * (_LEVELS - 1)
-    lower = np.minimum(place.astype(np.intp), _LEVELS - 2)
-    upper_share = place - lower
-    palette = np.zeros(_LEVELS**3)
-    for corner in range(8):
-        bits = np.array([corner >> 2 & 1, corner >> 1 & 1, corner & 1])
-        share = np.where(bits, upper_share, 1 - upper_share).prod(axis=1) * ink
-        index = (lower + bits) @ np.array([_LEVELS**2, _LEVELS, 1])
-        palette += np.bincount(index, weights=share, minlength=_LEVELS**3)
-    return palette
-
-
-def _overlap(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
+def _overlap(pairs: Sequence[tuple[NDArray[np.floating], NDArray[np.floating]]]) -> float:
     """Sum of the smaller over sum of the larger; two times nothing is alike."""
-    larger = float(np.maximum(first, second).sum(dtype=np.float64))
-    return float(np.minimum(first, second).sum(dtype=np.float64)) / larger if larger > 0 else 1.0
+    smaller = larger = 0.0
+    for first, second in pairs:
+        smaller += float(np.minimum(first, second).sum(dtype=np.float64))
+        larger += float(np.maximum(first, second).sum(dtype=np.float64))
+    return smaller / larger if larger > 0 else 1.0

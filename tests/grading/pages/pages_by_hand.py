@@ -5,6 +5,7 @@ from dataclasses import replace
 from PIL import Image, ImageDraw
 
 from sweet_rl.grading.pages.metrics import view_of
+from sweet_rl.grading.pages.pictures import pixels_of, scale
 from sweet_rl.pages import Box, RenderedPage
 
 WHITE, GREEN, GREY, DARK = (255, 255, 255), (16, 185, 129), (243, 244, 246), (31, 41, 55)
@@ -49,7 +50,12 @@ def draw(boxes, *, width=1366, height=868, paper=WHITE):
 
 def page(boxes, **how):
     image = draw(boxes, **how)
-    return view_of(image, RenderedPage(b"", image.width, image.height, tuple(boxes)))
+    return view_of(seen(image), RenderedPage(b"", image.width, image.height, tuple(boxes)))
+
+
+def seen(image):
+    """A picture as the metrics are given it."""
+    return pixels_of(scale(image))
 
 
 def moved(boxes, across=0.0, down=0.0):

@@ -11,12 +11,13 @@ from PIL import Image
 from sweet_rl.grading.pages import visual
 from sweet_rl.grading.pages.elements import elements_of, layout_agreement, text_agreement
 from sweet_rl.grading.pages.metrics import PARTS, WEIGHT_FREE, compare, view_of
-from sweet_rl.grading.pages.pictures import WIDTH, BrokenPicture, black, blank, decode, look_at
+from sweet_rl.grading.pages.pictures import WIDTH, BrokenPicture, black, blank, decode, scale
+from sweet_rl.grading.pages.visual import Canvas, windows_of
 from sweet_rl.pages import Box, RenderedPage
-from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page
+from tests.grading.pages.pages_by_hand import DARK, GREEN, SHOP, WHITE, draw, moved, page, seen
 
-NOTHING = view_of(blank(1366, 768), RenderedPage(b"", 1366, 768))
-NO_PICTURE = view_of(black(), None)
+NOTHING = view_of(seen(blank(1366, 768)), RenderedPage(b"", 1366, 768))
+NO_PICTURE = view_of(seen(black()), None)
 
 
 def pages():
@@ -53,8 +54,8 @@ def test_range_and_symmetry_for_any_two_pages(first, second):
 def test_a_page_is_exactly_like_itself(one):
     assert set(compare(one, one).values()) == {1.0}
     again = (
-        visual.structure(one.look.pixels, one.look.pixels),
-        visual.colour(one.look.pixels, one.look.pixels),
+        visual.structure(one.look, one.look),
+        visual.colour(one.look, one.look),
     )
     assert again == pytest.approx((1, 1), abs=1e-9)  # also without the short cut for equal pictures
 
@@ -113,7 +114,7 @@ def test_a_white_tail_changes_nothing_and_a_full_one_does():
 
 def test_another_width_is_scaled():
     """The same design at twice the size: pixels agree, elements are where they are in CSS pixels."""
-    small = view_of(draw(SHOP).resize((683, 434), Image.Resampling.BOX), None)
+    small = view_of(seen(draw(SHOP).resize((683, 434), Image.Resampling.BOX)), None)
     values = compare(small, page(SHOP))
     assert values["colour"] > 0.95
     assert values["ssim"] > 0.9
@@ -173,7 +174,7 @@ def test_areas_count_where_their_background_shows():
 
 
 def flat(red, green, blue, height=8):
-    return np.full((height, WIDTH, 3), (red, green, blue), np.float32)
+    return Canvas(np.full((height, WIDTH, 3), (red, green, blue), np.float32))
 
 
 def test_colour_by_hand():
@@ -181,8 +182,10 @@ def test_colour_by_hand():
     assert visual.colour(flat(0, 0, 0), flat(1, 1, 1)) == 0
     # ink (0, 0, 1) in (0, 1, 1): half of it in place, no colour in common
     assert visual.colour(flat(1, 1, 0), flat(1, 0, 0)) == pytest.approx(0.25)
-    half = np.concatenate([flat(0, 0, 0, 4), flat(1, 1, 1, 4)])
-    assert visual.colour(half, half[::-1]) == pytest.approx(0.5)  # the same colours, nowhere in place
+    half = Canvas(np.concatenate([flat(0, 0, 0, 4).pixels, flat(1, 1, 1, 4).pixels]))
+    assert visual.colour(half, Canvas(half.pixels[::-1])) == pytest.approx(
+        0.5
+    )  # the same colours, nowhere in place
     assert visual.colour(half, flat(0, 0, 0)) == pytest.approx(0.5)
 
 
@@ -199,7 +202,7 @@ def test_structure_by_hand():
             value = brightness * 2 * covariance / (a.var() + b.var())
             weight = max(a.std(), b.std())
             total, weights = total + max(value, 0) * weight, weights + weight
-    assert visual._weighed_similarity(one, other) == pytest.approx(total / weights)
+    assert visual.weighed_similarity(windows_of(one), windows_of(other)) == pytest.approx(total / weights)
 
 
 def test_structure_of_tiny_and_flat_pictures():
@@ -243,6 +246,6 @@ def test_a_small_file_that_claims_to_be_huge_is_not_decoded():
 
 def test_extreme_shapes_are_looked_at():
     for size in ((1, 1), (1366, 1), (1, 3000), (5000, 20)):
-        look = look_at(Image.new("RGB", size, "white"))
-        assert look.pixels.shape[1:] == (WIDTH, 3)
-        assert 1 <= len(look.pixels) <= 8 * WIDTH
+        look = scale(Image.new("RGB", size, "white"))
+        assert look.shape[1:] == (WIDTH, 3)
+        assert 1 <= len(look) <= 8 * WIDTH

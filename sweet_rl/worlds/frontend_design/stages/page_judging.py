@@ -28,6 +28,7 @@ from sweet_rl.grading.pages.judge import (
     win_rate,
     without_asking,
 )
+from sweet_rl.grading.pages.looks import Looks
 from sweet_rl.grading.pages.pictures import BrokenPicture
 from sweet_rl.openai_client import OpenAIClient
 from sweet_rl.pages.types import Renderer, RenderFailed
@@ -293,7 +294,7 @@ def _pictures(pair: Pair, runs: Runs, most_pixels: int) -> tuple[bytes | None, b
     """Both answers as the judge is sent them; None where there is no picture."""
     folders = Path(runs.path_a).parent, Path(runs.path_b).parent
     found = [
-        answer_picture(trajectory.answer, folder).data
+        answer_picture(trajectory.answer, folder, Looks()).data
         for trajectory, folder in zip(pair, folders, strict=True)
     ]
     first, second = (for_judge(data, most_pixels) if data else None for data in found)
