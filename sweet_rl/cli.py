@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import io
 import os
 import sys
@@ -12,6 +10,7 @@ from typing import Any, NoReturn
 
 from sweet_rl import command_line
 from sweet_rl.command_line.help_pages import help_text
+from sweet_rl.command_line.process import settle
 from sweet_rl.command_line.terminal import Inert, inert
 from sweet_rl.commands.catalogue import COMMANDS, load, stages, values_of
 from sweet_rl.errors import SweetRLError, UsageError, suggestion
@@ -57,10 +56,7 @@ def run(name: str, arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.stdout = Inert(sys.stdout)  # bars draw on the other stream
-    # torch and transformers make half a million objects that stay to the end: looking through them again and
-    # again, and once more at the exit, takes two seconds of every stage.
-    gc.set_threshold(10_000, 20, 20)
-    atexit.register(gc.freeze)
+    settle()
     try:
         _run(name, load(name), arguments)
     except SweetRLError as error:

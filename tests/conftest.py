@@ -1,7 +1,5 @@
 """Fixtures that every room's tests use."""
 
-import atexit
-import gc
 import os
 import shutil
 import signal
@@ -12,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.command_line.process import settle
+
 ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; torch would take all cores for each
 
-
-gc.set_threshold(10_000, 20, 20)  # as the command line does: torch's objects stay
-atexit.register(gc.freeze)
+settle()
 
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that; tests send Ctrl-C to theirs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,6 +1,9 @@
 """The list of commands: every stage explains itself, quickly, and refuses what it does not know."""
 
 import io
+import json
+import os
+import platform
 import re
 import subprocess
 import sys
@@ -37,15 +40,68 @@ def test_help_explains_every_flag(name):
         assert (found is None) == (flag.shown == "never"), flag.name
 
 
+HELPS = """
+import json, os, sys
+from sweet_rl.cli import help_text, load
+for name in json.load(sys.stdin):
+    sys.stdout.flush()
+    if os.fork():
+        os.wait()
+        continue
+    try:
+        help_text(name, load(name))
+        heavy = [m for m in ("torch", "transformers", "numpy", "aiohttp", "asyncio") if m in sys.modules]
+        print(json.dumps([name, heavy]), flush=True)
+    finally:
+        os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def heavy_of_help():
+    """What the help of each stage loads, by its name: each in a process that has loaded the command line alone."""
+    command, names = [sys.executable, "-c", HELPS], json.dumps(list(stages()))
+    done = subprocess.run(command, input=names, capture_output=True, text=True, check=True)
+    return dict(map(json.loads, done.stdout.splitlines()))
+
+
 @pytest.mark.parametrize("name", stages())
-def test_help_loads_nothing_heavy(name):
-    code = (
-        "import sys; from sweet_rl.cli import help_text, load;"
-        f"help_text({name!r}, load({name!r}));"
-        "print([m for m in ('torch', 'transformers', 'numpy', 'aiohttp', 'asyncio') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_help_loads_nothing_heavy(name, heavy_of_help):
+    assert heavy_of_help[name] == []
+
+
+FAULTS = """
+import ctypes, resource
+from sweet_rl.command_line.process import settle
+settle()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+for _ in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [libc.malloc(24 << 20) for _ in range(3)]
+    for block in blocks:
+        ctypes.memset(block, 1, 24 << 20)
+    for block in blocks:
+        libc.free(block)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc is told")
+def test_memory_that_is_freed_is_kept_for_the_next_step_unless_a_person_says_otherwise():
+    def pages(**environment):
+        done = subprocess.run(
+            [sys.executable, "-c", FAULTS],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return list(map(int, done.stdout.split()))
+
+    assert max(pages()[1:]) < 100  # of the 18,432 of 4 KiB in 72 MiB
+    assert min(pages(MALLOC_TRIM_THRESHOLD_="131072")) > 100
 
 
 def test_script_and_console_entry_are_the_same():

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from sweet_rl import tracking
+from sweet_rl.command_line.process import settle
 from sweet_rl.command_line.recording import PARENT, STEP
 from sweet_rl.errors import ServiceError, UsageError
 from sweet_rl.pipelines.state import Records, move_aside, remove
@@ -172,7 +173,7 @@ def _workers(how: How) -> Iterator[ProcessPoolExecutor]:
         with ProcessPoolExecutor(
             how.jobs,
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_leave_with,
+            initializer=_in_worker,
             initargs=(os.getpid(),),
             max_tasks_per_child=1 if how.fresh else None,
         ) as pool:
@@ -189,8 +190,9 @@ def _workers(how: How) -> Iterator[ProcessPoolExecutor]:
                 os.environ[name] = value
 
 
-def _leave_with(parent: int) -> None:
-    """In a worker: end when the process that wanted it is gone."""
+def _in_worker(parent: int) -> None:
+    """In a worker, before its first step: end when the process that wanted it is gone."""
+    settle()
 
     def watch() -> None:
         while os.getppid() == parent:

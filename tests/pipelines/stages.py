@@ -1,5 +1,6 @@
 """Steps of pipelines in tests: functions that write a file, and say so."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -35,6 +36,12 @@ def rows(output: str, *, number: int, kill_at: int = -1, to_continue: bool = Fal
         if i == kill_at and not to_continue:
             os.kill(os.getppid(), signal.SIGKILL)
             signal.pause()  # until the worker notices
+
+
+def told(output: str) -> None:
+    """Write how often this process looks for garbage."""
+    tracking.writes(output)
+    Path(output).write_text(str(gc.get_threshold()))
 
 
 def fails(output: str) -> None:

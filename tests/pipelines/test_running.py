@@ -52,6 +52,11 @@ def ran(folder):
     return {path.stem: len(path.read_text().splitlines()) for path in folder.glob("*.log")}
 
 
+def test_a_step_works_in_a_process_that_is_set_up_as_a_stage_of_the_command_line_is(here):
+    run_steps([Step("told", "tests.pipelines.stages:told", (str(here / "told.txt"),))], here)
+    assert (here / "told.txt").read_text() == "(10000, 20, 20)"
+
+
 def test_only_what_a_change_concerns_is_run_again_and_nothing_is_overwritten(here, capfd):
     (here / "p.yaml").write_text(WRITES)
     out = here / "out"

@@ -115,6 +115,33 @@ def test_two_rounds_have_as_many_dialogues_in_all_and_the_second_begins_where_th
     ]
 
 
+def made_by(step):
+    """Names of what a step makes."""
+    flags = (value for name, value in step.flags.items() if name.endswith("preference_path"))
+    return {step.name, *(Path(value).name for value in flags if step.run == "evaluate_code")}
+
+
+def test_nothing_is_used_before_the_round_after_the_one_that_makes_it(study):
+    all_rounds = rounds(replace(study, ways=ALL_WAYS, best_of=(2,), page_tasks=2))
+    steps = [
+        (number, chain, place, step)
+        for number, chains in enumerate(all_rounds)
+        for chain in chains
+        for place, step in enumerate(chain)
+    ]
+    made = {name: (number, chain, place) for number, chain, place, step in steps for name in made_by(step)}
+    uses = 0
+    for number, chain, place, step in steps:
+        named = {Path(str(word)).name for word in (*step.words, *step.flags.values())}
+        for name in named & set(made) - made_by(step):
+            there, other, earlier = made[name]
+            assert there < number or (other is chain and earlier < place), (step.name, name)
+            uses += 1
+    assert uses > 100
+    order = [chain[0].name for chain in all_rounds[-2]]
+    assert order[:2] == ["first.train.jsonl", "dpo"]  # the longest first: no process is left alone with it
+
+
 def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_were_trained_on(study):
     (dpo, *_), (rft, *_) = dialogue_dpo(study), rejection(study)
     assert dpo.flags["dataset"] == study.path("pairs_guarded.jsonl")

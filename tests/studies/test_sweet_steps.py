@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sweet_rl.chat import model_path
 from sweet_rl.errors import UsageError
 from sweet_rl.records import replace_rows
 from sweet_rl.studies.sweet.steps import check_agent, score_by_oracle, shuffle_scores, take_swapped
@@ -44,6 +45,18 @@ def test_an_agent_that_fails_a_gate_is_refused_with_its_figure(tmp_path, monkeyp
     with pytest.raises(UsageError, match=r"P\(charged\), right solution 0\.\d+ \(has to be at least 0\.5\)"):
         check_agent(str(tmp_path / "agent"), str(tmp_path / "gates.json"))
     assert not (tmp_path / "gates.json").exists()
+
+
+def test_the_packaged_agent_comes_with_its_figures_which_are_not_measured_again(tmp_path, monkeypatch):
+    def measured(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("sweet_rl.tiny_models.reading.check_gates", measured)
+    check_agent("embedded", str(tmp_path / "gates.json"))
+    figures = json.loads((tmp_path / "gates.json").read_text())
+    assert figures == json.loads((Path(model_path("embedded")) / "figures.json").read_text())
+    with pytest.raises(AssertionError):  # the same agent under its path is anyone's
+        check_agent(model_path("embedded"), str(tmp_path / "other.json"))
 
 
 def test_scores_with_another_solution_are_put_in_place_of_the_right_ones(tmp_path):

@@ -34,11 +34,14 @@ OWN_STEPS = "sweet_rl.studies.sweet.steps"
 
 
 def rounds(study: Study) -> Sequence[Sequence[Chain]]:
-    """All chains; those of a round need what the rounds before it made."""
+    """All chains; those of a round need what the rounds before it made.
+
+    With two processes neither waits long: what needs little fills the rounds in which one chain is long.
+    """
     return (
-        [gates(study), data(study)],
+        [gates(study), _tasks(study)],
+        [_offline(study), *_before(study)],
         first_round(study),
-        # Web pages are short and wait for nothing: they fill what is left of the second process.
         [*second_round(study), *page_chains(study)],
         third_round(study),
     )
@@ -51,7 +54,11 @@ def gates(study: Study) -> Chain:
 
 
 def data(study: Study) -> Chain:
-    """The offline dialogues of the agent, graded, and the pairs of whole dialogues with their hard negatives."""
+    """The tasks; the offline dialogues of the agent, graded, and the pairs of whole dialogues with their hard negatives."""
+    return *_tasks(study), *_offline(study)
+
+
+def _offline(study: Study) -> Chain:
     pairs = {
         "preference_path": study.path("pairs.jsonl"),
         "ground_truth_preference_path": study.path("pairs_hidden.jsonl"),
@@ -61,33 +68,38 @@ def data(study: Study) -> Chain:
     grade = {"k": study.repeats, "overwrite": True, "quiet": True}
     guards = {"hard_negatives": GUARDS["hard_negatives"]}
     return (
-        *_tasks(study),
         _simulate(study, study.agent, study.path("train.jsonl"), study.dialogues, study.repeats),
         call("evaluate_code", pairs["preference_path"], dialogues, grade | pairs),
         call("evaluate_code", guarded["preference_path"], dialogues, grade | guards | guarded),
     )
 
 
+def _before(study: Study) -> list[Chain]:
+    """The agent as it is, and the lines that bound what can be reached: they need no offline data."""
+    return [
+        _measure(study, "warm_start", study.agent),
+        tuple(step for name in LINES for step in _measure(study, name, name)),
+    ]
+
+
 def first_round(study: Study) -> list[Chain]:
-    """What needs the offline data only: critics, candidates, the rivals, the agent as it is; the longest first."""
+    """What SWEET-RL needs of the offline data: candidates and critics; the longest first."""
     blind = study.best_of or any(way.critic == "critic_blind" for way in ways(study))
     return [
-        dialogue_dpo(study),
-        rejection(study),
         candidates(study),
         critic(study, "critic", hidden=True),
         *([critic(study, "critic_blind", BLIND_CRITIC, hidden=False)] if blind else []),
-        tuple(step for name in LINES for step in _measure(study, name, name)),
-        _measure(study, "warm_start", study.agent),
     ]
 
 
 def second_round(study: Study) -> list[Chain]:
-    """What needs a critic and the candidates: one chain for each way of SWEET-RL, the longest first."""
+    """The policies: the rivals, which need the offline data only, and each way of SWEET-RL; the longest first."""
     return [
         *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
+        dialogue_dpo(study),
         *(sweet(study, way) for way in sorted(ways(study), key=lambda way: way.given != "wrong")),
         *choosing(study),
+        rejection(study),
     ]
 
 
