@@ -1,7 +1,7 @@
 """What work costs as it grows to 8 times its usual size, beside the limit: each distinct token read once.
 
 - episodes: a critic step of ArCHer as its memory grows; a step draws as many games.
-- turns: a critic step as episodes become longer; causal critic (an episode is read once), each turn by itself.
+- turns: a critic step as episodes become longer; an episode read once (causal critic), each turn by itself.
 - history: a training step of one turn's pairs behind a longer history; prefix tree, each text by itself.
 - dialogues: ten-turn dialogues of an agent in this process, side by side; seconds for one of them.
 

@@ -10,16 +10,20 @@ from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, stage
 from sweet_rl.commands.rank_best_of_n import ScorerFlags
 from sweet_rl.flags import REQUIRED, flag
-from sweet_rl.flags.common import ContinuingOtherwise, OutputPath, Quiet, SavedPath, SaveSteps
+from sweet_rl.flags.common import ContinuingOtherwise, Quiet, SavedPath, SaveSteps
 from sweet_rl.flags.models import SERVED, Advantage, Critic, Tokenizer, WithoutHidden
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreditFlags(
-    SavedPath, OutputPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet
+    SavedPath, Critic, Advantage, WithoutHidden, Tokenizer, SaveSteps, ContinuingOtherwise, Quiet
 ):
     """Scores."""
 
+    output_path: str | None = flag(
+        None,
+        "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
+    )
     hidden: bool = flag(False, "only what the critic says when it is shown the hidden solution.")
 
 
@@ -31,10 +35,9 @@ def _facets(flags: Mapping[str, Any]) -> Facets:
 @recorded("credit", reads=("saved_path", "critic", "reference_model", "tokenizer"), prices=True)
 @stage(
     "saved_path",
-    defaults={"critic": REQUIRED, "output_path": None, "save_steps": 256, "request_timeout_s": 600.0},
+    defaults={"critic": REQUIRED, "save_steps": 256, "request_timeout_s": 600.0},
     helps={
         "critic": "the critic: a checkpoint folder, a hub name, or the name under which a server offers it.",
-        "output_path": "the .jsonl file that scores are appended to; default beside the file: STEM.credit.CRITIC.jsonl.",
         "reference_model": "what the critic is compared with; default: the model that it was trained from, as the record in its folder says, else what the sampler recorded.",
         "saved_path": "any trajectory file; it is not changed.",
         "save_steps": "turns that are scored and saved together; a killed run loses at most these.",

@@ -64,7 +64,9 @@ def test_the_draws_decide_which_pairs_there_are():
 
 def test_an_oracle_says_how_many_pairs_are_right():
     row = ranked(
-        ["good", "bad", "good too"], [2.0, 1.0, 0.0], messages=[{"role": "user", "content": "hi"}, {}]
+        ["good", "bad", "good too"],
+        [2.0, 1.0, 0.0],
+        messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "good"}],
     )
     seen = []
 
