@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from sweet_rl.chat.names import model_path
+from sweet_rl.chat.names import model_path, tell_of_search
 from sweet_rl.errors import UsageError, first_line, missing_package
 from sweet_rl.types import Message, digest
 
@@ -155,6 +155,7 @@ def load_tokenizer(model: str | Path) -> Any:
         from transformers import AutoTokenizer  # noqa: PLC0415 - seconds; only for those who use it
     except ImportError as error:
         raise missing_package("transformers", "transformers", needed_for="a model's chat template") from error
+    tell_of_search(str(model))
     try:
         return AutoTokenizer.from_pretrained(model_path(model))
     except (OSError, ValueError) as error:

@@ -17,6 +17,7 @@ from transformers.utils.logging import (
 )
 
 from sweet_rl.chat import model_path
+from sweet_rl.chat.names import tell_of_search
 from sweet_rl.errors import UsageError, first_line
 
 
@@ -50,6 +51,7 @@ def pretrained(
     loud = get_verbosity()
     set_verbosity_error()  # type: ignore[no-untyped-call]  # a new head is what was asked for
     path = model_path(name)
+    tell_of_search(name)
     try:
         kind = kind_of(AutoConfig.from_pretrained(path, cache_dir=cache_dir))
         model, info = kind.from_pretrained(path, cache_dir=cache_dir, output_loading_info=True, **options)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweet_rl.chat import PlainChat, TokenizerChat, with_system
+from sweet_rl.chat import PlainChat, TokenizerChat, load_tokenizer, with_system
 from sweet_rl.errors import UsageError
 from sweet_rl.types import Message
 from tests.tiny_models import BEGIN, tiny_tokenizer
@@ -93,3 +93,12 @@ def test_plain_chat():
         == "<s>### system:\nRules.\n\n### user:\nHi.\n\n### assistant:\n"
     )
     assert with_system("", [USER]) == [USER]
+
+
+def test_a_name_that_is_no_folder_is_told_before_it_is_looked_for_once(tmp_path, caplog):
+    """Without a network the search takes a minute or two."""
+    for name in ("runs/critik", "runs/critik", tmp_path):
+        with pytest.raises(UsageError, match="No tokenizer could be loaded from"):
+            load_tokenizer(name)
+    said = "runs/critik is no folder here: looking for it in the local cache and on the hub."
+    assert caplog.messages == [said]

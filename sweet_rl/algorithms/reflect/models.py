@@ -19,7 +19,7 @@ from sweet_rl.algorithms.reflect.experiments import checkpoint_folder, has_head
 from sweet_rl.algorithms.reflect.pointing import PointingAgent, PointingHead, load_head
 from sweet_rl.algorithms.reflect.sampling import Sampling
 from sweet_rl.algorithms.reflect.settings import ReflectSettings
-from sweet_rl.chat import load_tokenizer, model_path
+from sweet_rl.chat import load_tokenizer
 from sweet_rl.errors import UsageError, missing_package
 from sweet_rl.policies.weights import device_of, pretrained
 from sweet_rl.training.adapters import add_adapter, bare_model, load_adapter
@@ -113,8 +113,6 @@ def load_trained(
         UsageError: as `load_policy`.
     """
     folder = None if checkpoint is None else checkpoint_folder(checkpoint)
-    if not Path(model_path(name)).expanduser().is_dir():
-        say(f"{name} is no folder here: looking for it in the local cache and on the hub.")
     has_tokenizer = folder is not None and (folder / "tokenizer_config.json").is_file()
     tokenizer = load_tokenizer(str(folder) if has_tokenizer else name)
     device = device_of(settings.device)
