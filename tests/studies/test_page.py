@@ -5,14 +5,18 @@ import hashlib
 import re
 from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sweet_rl import studies
 from sweet_rl.errors import UsageError
+from sweet_rl.studies.brought_along import beside
 from sweet_rl.studies.outcome import check_packages
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.report.page import results_page
+from sweet_rl.studies.report.sections import colours_of
 from sweet_rl.studies.results import Comparison, Ending, Method, Results, claim_over_seeds
 from tests.studies.samples import PICTURE, method, sample_results
 from tests.viewer.samples import ATTACK
@@ -387,3 +391,13 @@ def test_a_link_opens_the_section_that_it_leads_to(browser, page, tmp_path):
     assert not browser.execute_script(opened)
     browser.execute_script("document.querySelector('a[href=\"#dialogues\"]').click()")
     WebDriverWait(browser, 10, poll_frequency=0.02).until(lambda _: browser.execute_script(opened))
+
+
+@pytest.mark.parametrize("study", ["archer", "reflect"])
+def test_no_two_methods_of_a_study_that_comes_along_have_the_same_colour(study):
+    path = Path(studies.__file__).parent / study / "full_study.json"
+    parts = beside(sample_results(), path).comparisons[:-1]
+    rivals = {one.name for part in parts for one in part.methods if not one.bound}
+    colours = [colour for name, colour in colours_of(parts).items() if name in rivals]
+    assert len(rivals) >= 7
+    assert len(set(colours)) == len(colours)

@@ -9,7 +9,7 @@ from typing import Any
 from sweet_rl.studies.report import charts, words
 from sweet_rl.studies.results import Axes, Comparison, Counted, Measure, Method
 
-COLOURS = 5
+COLOURS = 8
 """Colours beside those of the start and of the study's own method come again after so many."""
 
 _BANDS = (
