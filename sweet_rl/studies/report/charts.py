@@ -27,7 +27,23 @@ from sweet_rl.studies.report.words import Write
 from sweet_rl.studies.results import Ending, Points
 from sweet_rl.viewer.page import static_text
 
-_NAMES = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "text", "muted", "line", "line-strong", "surface")
+_NAMES = (
+    "c0",
+    "c1",
+    "c2",
+    "c3",
+    "c4",
+    "c5",
+    "c6",
+    "c7",
+    "c8",
+    "c9",
+    "text",
+    "muted",
+    "line",
+    "line-strong",
+    "surface",
+)
 _LIGHT = static_text("palette.css").partition("@media")[0]
 _HEX = {name: re.search(rf"--{name}: (#\w+);", _LIGHT)[1] for name in _NAMES}  # type: ignore[index]
 _HEX["ink"] = _HEX["muted"]  # of what is nobody's rival; as a class of the page
