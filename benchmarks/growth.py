@@ -32,7 +32,7 @@ import sampling
 import scaling
 import torch
 from _machine import machine_line
-from transformers import GPT2Config, GPT2Model, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2Model, LlamaForCausalLM
 
 FACTORS = (1, 2, 4, 8)
 USUAL = {"episodes": 128, "turns": 10, "history": 1024, "dialogues": 16}
@@ -162,18 +162,7 @@ def _plain(model: Any, tokens: int, *, passes: int) -> Callable[[], object]:
 def _history(history: int) -> Row:
     """A step of four pairs among eight candidates."""
     torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=32_000,
-            hidden_size=256,
-            intermediate_size=680,
-            num_hidden_layers=4,
-            num_attention_heads=8,
-            num_key_value_heads=4,
-            max_position_embeddings=16_384,
-        )
-    )
-    found = scaling._point(model, candidates=8, history=history, pairs=4)  # noqa: SLF001 - a benchmark beside it
+    found = scaling._point(scaling.make_model(), candidates=8, history=history, pairs=4)  # noqa: SLF001 - a benchmark beside it
     return {"ours": found["tree"], "alone": found["alone"], "limit": found["ideal"]}
 
 

@@ -49,16 +49,7 @@ def main() -> None:
         _plot({name: found[name] for name in SERIES}, Path(arguments.plot))
         return
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=32_000,
-        hidden_size=256,
-        intermediate_size=680,
-        num_hidden_layers=4,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        max_position_embeddings=16_384,
-    )
-    model = LlamaForCausalLM(config)
+    model = make_model()
     found = {name: [] for name in SERIES}
     for name, series in SERIES.items():
         for point in series[: arguments.points]:
@@ -77,6 +68,20 @@ def main() -> None:
         Path(arguments.output).write_text(json.dumps({"machine": machine_line(), **found}, indent=1) + "\n")
     if arguments.plot:
         _plot(found, Path(arguments.plot))
+
+
+def make_model() -> Any:
+    """A Llama with random weights."""
+    config = LlamaConfig(
+        vocab_size=32_000,
+        hidden_size=256,
+        intermediate_size=680,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        max_position_embeddings=16_384,
+    )
+    return LlamaForCausalLM(config)
 
 
 def _point(model: Any, *, candidates: int, history: int, pairs: int) -> dict[str, float]:

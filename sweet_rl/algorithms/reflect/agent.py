@@ -13,7 +13,6 @@ Published behaviour: docs/published/reflect_rl.md#episodes, #models, #deviations
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -225,7 +224,7 @@ class Agent:
 
     def _choose_next(self, rows: Sequence[_Choosing], number: int) -> None:
         sequences, tokens = [row.ids for row in rows], sum(len(row.ids) for row in rows)
-        with self.kept.reading(tokens if self.sampling.max_new_tokens == 1 else sys.maxsize) as keeps:
+        with self.kept.reading(tokens) as keeps:
             logits_BV, states_BH = self.read(sequences, [[len(ids) - 1] for ids in sequences])
         if keeps:
             self.kept.add([Example(tuple(ids), ()) for ids in sequences], tokens, logits_BV, states_BH)

@@ -79,10 +79,11 @@ class Trainer:
     def keep_play(self) -> None:
         """What the policy reads from now on is kept for the next update, where that computes the same."""
         settings = self._settings
+        one_token = self.agent.sampling.max_new_tokens == 1
         same = (
             settings.disable_dropout and not settings.published and settings.gradient_accumulation_steps == 1
         )
-        self.agent.kept.begin(settings.kept_tokens if same else 0)
+        self.agent.kept.begin(settings.kept_tokens if one_token and same else 0)
 
     def train(self, episodes: Sequence[Played]) -> Update:
         """Learn from episodes, together with those of the calls before it that were kept for an update.
