@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -109,7 +109,7 @@ class MicroBatcher(_Batcher[Item, Result]):
         while self._waiting:
             batch = await self._gather()
             if batch and not self._closed:
-                await loop.run_in_executor(self._thread, self._run, batch, loop)
+                await loop.run_in_executor(self._thread, self._run, batch)
             for _, future in batch:
                 _reject(future, _stopped())
 
@@ -128,21 +128,19 @@ class MicroBatcher(_Batcher[Item, Result]):
                 batch.append((item, future))
         return batch
 
-    def _run(
-        self, batch: Sequence[tuple[Item, asyncio.Future[Result]]], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def _run(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
         """In the thread: step the engine through one batch, handing over results as they come."""
         futures = [future for _, future in batch]
         try:
             with closing(self._engine([item for item, _ in batch])) as steps:
                 for finished in steps:
                     for place, result in finished:
-                        loop.call_soon_threadsafe(_resolve, futures[place], result)
+                        _tell(_resolve, futures[place], result)
                     if self._closed or all(future.done() for future in futures):
                         break
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
             for future in futures:
-                loop.call_soon_threadsafe(_reject, future, error)
+                _tell(_reject, future, error)
 
 
 class ContinuousBatcher(_Batcher[Item, Result]):
@@ -160,14 +158,13 @@ class ContinuousBatcher(_Batcher[Item, Result]):
         self._engine = engine
 
     async def _dispatch(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting:
             if not self._closed:
-                await loop.run_in_executor(self._thread, self._run, loop)
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._run)
             while self._closed and self._waiting:
                 _reject(self._waiting.popleft()[1], _stopped())
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self) -> None:
         """In the thread: step the engine until it has nothing to do."""
         engine, futures = self._engine, dict[int, asyncio.Future[Result]]()
         while not self._closed:
@@ -181,19 +178,25 @@ class ContinuousBatcher(_Batcher[Item, Result]):
                 break
             try:
                 for number, result in engine.step():
-                    loop.call_soon_threadsafe(_resolve, futures.pop(number), result)
+                    _tell(_resolve, futures.pop(number), result)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the callers
                 engine.clear()
                 for future in futures.values():
-                    loop.call_soon_threadsafe(_reject, future, error)
+                    _tell(_reject, future, error)
                 futures.clear()
         for number, future in futures.items():
             engine.drop(number)
-            loop.call_soon_threadsafe(_reject, future, _stopped())
+            _tell(_reject, future, _stopped())
 
 
 def _stopped() -> RuntimeError:
     return RuntimeError("the engine stopped before it had a result")
+
+
+def _tell(how: Callable[[asyncio.Future[Any], Any], None], future: asyncio.Future[Any], what: Any) -> None:
+    """From the thread, in the event loop of whoever waits: a thread may outlive the loop that started it."""
+    with suppress(RuntimeError):  # the loop is closed, so nobody waits
+        future.get_loop().call_soon_threadsafe(how, future, what)
 
 
 def _resolve(future: asyncio.Future[Result], result: Result) -> None:
