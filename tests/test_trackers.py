@@ -85,6 +85,22 @@ def test_a_rollout_has_curves_of_its_speed_and_its_tokens(here):
     assert found["episodes_per_s"][-1] == (3, record["progress"]["per_s"])
 
 
+def test_an_evaluation_ends_with_its_report_and_keeps_the_curves_of_its_bounds_apart(here):
+    load("eval")(
+        model="random", world="twenty_questions", tasks="twenty-questions:ten", limit=5, bounds="best",
+        output_dir="out", quiet=True, log_to="tensorboard",
+    )  # fmt: skip
+    report, found = json.loads((here / "out/report.json").read_text()), curves("out/tensorboard")
+    means = {name: line["mean"] for name, line in report["measures"].items()}
+    bounds = {f"best.{name}": line["mean"] for name, line in report["bounds"]["best"].items()}
+    assert means and bounds
+    assert {name: found[name][-1] for name in means | bounds} == {
+        name: (5, pytest.approx(mean)) for name, mean in (means | bounds).items()
+    }
+    for curve, measure in (("reward", "return"), ("best.reward", "best.return")):
+        assert found[curve][-1] == (5, pytest.approx((means | bounds)[measure]))
+
+
 def test_a_training_has_the_same_numbers_everywhere(here):
     from tests.tiny_models import save_tiny_llama
     from tests.training.pairs import dialogue_pairs, write_pairs

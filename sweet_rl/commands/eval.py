@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweet_rl import tracking
 from sweet_rl.command_line.recording import recorded
 from sweet_rl.command_line.stages import Facets, built, stage
 from sweet_rl.commands.agent_flags import AgentPrompt, ModelFlags, PlayerFlags
@@ -20,6 +21,7 @@ from sweet_rl.flags.common import (
     BatchSize,
     ContinuingOtherwise,
     Limit,
+    LogTo,
     MaxFailed,
     OutputDir,
     Quiet,
@@ -49,6 +51,7 @@ class EvalFlags(
     OutputDir,
     Regrade,
     ContinuingOtherwise,
+    LogTo,
     Quiet,
 ):
     """What is evaluated."""
@@ -189,4 +192,5 @@ def eval(  # noqa: A001 - it is what is typed
     """
     from sweet_rl.commands import evaluating
 
+    tracking.logs_to(flags.destination())
     evaluating.run(flags, player_flags(flags, agent), human_flags(human, flags.world), options)

@@ -72,10 +72,16 @@ class Evaluation:
             seed=self.flags.seed,
         )
 
-    def play(self, player: Player, path: Path) -> None:
-        """Play what is missing in a file, and episodes that failed again, so often as is allowed."""
+    def play(self, player: Player, path: Path, name: str = "") -> None:
+        """Play what is missing in a file, and episodes that failed again, so often as is allowed.
+
+        Args:
+            player: the agent.
+            path: of the file.
+            name: of the agent, where it is not the one that is evaluated.
+        """
         flags = self.flags
-        parts = simulation.Parts(self.world, self.options, player, self.human)
+        parts = simulation.Parts(self.world, self.options, player, self.human, name)
         for left in range(flags.retries, -1, -1):
             anew = flags.overwrite and left == flags.retries
             wanted = SimulationFlags(
@@ -127,7 +133,7 @@ class Evaluation:
         path = folder / f"{name}.jsonl"
         agent = self.player(replace(player, agent="scripted", agent_model=name))
         print(f"{name}:")
-        self.play(agent, path)
+        self.play(agent, path, name)
         self.grade(path, folder / f"{name}.{GRADING}")
         lines = lines_of(read_episodes(path, self.world))
         return [line for line in lines if not line.name.startswith("pass")][:2]
@@ -158,6 +164,7 @@ def run(flags: EvalFlags, agent: PlayerFlags, human: HumanFlags, options: Option
     found = read_episodes(path, world)
     known = dict(_floors(graded)) | {name: this.bound(name, agent, folder / "bounds") for name in bounds}
     report = _report(this, player, found, known)
+    tracking.logs(report.played, report.means())
     replace_file(folder / REPORT, [json.dumps(report.to_json(), indent=1).encode() + b"\n"])
     print(f"\n{report.to_text()}\n\nThe same is in {folder / REPORT}; the dialogues: sweet-rl view {folder}")
     first = (words_of(row["error"]) for _, row in read_rows(path) if has_failed(row) and row.get("error"))

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a run is put together from."""
+    """What a run is put together from; `name` is what stands before its numbers over time, if others are there."""
 
     world: World
     options: Options
     agent: Player
     human: Human
+    name: str = ""
 
     def settings(self, seed: int) -> dict[str, Json]:
         """What decides about the content of an episode: a file may be continued only with the same."""
@@ -152,7 +153,7 @@ async def _simulate(
     stats: RolloutStats,
     outcome: Outcome,
 ) -> None:
-    bar = ProgressBar(stats, outcome, len(run_.order), quiet=flags.quiet)
+    bar = ProgressBar(stats, outcome, len(run_.order), quiet=flags.quiet, name=parts.name)
     user: User | None = None
     policy: Policy | None = None
 
@@ -197,8 +198,10 @@ async def _simulate(
 class ProgressBar:
     """Episodes, the time left, failures, money, tokens and speed, on standard error; a narrow window cuts the end."""
 
-    def __init__(self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool) -> None:
-        self._stats, self._outcome = stats, outcome
+    def __init__(
+        self, stats: RolloutStats, outcome: Outcome, total: int, *, quiet: bool, name: str = ""
+    ) -> None:
+        self._stats, self._outcome, self._before = stats, outcome, name and f"{name}."
         self._started = time.perf_counter()
         self._bar = progress(total, stats.episodes, unit="episode", quiet=quiet)
 
@@ -206,7 +209,8 @@ class ProgressBar:
         """Show the current totals, at most a few times a second."""
         if self._stats.episodes > self._bar.n:
             self._bar.progress.failed = self._outcome.failed
-            self._bar.progress.numbers = self._outcome.numbers()
+            numbers = self._outcome.numbers().items()
+            self._bar.progress.numbers = {self._before + name: value for name, value in numbers}
         self._bar.update(self._stats.episodes - self._bar.n)
         if self._bar.disable:
             return

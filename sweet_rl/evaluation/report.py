@@ -67,6 +67,11 @@ class Report:
     def __str__(self) -> str:
         return self.to_text()
 
+    def means(self) -> dict[str, float]:
+        """The means alone, shares as fractions; those of floors and ceilings as NAME.MEASURE."""
+        named = {f"{name}.": lines for name, lines in self.bounds.items()} | {"": self.lines}
+        return {before + line.name: line.estimate.mean for before, lines in named.items() for line in lines}
+
     def to_json(self) -> dict[str, Json]:
         """Everything, shares as fractions."""
         return {

@@ -108,8 +108,9 @@ class Record:
         return sum("noticed" in session for session in self._earlier)
 
     def progresses(self, progress: Progress) -> None:
-        """Work of known length begins."""
+        """Work of known length begins; what was before it has its last numbers."""
         with self._lock:
+            self._live.tick(summed(self._usage))
             self._live.progresses(progress)
 
     def logs(self, step: int, numbers: Mapping[str, float]) -> None:
