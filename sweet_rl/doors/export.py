@@ -68,10 +68,13 @@ def export(flags: ExportFlags, /) -> None:
     found = {"inspect": _to_inspect, "atif": _to_atif, "trajectories": _from_others}[flags.to](
         source, target, flags
     )
-    print(f"{found} trajectories are in {flags.output_path}")
+    print(f"{len(found)} trajectories are in {flags.output_path}")
+    unrewarded = sum(one.reward is None for one in found)
+    if flags.to == "trajectories" and unrewarded:
+        print(f"{unrewarded} of them have no reward.")
 
 
-def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> int:
+def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
     from sweet_rl import tracking
     from sweet_rl.records import load_trajectories
     from sweet_rl.runs import new_file
@@ -80,10 +83,10 @@ def _to_inspect(source: Path, target: Path, flags: ExportFlags) -> int:
     found = _distinct(load_trajectories(source), source)
     tracking.writes(target)
     _logs().write_log(found, target)
-    return len(found)
+    return found
 
 
-def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
+def _to_atif(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
     from sweet_rl import tracking
     from sweet_rl.commands.critic_worlds import warn_of_a_file
     from sweet_rl.doors.atif_files import credited, write_documents
@@ -97,10 +100,10 @@ def _to_atif(source: Path, target: Path, flags: ExportFlags) -> int:
         warn_of_a_file(flags.credit, found)
     tracking.writes(target, folder=True)
     write_documents(found, target)
-    return len(found)
+    return found
 
 
-def _from_others(source: Path, target: Path, flags: ExportFlags) -> int:
+def _from_others(source: Path, target: Path, flags: ExportFlags) -> list[Trajectory]:
     from sweet_rl import tracking
     from sweet_rl.doors.atif_files import read_documents
     from sweet_rl.records import replace_rows, trajectory_to_row
@@ -112,9 +115,7 @@ def _from_others(source: Path, target: Path, flags: ExportFlags) -> int:
     )
     tracking.writes(target)
     replace_rows(target, map(trajectory_to_row, found))
-    if unknown := sum(one.reward is None for one in found):
-        print(f"{unknown} of them have no reward.")
-    return len(found)
+    return found
 
 
 def _distinct(found: list[Trajectory], source: Path) -> list[Trajectory]:
