@@ -156,11 +156,16 @@ class Engine:
             return
         if self._weights.changed():
             self._cache.forget()
+        being_read: set[tuple[int, ...]] = set()
         for number, request in list(self._waiting.items()):
             if len(self._rows) == self._max_rows:
                 return
+            if request.prompt_ids in being_read:
+                continue
             text = self._cache.take(request.prompt_ids)
-            if text is not None:
+            if text is None:
+                being_read.add(request.prompt_ids)
+            else:
                 del self._waiting[number]
                 self._rows[number] = _Row(request, text, draws_of(request))
 

@@ -65,10 +65,14 @@ class PrefixCache:
 
         None: another text is just reading its beginning; ask again after the next step.
         """
-        wanted = np.asarray(prompt_ids[:-1], dtype=np.int64)
+        wanted = array("q", prompt_ids[:-1])
         best, known, coming = None, 0, 0
-        for text in self._texts:
-            shared = 0 if text.outdated else _shared(text.ids, wanted)
+        for text in reversed(self._texts):  # the newest has most often the same prompt
+            if known == len(wanted):
+                break
+            if text.outdated or not (_goes_on(text.ids, wanted, known) or _goes_on(text.ids, wanted, coming)):
+                continue  # it shares no more than what is found
+            shared = _shared(text.ids, wanted)
             coming = max(coming, shared)
             if min(shared, text.read) > known:
                 best, known = text, min(shared, text.read)
@@ -132,10 +136,16 @@ class PrefixCache:
             text.slot = number
 
 
-def _shared(ids: array[int], wanted: np.ndarray[Any, Any]) -> int:
-    """How many first tokens are the same."""
+def _goes_on(ids: array[int], wanted: array[int], place: int) -> bool:
+    """Whether both have the same token at a place."""
+    return place < len(ids) and place < len(wanted) and ids[place] == wanted[place]
+
+
+def _shared(ids: array[int], wanted: array[int]) -> int:
+    """How many first tokens are the same; there is one at least in each."""
     length = min(len(ids), len(wanted))
-    differ = np.frombuffer(ids, dtype=np.int64, count=length) != wanted[:length] if length else np.zeros(0)
+    one, other = (np.frombuffer(each, dtype=np.int64, count=length) for each in (ids, wanted))
+    differ = one != other
     return int(differ.argmax()) if differ.any() else length
 
 
