@@ -34,12 +34,16 @@ class Text:
     """
 
     slot: int
-    ids: array[int]
-    read: int
-    prompt: int
-    used: int
+    ids: array[int] = field(default_factory=lambda: array("q"))
+    read: int = 0
+    prompt: int = 0
     at_work: bool = True
     outdated: bool = False
+
+    @property
+    def key(self) -> bytes:
+        """Its prompt."""
+        return self.ids[: self.prompt].tobytes()
 
 
 class PrefixCache:
@@ -54,11 +58,13 @@ class PrefixCache:
     def __init__(self, *, max_rows: int, max_texts: int, max_bytes: float) -> None:
         self.slots = Slots()
         self._max_rows, self._max_texts, self._max_bytes = max_rows, max_texts, max_bytes
-        self._texts: list[Text] = []
-        self._clock = itertools.count()
+        self._working: list[Text] = []
+        self._begun: dict[bytes, Text] = {}  # of those, by prompt, the last one
+        self._resting: dict[bytes, Text] = {}  # by prompt, those first that were used longest ago
+        self._free: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._working) + len(self._resting)
 
     def take(self, prompt_ids: Sequence[int]) -> Text | None:
         """A place for a text with these tokens, what is known of it already read; its last token never is.
@@ -67,10 +73,13 @@ class PrefixCache:
         """
         wanted = array("q", prompt_ids[:-1])
         best, known, coming = None, 0, 0
-        for text in reversed(self._texts):  # the newest has most often the same prompt
+        key = array("q", prompt_ids).tobytes()
+        alike = (one for one in (self._begun.get(key), self._resting.get(key)) if one is not None)
+        for text in itertools.chain(alike, reversed(self._working), reversed(self._resting.values())):
             if known == len(wanted):
                 break
-            if text.outdated or not (_goes_on(text.ids, wanted, known) or _goes_on(text.ids, wanted, coming)):
+            more_is_read = text.read > known and _goes_on(text.ids, wanted, known)
+            if text.outdated or not (more_is_read or _goes_on(text.ids, wanted, coming)):
                 continue  # it shares no more than what is found
             shared = _shared(text.ids, wanted)
             coming = max(coming, shared)
@@ -80,29 +89,36 @@ class PrefixCache:
             return None
         if best is None or best.at_work or known + 1 < best.prompt:
             # Another dialogue goes on from there, too: this one begins with a copy.
-            text = Text(self._free_slot(), array("q"), 0, 0, 0)
+            text = Text(self._free_slot())
             if best is not None and known:
                 self.slots.copy(best.slot, text.slot, known)
-            self._texts.append(text)
         else:
-            text = best
-        text.ids = array("q", prompt_ids)
-        text.read, text.prompt, text.used, text.at_work = known, len(prompt_ids), next(self._clock), True
+            text = self._resting.pop(best.key)
+        text.ids, text.read, text.prompt, text.at_work = array("q", prompt_ids), known, len(prompt_ids), True
+        self._working.append(text)
+        self._begun[key] = text
         return text
 
     def release(self, text: Text) -> None:
         """Nobody writes this text any more. Of several behind the same prompt the last one is kept."""
+        self._working.remove(text)
+        if self._begun.get(text.key) is text:
+            del self._begun[text.key]
+        if text.outdated or not text.read or self._max_bytes <= 0:
+            self._free.append(text.slot)
+            return
         del text.ids[text.read :]
         text.at_work = False
-        text.used = next(self._clock)
-        alike = [one for one in self._texts if not one.at_work and one is not text and _same(one, text)]
-        for one in [*alike, *([text] if text.outdated or self._max_bytes <= 0 else [])]:
-            self._texts.remove(one)
+        before = self._resting.pop(text.key, None)
+        if before is not None:
+            self._free.append(before.slot)
+        self._resting[text.key] = text
 
     def forget(self) -> None:
         """Drop what is kept. What is being written stays, and is dropped at its end."""
-        self._texts = [text for text in self._texts if text.at_work]
-        for text in self._texts:
+        self._free += [text.slot for text in self._resting.values()]
+        self._resting.clear()
+        for text in self._working:
             text.outdated = True
 
     def make_room(self, places: int) -> None:
@@ -118,22 +134,21 @@ class PrefixCache:
 
     def _free_slot(self) -> int:
         """A slot that is free: a new one, or that of the text that was used longest ago."""
-        taken = {text.slot for text in self._texts}
-        if len(taken) == self.slots.slots < (most := self._most(self.slots.places)):
+        if not self._free and self.slots.slots < (most := self._most(self.slots.places)):
             self._resize(min(most, max(2 * self.slots.slots, _FIRST_SLOTS)), self.slots.places)
-        if len(taken) == self.slots.slots:
-            oldest = min((text for text in self._texts if not text.at_work), key=lambda text: text.used)
-            self._texts.remove(oldest)
-            return oldest.slot
-        return next(number for number in itertools.count() if number not in taken)
+        if not self._free:
+            return self._resting.pop(next(iter(self._resting))).slot
+        self._free.sort(reverse=True)  # the lowest first: rows side by side are computed together
+        return self._free.pop()
 
     def _resize(self, slots: int, places: int) -> None:
         slots = max(1, min(slots, self._most(places)))
-        by_worth = sorted(self._texts, key=lambda text: (not text.at_work, -text.used))
-        self._texts = by_worth[:slots]
-        self.slots.resize([text.slot for text in self._texts], slots, places)
-        for number, text in enumerate(self._texts):
+        kept = [*self._working, *reversed(self._resting.values())][:slots]
+        self.slots.resize([text.slot for text in kept], slots, places)
+        for number, text in enumerate(kept):
             text.slot = number
+        self._resting = {text.key: text for text in reversed(kept[len(self._working) :])}
+        self._free = list(range(len(kept), slots))
 
 
 def _goes_on(ids: array[int], wanted: array[int], place: int) -> bool:
@@ -147,10 +162,6 @@ def _shared(ids: array[int], wanted: array[int]) -> int:
     one, other = (np.frombuffer(each, dtype=np.int64, count=length) for each in (ids, wanted))
     differ = one != other
     return int(differ.argmax()) if differ.any() else length
-
-
-def _same(one: Text, other: Text) -> bool:
-    return one.prompt == other.prompt and one.ids[: one.prompt] == other.ids[: other.prompt]
 
 
 class WeightsState:

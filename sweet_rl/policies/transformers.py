@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,8 +128,8 @@ class TransformersPolicy:
         if seeds is None:
             seeds = [derive_seed(self._seed, prompt) for prompt in prompts]
         requests = [
-            self._request(prompt, derive_seed(seed, i))
-            for prompt, seed in zip(prompts, seeds, strict=True)
+            replace(request, seed=derive_seed(seed, i))
+            for request, seed in zip([self._request(prompt, 0) for prompt in prompts], seeds, strict=True)
             for i in range(n)
         ]
         self._usage.requests += len(prompts)
