@@ -38,13 +38,13 @@ const Documents = (() => {
     return [make("div", { class: "page-bar" }, box, make("span", { class: "muted", text: notes.join("; ") })), make("div", { class: "charts" }, charts.map(({ element }) => element))];
   }
 
-  // Every number by its name; a mean with its interval in one cell.
+  // Every number by its name; a mean with its interval, and of how many it is, in one cell.
   function leaves(value, prefix = "") {
-    if (value === null || typeof value !== "object") return [[prefix, value]];
-    const { mean, low, high } = value;
-    if (typeof mean === "number" && typeof low === "number" && typeof high === "number") return [[prefix, value], ...leaves(Object.fromEntries(Object.entries(value).filter(([name]) => !["mean", "low", "high", "error"].includes(name))), prefix)].filter(([, one]) => one !== undefined);
+    if (value === null || typeof value !== "object" || isMean(value)) return [[prefix, value]];
     return Object.entries(value).flatMap(([name, one]) => leaves(one, prefix ? `${prefix} · ${name}` : name));
   }
+
+  const isMean = ({ mean, low, high }) => typeof mean === "number" && low !== undefined && high !== undefined;
 
   const number = (value) => (Number.isInteger(value) ? Words.integer(value) : String(Number(value.toPrecision(4)))).replace("-", "−");
   const decimals = (values) => values.map((value) => (values.every((one) => Math.abs(one) < 10) ? value.toFixed(3) : number(value)).replace("-", "−")); // alike
@@ -53,9 +53,12 @@ const Documents = (() => {
     if (value === undefined) return make("td", { class: "number muted", text: "–" });
     if (typeof value === "number") return make("td", { class: "number", text: number(value) });
     if (value === null || typeof value !== "object") return make("td", { class: "words", text: String(value) });
-    const [mean, low, high] = decimals([value.mean, value.low, value.high]);
+    const known = [value.mean, value.low, value.high].filter((one) => typeof one === "number");
+    const [mean, ...interval] = decimals(known);
     const error = typeof value.error === "number" ? `standard error ${number(value.error)}` : null;
-    return make("td", { class: "number", title: error }, make("strong", { text: mean }), make("span", { class: "muted", text: ` ${low} to ${high}` }));
+    const counts = ["tasks", "episodes"].filter((name) => Number.isInteger(value[name])).map((name) => Words.plural(value[name], name.slice(0, -1)));
+    const words = [interval.join(" to "), counts.join(", ")].filter(Boolean).join(" · ");
+    return make("td", { class: "number", title: error }, make("strong", { text: mean }), make("span", { class: "muted", text: ` ${words}` }));
   }
 
   function report(parts) {
