@@ -4,7 +4,7 @@ Each seed: run_bc, then a short run_archer, whose critic begins as the policy. W
 report.html with the curves: whether each configuration learns at this size. Settings were not searched.
 
 Run: python benchmarks/archer_worlds.py [--worlds guess_my_city,lantern,webshop] [--seeds 3]
-     [--folder FOLDER]
+     [--folder FOLDER] [--plot docs/images/archer_worlds.png]
 (resumes where it stopped)
 """
 
@@ -64,6 +64,8 @@ def main() -> None:
     finish(
         folder, Results("archer_worlds", title, comparisons=parts, settings=settings, provenance=provenance())
     )
+    if arguments.plot:
+        plot(parts, Path(arguments.plot))
 
 
 def _chain(folder: Path, world: str, seed: int) -> Chain:
@@ -108,12 +110,39 @@ def _run(folder: Path, world: str, seed: int) -> Run:
     )
 
 
+def plot(parts: Sequence[Comparison], path: Path) -> None:
+    """A panel for each world: every seed, and their mean."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, len(parts), figsize=(4 * len(parts), 3.4), layout="constrained", squeeze=False
+    )
+    for axis, part in zip(axes[0], parts, strict=True):
+        curves = [run.curves["return"] for run in part.methods[0].runs]
+        for curve in curves:
+            axis.plot(*zip(*curve, strict=True), color="#1155cc", alpha=0.3, linewidth=1)
+        mean = [
+            (fmean(turns), fmean(returns))
+            for turns, returns in (zip(*points, strict=True) for points in zip(*curves, strict=True))
+        ]
+        axis.plot(*zip(*mean, strict=True), "o-", color="#1155cc", markersize=3)
+        axis.set(title=part.title, xlabel="turns played to learn from")
+        axis.grid(alpha=0.3)
+    axes[0][0].set_ylabel(f"mean return of an iteration's {SETTINGS['rollout_size']} games")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--worlds", default=",".join(CONFIGS), help="with commas between")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", default="outputs/archer_worlds")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--plot", help="draw the curves there")
     arguments = parser.parse_args()
     if unknown := set(arguments.worlds.split(",")) - CONFIGS.keys():
         parser.error(f"--worlds knows {', '.join(CONFIGS)}; not {', '.join(sorted(unknown))}")
