@@ -39,7 +39,7 @@ SETTINGS = {
     "actor_epochs": 4,
     "max_new_tokens": 32,
     "critic_lr": 5e-4,
-    "lm_lr": 3e-4,
+    "lm_lr": 1e-4,
     "normalize_advantages": "true",
     "tau": 0.3,
     "dtype": "float32",
