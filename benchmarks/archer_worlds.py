@@ -1,7 +1,8 @@
 """ArCHer in worlds that the demo does not play, from a policy that imitates the world's scripted agent.
 
 Each seed: run_bc, then a short run_archer, whose critic begins as the policy. Writes study.json and
-report.html with the curves: whether each configuration learns at this size. Settings were not searched.
+report.html with the curves: whether each configuration learns at this size. Of the settings
+the policy's learning rate alone was chosen, between two, on a development seed of lantern.
 
 Run: python benchmarks/archer_worlds.py [--worlds guess_my_city,lantern,webshop] [--seeds 3]
      [--folder FOLDER] [--plot docs/images/archer_worlds.png]

@@ -69,8 +69,7 @@ def export(flags: ExportFlags, /) -> None:
         source, target, flags
     )
     print(f"{len(found)} trajectories are in {flags.output_path}")
-    unrewarded = sum(one.reward is None for one in found)
-    if flags.to == "trajectories" and unrewarded:
+    if flags.to == "trajectories" and (unrewarded := sum(one.reward is None for one in found)):
         print(f"{unrewarded} of them have no reward.")
 
 

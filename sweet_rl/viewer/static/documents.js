@@ -44,7 +44,7 @@ const Documents = (() => {
     return Object.entries(value).flatMap(([name, one]) => leaves(one, prefix ? `${prefix} · ${name}` : name));
   }
 
-  const isMean = ({ mean, low, high }) => typeof mean === "number" && low !== undefined && high !== undefined;
+  const isMean = (value) => typeof value.mean === "number" && "low" in value && "high" in value && Object.values(value).every((one) => one === null || typeof one !== "object");
 
   const number = (value) => (Number.isInteger(value) ? Words.integer(value) : String(Number(value.toPrecision(4)))).replace("-", "−");
   const decimals = (values) => values.map((value) => (values.every((one) => Math.abs(one) < 10) ? value.toFixed(3) : number(value)).replace("-", "−")); // alike
@@ -56,7 +56,8 @@ const Documents = (() => {
     const known = [value.mean, value.low, value.high].filter((one) => typeof one === "number");
     const [mean, ...interval] = decimals(known);
     const error = typeof value.error === "number" ? `standard error ${number(value.error)}` : null;
-    const counts = ["tasks", "episodes"].filter((name) => Number.isInteger(value[name])).map((name) => Words.plural(value[name], name.slice(0, -1)));
+    const rest = Object.entries(value).filter(([name]) => !["mean", "low", "high", "error", "unit"].includes(name));
+    const counts = rest.map(([name, one]) => (Number.isInteger(one) && name.endsWith("s") ? Words.plural(one, name.slice(0, -1)) : `${Words.phrase(name)} ${one}`));
     const words = [interval.join(" to "), counts.join(", ")].filter(Boolean).join(" · ");
     return make("td", { class: "number", title: error }, make("strong", { text: mean }), make("span", { class: "muted", text: ` ${words}` }));
   }
