@@ -138,6 +138,7 @@ async def listening(
         handler_cancellation=True,
         keepalive_timeout=limits.idle_s,
         shutdown_timeout=0.5,
+        lingering_time=min(limits.body_s, 10.0),  # for what comes of a body that is not wanted
     )
     await runner.setup()
     make, loop = runner.server, asyncio.get_running_loop()

@@ -36,6 +36,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.xdist_group("site")
 def test_the_site_has_every_page_and_fetches_nothing(site):
     wanted = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     pages = {path.relative_to(site): path.read_text() for path in site.rglob("*.html")}
@@ -43,6 +44,7 @@ def test_the_site_has_every_page_and_fetches_nothing(site):
     assert {str(name): FETCHED.findall(text) for name, text in pages.items() if FETCHED.search(text)} == {}
 
 
+@pytest.mark.xdist_group("site")
 def test_the_reference_says_what_the_docstrings_say(site):
     contracts = (site / "reference/contracts.html").read_text()
     assert 'id="sweet_rl.contracts.Env.step"' in contracts

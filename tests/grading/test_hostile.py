@@ -13,6 +13,9 @@ from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Playground, whole_
 from tests.grading.hostile_case import DOUBLE, Case
 
 
+pytestmark = pytest.mark.xdist_group("hostile")  # one table for all of them
+
+
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory):
     ground = Playground(tmp_path_factory.mktemp("ground"))

@@ -8,6 +8,8 @@ from sweet_rl.grading.code import CodeGrader
 from sweet_rl.grading.sandbox import Sandbox
 from sweet_rl.types import Task, Trajectory
 
+pytestmark = pytest.mark.xdist_group("published_grading")  # one sandbox for all of them
+
 DOUBLE = "def f(x):\n    return x * 2\n"
 FOUR_TESTS = {f"test{n}": f"f({n})" for n in range(1, 5)}
 

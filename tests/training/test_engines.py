@@ -1,6 +1,5 @@
 """Two processes under ZeRO-2, ZeRO-3 and FSDP2 do what one does, each with its piece; and one of them may die."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -22,8 +21,8 @@ LORA |= {"gradient_checkpointing": True, "learning_rate": 1e-2}
 CRITIC = RECIPE | {"eval_fraction": 0.1, "max_samples": 20}
 NUMBERS = ("total_loss", "loss", "chosen_reward", "eval_loss", "grad_norm")
 
-# One process makes all runs; the time limit is for the first test, which waits for them.
-pytestmark = pytest.mark.timeout(300)
+# One process makes all runs, for one worker; the time limit is for the first test, which waits for them.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("engines")]
 
 # What a launcher does, but for the imports, which all share. Each rank says what its piece is.
 LAUNCHER = """
@@ -133,16 +132,6 @@ def launch(jobs):
     return json.loads(done.stdout)
 
 
-def launched_once(jobs, root):
-    """The same, but once for all workers of a test run, whichever of them asks first."""
-    ends = root / "ends.json"
-    with (root / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not ends.exists():
-            ends.write_text(json.dumps(launch(jobs)))
-    return json.loads(ends.read_text())
-
-
 def output(folder):
     return "\n".join((folder / f"output-{rank}.txt").read_text()[-3000:] for rank in (0, 1))
 
@@ -187,9 +176,6 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
     pytest.importorskip("deepspeed")
     pytest.importorskip("peft")
     root = tmp_path_factory.mktemp("engines")
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = tmp_path_factory.getbasetemp().parent / "engines"
-        root.mkdir(exist_ok=True)
     jobs = []
 
     def run(name, model, stage="train_dpo", end=None, **flags):
@@ -208,7 +194,7 @@ def runs(steady, tied, tiny, pairs, tmp_path_factory):
         if engine != "zero2":
             run(f"{engine}/critic", steady, "train_reward_model", **CRITIC, **flags)
     run("silent", tiny, **SHORT, **ENGINES["fsdp2"], timeout_s=5, end="sleeps")
-    ends = launched_once(jobs, root)
+    ends = launch(jobs)
     return root, {folder.removeprefix(f"{root}/"): end for folder, end in ends.items()}
 
 

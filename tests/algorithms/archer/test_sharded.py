@@ -23,6 +23,8 @@ from tests.algorithms.archer.models import (
 from tests.algorithms.archer.sharded_processes import CASES, goes_on, settings_of, train
 from tests.algorithms.archer.test_learners import NEVER_MOVE
 
+pytestmark = pytest.mark.xdist_group("sharded")  # two processes for all of them
+
 ROUNDED = {"float32": 1e-4, "bfloat16": 0.02, "bfloat16_adapter": 0.02}
 """How far numbers and weights may be from each other; in float64 1e-9."""
 
