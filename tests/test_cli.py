@@ -110,7 +110,8 @@ def test_script_and_console_entry_are_the_same():
     from_dashes = cli("generate-tasks", "-h")
     assert from_script.returncode == from_entry.returncode == 0
     assert from_script.stdout == from_entry.stdout == from_dashes.stdout
-    assert all(name in cli("--help").stdout for name in stages())
+    overview = cli("--help").stdout
+    assert [name for name in stages() if name not in overview] == []
 
 
 def test_help_is_short_and_help_all_is_whole():

@@ -1,0 +1,188 @@
+"""Whether ArCHer learns as well from a critic that reads a game once as from one that reads each utterance.
+
+Twenty Questions about sixteen words, all as in `demo_archer` but the critic: `own` is the study's (causal, begins
+with the policy's layers, reads a game once), `fresh` the same with random weights, `encoder` a DistilBERT of the
+same width and depth, with random weights, which reads every observation and utterance by itself. Writes
+study.json and report.html: mean returns of the last iterations' games, and differences paired over seeds.
+
+Run: python benchmarks/archer_critics.py [--seeds 8] [--first_seed 200] [--folder FOLDER]
+     python benchmarks/archer_critics.py --grid --seeds 1 --first_seed 100
+(`--grid`: three learning rates of each fresh critic, on development seeds; resumes where it stopped)
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from sweet_rl.pipelines.running import How, run_steps
+from sweet_rl.pipelines.steps import in_rounds
+from sweet_rl.records import read_rows
+from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
+from sweet_rl.studies.archer.settings import ARCHER, LAYERS, Overrides
+from sweet_rl.studies.chains import Chain
+from sweet_rl.studies.outcome import finish
+from sweet_rl.studies.results import (
+    Axes,
+    Comparison,
+    Counted,
+    Measure,
+    Method,
+    Results,
+    Run,
+    claim_over_seeds,
+    provenance,
+)
+
+OWN, FRESH, ENCODER = "own", "fresh", "encoder"
+
+CRITICS: Final[Mapping[str, Overrides]] = {
+    OWN: ARCHER,
+    FRESH: {**ARCHER, "critic_lr": 1e-3},
+    ENCODER: {**ARCHER, "critic_lr": 1e-3, "whole_games": "false"},
+}
+"""What each run has beside the demo's configuration; rates of fresh critics by `--grid`."""
+
+RATES: Final = (3e-4, 1e-3, 3e-3)
+
+TITLES: Final = {
+    OWN: "reads a game once, begins as the policy",
+    FRESH: "reads a game once, random weights",
+    ENCODER: "reads each utterance, random weights",
+}
+
+LAST = 5
+"""Iterations whose games say what was reached."""
+
+
+class Critics(OnlineStudy):
+    """Runs that differ in their critics; a method's name begins with its critic's."""
+
+    def critic(self, method: str, seed: int) -> Path:
+        """The folder of the model that a run's critic begins as."""
+        kind = method.partition("-")[0]
+        return self.start(seed) / "policy" if kind == OWN else self.folder / f"{kind}-{seed}"
+
+    def overrides(self, method: str, seed: int) -> tuple[str, ...]:
+        """Those of the study, with the critic of a method."""
+        own = super().overrides(method, seed)
+        return (*own, f"critic_lm={self.critic(method, seed)}") if method in self.methods else own
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    arguments = _arguments()
+    tried = {
+        f"{name}-{rate:g}": {**CRITICS[name], "critic_lr": rate}
+        for name in (FRESH, ENCODER)
+        for rate in RATES
+    }
+    methods = tried if arguments.grid else CRITICS
+    study = Critics(Path(arguments.folder), arguments.seeds, arguments.first_seed, methods=methods)
+    how = How(jobs=arguments.jobs, fresh=False, small=True)
+    begins, runs = rounds(study)
+    starts = {study.teacher(seed).name for seed in study.numbers} | {
+        study.start(seed).name for seed in study.numbers
+    }
+    run_steps(in_rounds([_only(begins, starts)]), study.folder, how)
+    for seed in study.numbers:
+        _make_critics(study, seed)
+    named = {study.run(method, seed).name for method in methods for seed in study.numbers}
+    run_steps(in_rounds([_only(begins, starts), _only(runs, named)]), study.folder, how)
+    finish(
+        study.folder,
+        Results(
+            "archer_critics",
+            "ArCHer's critics: a game once, or each utterance",
+            comparisons=(_comparison(study),),
+            settings={"iterations that count": LAST, "layers": LAYERS},
+            provenance=provenance(),
+        ),
+    )
+
+
+def _only(chains: list[Chain], names: set[str]) -> list[Chain]:
+    """Without bounds, measured games and swap tests."""
+    return [kept for chain in chains if (kept := tuple(step for step in chain if step.name in names))]
+
+
+def _make_critics(study: Critics, seed: int) -> None:
+    """Two models of random weights, as wide and as deep as the policy, with its tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, DistilBertModel
+
+    start = study.start(seed)
+    tokenizer = AutoTokenizer.from_pretrained(start / "policy")
+    for kind in (FRESH, ENCODER):
+        folder = study.critic(kind, seed)
+        if (folder / "model.safetensors").is_file():
+            continue
+        config = AutoConfig.from_pretrained(start / ("policy" if kind == FRESH else "critic"))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(10_000 + seed)
+            if kind == FRESH:
+                model = AutoModelForCausalLM.from_config(config)
+            else:
+                config.n_layers = LAYERS
+                model = DistilBertModel(config)
+        tokenizer.save_pretrained(folder)
+        model.save_pretrained(folder)
+
+
+def _comparison(study: Critics) -> Comparison:
+    methods = {
+        name: Method(
+            name, TITLES.get(name, name), "", tuple(_run(study, name, seed) for seed in study.numbers)
+        )
+        for name in study.methods
+    }
+    claims = (
+        [
+            claim_over_seeds(
+                f"{TITLES[one]}: higher than {other}", methods[one], methods[other], "last", among=2
+            )
+            for one, other in ((OWN, ENCODER), (FRESH, ENCODER))
+        ]
+        if OWN in methods
+        else []
+    )
+    return Comparison(
+        "critics",
+        "Twenty Questions about sixteen words",
+        own=OWN if OWN in methods else next(iter(methods)),
+        measures=(
+            Measure("last", f"return, last {LAST} iterations", "number"),
+            Measure("first", "first", "number"),
+        ),
+        curves=(Axes("return", "mean return", "turns played to learn from", main=True),),
+        methods=tuple(methods.values()),
+        claims=tuple(claims),
+    )
+
+
+def _run(study: Critics, method: str, seed: int) -> Run:
+    rows = [row for _, row in read_rows(study.run(method, seed) / "metrics.jsonl")]
+    returns = [row["rollout.mean"] for row in rows]
+    turns = [0, *(row["env_steps"] for row in rows)]
+    return Run(
+        seed,
+        {"last": Counted(fmean(returns[-LAST:])), "first": Counted(returns[0])},
+        {"return": tuple(zip(turns, returns, strict=False))},
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--first_seed", type=int, default=200)
+    parser.add_argument("--grid", action="store_true", help="try learning rates of the critics instead")
+    parser.add_argument("--folder", default="outputs/archer_critics")
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
