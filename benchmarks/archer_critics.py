@@ -1,13 +1,15 @@
 """Whether ArCHer learns as well from a critic that reads a game once as from one that reads each utterance.
 
-Twenty Questions about sixteen words, all as in `demo_archer` but the critic: `own` is the study's (causal, begins
-with the policy's layers, reads a game once), `fresh` the same with random weights, `encoder` a DistilBERT of the
-same width and depth, with random weights, which reads every observation and utterance by itself. Writes
-study.json and report.html: mean returns of the last iterations' games, and differences paired over seeds.
+Twenty Questions about sixteen words, all as in `demo_archer` but the critic. `own` is the study's: causal, it
+reads a game once for all of its turns, and begins with the policy's layers; `fresh` is the same with random
+weights; `encoder` is a DistilBERT of random weights, of the same width and depth, which reads every
+observation and utterance by itself, drawn one by one, as published. Writes study.json and report.html: mean
+returns of the last iterations' games, and differences paired over seeds.
 
-Run: python benchmarks/archer_critics.py [--seeds 8] [--first_seed 200] [--folder FOLDER]
-     python benchmarks/archer_critics.py --grid --seeds 1 --first_seed 100
-(`--grid`: three learning rates of each fresh critic, on development seeds; resumes where it stopped)
+Run: python benchmarks/archer_critics.py [--critics own encoder] [--seeds 8] [--first_seed 200]
+     [--folder FOLDER]
+     python benchmarks/archer_critics.py --grid --critics fresh encoder --seeds 1 --first_seed 100
+(`--grid`: three learning rates of each critic, on development seeds; resumes where it stopped)
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ CRITICS: Final[Mapping[str, Overrides]] = {
     FRESH: {**ARCHER, "critic_lr": 1e-3},
     ENCODER: {**ARCHER, "critic_lr": 1e-3, "whole_games": "false"},
 }
-"""What each run has beside the demo's configuration; rates of fresh critics by `--grid`."""
+"""What each run has beside the demo's configuration; rates by `--grid`."""
 
 RATES: Final = (3e-4, 1e-3, 3e-3)
 
@@ -64,7 +66,7 @@ class Critics(OnlineStudy):
     def critic(self, method: str, seed: int) -> Path:
         """The folder of the model that a run's critic begins as."""
         kind = method.partition("-")[0]
-        return self.start(seed) / "policy" if kind == OWN else self.folder / f"{kind}-{seed}"
+        return self.start(seed) / "policy" if kind == OWN else self.folder / f"{kind}-critic-{seed}"
 
     def overrides(self, method: str, seed: int) -> tuple[str, ...]:
         """Those of the study, with the critic of a method."""
@@ -75,12 +77,11 @@ class Critics(OnlineStudy):
 def main() -> None:
     """Run what is missing, then write the page."""
     arguments = _arguments()
-    tried = {
-        f"{name}-{rate:g}": {**CRITICS[name], "critic_lr": rate}
-        for name in (FRESH, ENCODER)
-        for rate in RATES
-    }
-    methods = tried if arguments.grid else CRITICS
+    methods = {name: CRITICS[name] for name in arguments.critics}
+    if arguments.grid:
+        methods = {
+            f"{name}-{rate:g}": {**own, "critic_lr": rate} for name, own in methods.items() for rate in RATES
+        }
     study = Critics(Path(arguments.folder), arguments.seeds, arguments.first_seed, methods=methods)
     how = How(jobs=arguments.jobs, fresh=False, small=True)
     begins, runs = rounds(study)
@@ -112,7 +113,7 @@ def _only(chains: list[Chain], names: set[str]) -> list[Chain]:
 def _make_critics(study: Critics, seed: int) -> None:
     """Two models of random weights, as wide and as deep as the policy, with its tokenizer."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, DistilBertModel
+    from transformers import AutoConfig, AutoTokenizer, DistilBertModel, GPT2LMHeadModel, PreTrainedModel
 
     start = study.start(seed)
     tokenizer = AutoTokenizer.from_pretrained(start / "policy")
@@ -123,8 +124,9 @@ def _make_critics(study: Critics, seed: int) -> None:
         config = AutoConfig.from_pretrained(start / ("policy" if kind == FRESH else "critic"))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(10_000 + seed)
+            model: PreTrainedModel
             if kind == FRESH:
-                model = AutoModelForCausalLM.from_config(config)
+                model = GPT2LMHeadModel(config)
             else:
                 config.n_layers = LAYERS
                 model = DistilBertModel(config)
@@ -135,24 +137,19 @@ def _make_critics(study: Critics, seed: int) -> None:
 def _comparison(study: Critics) -> Comparison:
     methods = {
         name: Method(
-            name, TITLES.get(name, name), "", tuple(_run(study, name, seed) for seed in study.numbers)
+            name, TITLES.get(name, name), runs=tuple(_run(study, name, seed) for seed in study.numbers)
         )
         for name in study.methods
     }
-    claims = (
-        [
-            claim_over_seeds(
-                f"{TITLES[one]}: higher than {other}", methods[one], methods[other], "last", among=2
-            )
-            for one, other in ((OWN, ENCODER), (FRESH, ENCODER))
-        ]
-        if OWN in methods
-        else []
-    )
+    claims = [
+        claim_over_seeds(f"{TITLES[one]}: a higher return", methods[one], methods[ENCODER], "last")
+        for one in (OWN, FRESH)
+        if {one, ENCODER} <= methods.keys()
+    ]
     return Comparison(
         "critics",
         "Twenty Questions about sixteen words",
-        own=OWN if OWN in methods else next(iter(methods)),
+        own=next(iter(methods)),
         measures=(
             Measure("last", f"return, last {LAST} iterations", "number"),
             Measure("first", "first", "number"),
@@ -176,6 +173,7 @@ def _run(study: Critics, method: str, seed: int) -> Run:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--critics", nargs="+", choices=tuple(CRITICS), default=[*CRITICS])
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--first_seed", type=int, default=200)
     parser.add_argument("--grid", action="store_true", help="try learning rates of the critics instead")

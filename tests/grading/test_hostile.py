@@ -12,7 +12,6 @@ from sweet_rl.types import Task, Trajectory
 from tests.grading.attacks import CASES, GOOD, SECRET, TABLE, Playground, whole_table
 from tests.grading.hostile_case import DOUBLE, Case
 
-
 pytestmark = pytest.mark.xdist_group("hostile")  # one table for all of them
 
 
