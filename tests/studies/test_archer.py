@@ -33,8 +33,9 @@ from sweet_rl.tiny_models.question_models import make_models
 from sweet_rl.training.state_files import save_state
 from sweet_rl.types import AgentTurn, Failure, Message, StopReason, Trajectory
 from sweet_rl.worlds import world_of
-from sweet_rl.worlds.twenty_questions.questions import guess
-from sweet_rl.worlds.twenty_questions.tasks import twenty_questions_tasks
+from sweet_rl.worlds.twenty_questions.oracle.objects import NO, YES, answer
+from sweet_rl.worlds.twenty_questions.questions import FOUR, guess
+from sweet_rl.worlds.twenty_questions.tasks import sixteen_words, twenty_questions_tasks
 
 WORDS = [task_from_row(row) for row in twenty_questions_tasks("sixteen")][:2]
 
@@ -188,6 +189,21 @@ def test_results_say_what_the_files_say(study):
     assert first.reward == -20.0  # the word with the greatest change comes first
     assert (second.turns[-1].agent, second.turns[-1].human) == ("Is it 2?", "Yes.")
     assert (found.seconds["ArCHer"], found.seconds["measuring"]) == (5.0, 2.0)
+
+
+def test_names_that_fit_the_answers_are_counted(study):
+    metal = FOUR[0][0]
+    yes, no = (next(word for word in sixteen_words() if answer(word, metal) == each) for each in (YES, NO))
+    said = [(metal, YES), (guess(no), NO), (guess(yes), NO), (guess(yes), NO)]
+    entries = [Message("user", "Questions:\n")]
+    for words, reply in said:
+        entries += [AgentTurn("assistant", words, input="", output=words), Message("user", reply)]
+    played = replace(game(0, WORDS[0], 4, solved=False), dialogue_history=tuple(entries))
+    write_games(study.games("archer", 0, greedy=False), [played])
+    part = results(study, {}).comparisons[0]
+    found = part.method("archer").runs[0].measures["fits"]
+    assert (found.mean, found.n) == (pytest.approx(1 / 3), 3)
+    assert "fits" not in part.method("chai").runs[0].measures  # names no word of the game
 
 
 def test_the_games_until_a_level():

@@ -6,8 +6,9 @@ Reads the files of the runs and of the games that policies were measured on, and
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +24,7 @@ from sweet_rl.studies.archer.settings import (
     IMITATION,
     LAYERS,
     LEVEL,
+    TASKS,
     TEACHER,
     WIDTH,
     has_critic,
@@ -42,6 +44,9 @@ from sweet_rl.studies.results import (
     provenance,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.twenty_questions.bounds import BestAsker
+from sweet_rl.worlds.twenty_questions.oracle.objects import answer
 
 TITLES = {
     START: ("Imitation", "Imitates a scripted player; all methods of a seed begin with it."),
@@ -108,11 +113,13 @@ MEASURES = (
     Measure("success", "solved"),
     Measure("turns", "turns", "number", better="fewer"),
     Measure("greedy", "greedy return", "number"),
+    Measure("fits", "names that fit the answers"),
     Measure("swapped", "critic, swap test", "number", better="fewer"),
     Measure("auc", "the name that wins", "number", "critic"),
     Measure("auc_swapped", "the same after another game's dialogue", "number", "critic"),
 )
-"""What a policy is measured by, on the same games for all; greedy: its likeliest tokens. The critic: the
+"""What a policy is measured by, on the same games for all; greedy: its likeliest tokens; fits: of its names after an
+answer that rules out words, those that no answer rules out. The critic: the
 correlation of its advantages with those after another game's dialogue, 1 where it does not read any; and whether
 it tells names that win from names that do not."""
 
@@ -122,6 +129,11 @@ iteration, where it is not reached."""
 
 REACHED = Measure("reached", "reached it")
 """Whether a run ever did."""
+
+_FITS = (
+    "Names that fit: of the names said after an answer that rules words out, those that no answer rules out. A "
+    "policy that begins at the random player's share cannot see what a question is for."
+)
 
 _SWAP_TEST = (
     "Swap test: no critic is told the word. Its advantages with the dialogue of another word's game, as long as "
@@ -172,6 +184,7 @@ def results(study: OnlineStudy, seconds: Mapping[str, float]) -> Results:
             "All methods of a seed begin with the same policy and are measured on the same games.",
             "A turn costs 1, the one that names the word nothing; a game ends after twenty turns at most.",
             "A point of a curve is the mean return of an iteration's own games, by the games learned from before.",
+            _FITS,
             _SWAP_TEST,
             "Greedy games of CHAI are those of its start: its candidates are then all alike.",
             "Seconds are added up over runs; some of them ran at the same time.",
@@ -235,11 +248,25 @@ def _bound(study: OnlineStudy, name: str) -> Run:
 
 
 def _measured(games: Sequence[Trajectory]) -> dict[str, Counted]:
+    fits = [fit for game in games for fit in _fits(game)]
     return {
         "return": Counted(fmean(game.reward or 0.0 for game in games)),
         "success": Counted(fmean(game.stop_reason is StopReason.ENDED for game in games)),
-        "turns": Counted(fmean(len(_turns(game)) for game in games)),
+        "turns": Counted(fmean(len(_exchanges(game)) for game in games)),
+        **({"fits": Counted(fmean(fits), n=len(fits))} if fits else {}),
     }
+
+
+def _fits(game: Trajectory) -> Iterator[bool]:
+    """Whether the answers leave the words that are named, where they rule out any."""
+    said = [(words, reply or "") for words, reply in _exchanges(game)]
+    found = (_best_asker().fits(said[:turn], words) for turn, (words, _) in enumerate(said))
+    return (fit for fit in found if fit is not None)
+
+
+@cache
+def _best_asker() -> BestAsker:
+    return BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
 
 
 def _run(study: OnlineStudy, method: str, seed: int) -> Run:
@@ -287,8 +314,14 @@ def _whole(path: Path) -> list[Trajectory]:
     return games
 
 
-def _turns(game: Trajectory) -> list[AgentTurn]:
-    return [entry for entry in game.dialogue_history if isinstance(entry, AgentTurn)]
+def _exchanges(game: Trajectory) -> list[tuple[str, str | None]]:
+    """What the agent said, and the answer to it; None where the game ends without one."""
+    history = game.dialogue_history
+    return [
+        (entry.content, history[place + 1].content if place + 1 < len(history) else None)
+        for place, entry in enumerate(history)
+        if isinstance(entry, AgentTurn)
+    ]
 
 
 def _dialogues(study: OnlineStudy) -> list[Dialogue]:
@@ -306,12 +339,7 @@ def _dialogues(study: OnlineStudy) -> list[Dialogue]:
 
 
 def _dialogue(method: str, game: Trajectory) -> Dialogue:
-    history = game.dialogue_history
-    turns = [
-        Turn(entry.content, history[place + 1].content if place + 1 < len(history) else None)
-        for place, entry in enumerate(history)
-        if isinstance(entry, AgentTurn)
-    ]
+    turns = [Turn(said, reply) for said, reply in _exchanges(game)]
     word = game.task.hidden_information
     return Dialogue(method, TITLES[method][0], game.reward, solution=word, turns=tuple(turns))
 

@@ -100,6 +100,25 @@ class BestAsker(ScriptedPolicy):
             return -1.0
         return self._best(left)[0] - self._cost(inside, outside, names=names)
 
+    def fits(self, asked: Iterable[tuple[str, str]], saying: str) -> bool | None:
+        """Whether this names a word that the answers leave.
+
+        Args:
+            asked: questions and their answers so far, names among them.
+            saying: a question or name.
+
+        Returns:
+            None for what is no name, and where no answer rules out a word that has not been named.
+        """
+        asked = list(asked)
+        untried = self._words.difference(
+            *(self._yes[question] for question, _ in asked if question in self._names)
+        )
+        left = self._left(asked)
+        if saying not in self._names or untried <= left:
+            return None
+        return self._yes[saying] <= left
+
     def _say(self, observation: Observation) -> str:
         return self._best(self._left(answered(observation.messages)))[1]
 

@@ -50,6 +50,20 @@ def test_the_best_play_is_as_good_in_games_as_it_was_computed():
     assert {game.stop_reason for game in played} == {StopReason.ENDED}
 
 
+def test_a_name_fits_where_no_answer_rules_it_out():
+    best, metal = BestAsker(answer, sixteen_words()), FOUR[0][0]
+    yes = [word for word in sixteen_words() if answer(word, metal) == YES]
+    no = [word for word in sixteen_words() if answer(word, metal) == NO]
+    assert best.fits([], guess(yes[0])) is None  # nothing is ruled out
+    assert best.fits([(guess(no[0]), NO)], guess(yes[0])) is None  # but what was named
+    assert best.fits([(metal, YES)], metal) is None  # no name
+    assert best.fits([(metal, YES)], guess(yes[0])) is True
+    assert best.fits([(metal, YES)], guess(no[0])) is False
+    assert best.fits([(metal, YES), (guess(yes[0]), NO)], guess(yes[0])) is False  # named before
+    named = [(guess(word), NO) for word in no]
+    assert best.fits([*named, (metal, YES)], guess(yes[0])) is None  # the answer tells what names had told
+
+
 def all_costs(left, asked):
     """Every way to play on, without bounds: by hand what `BestAsker` computes."""
     if len(left) == 1:
