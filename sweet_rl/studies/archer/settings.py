@@ -24,13 +24,14 @@ WIDTH, LAYERS = 64, 2
 
 IMITATION: Final[Overrides] = {
     "learning_rate": 2e-3,
-    "iterations": 6,
+    "iterations": 12,
     "batch_size": 128,
     "grad_accum_steps": 1,
     "max_grad_norm": 1.0,
     "whole_games": True,
 }
-"""How the policies are made that online learning begins with."""
+"""How the policies are made that online learning begins with: after half as many iterations most of them name
+words whatever the answers were (docs/archer_demo.md#other-seeds)."""
 
 ARCHER: Final[Overrides] = {"agent_type": "archer", "critic_lr": 1e-3, "lm_lr": 3e-4}
 
