@@ -129,6 +129,7 @@ class TokenPolicy:
         self._head = ResponseHead(model, self._logprobs_of)
         self._reader = Reader(pad_id=0, attention_span=attention_span(model))
         self.prompt = Recent(self._make_prompt, lambda prompt: len(prompt.ids))
+        self._ids = Recent(self._encode, len)
         self._text_of = lru_cache(_SAID)(self._make_text)
         self.value_head: nn.Linear | None = None
         if use_baseline:
@@ -202,7 +203,7 @@ class TokenPolicy:
         """
         prompt = self.prompt(observation)
         spoken = text + (self.eos_str or "")
-        both = self._encode(prompt.text + spoken)
+        both = self._ids(prompt.text + spoken)  # imitation comes to the same turns again and again
         if both[: len(prompt.ids)] == prompt.ids:
             ids = both[len(prompt.ids) :]
         else:

@@ -201,6 +201,23 @@ def test_any_action_can_be_imitated(action):
     assert logprobs(policy, ["Questions:\n"], [one]).isfinite().all()
 
 
+def test_words_from_elsewhere_are_encoded_once(monkeypatch):
+    policy, encoded = policy_of(), []
+    tokenize = type(policy.tokenizer).__call__
+
+    def counting(tokenizer, text, **more):
+        encoded.append(text)
+        return tokenize(tokenizer, text, **more)
+
+    monkeypatch.setattr(type(policy.tokenizer), "__call__", counting)
+    first = policy.utterance("Questions:\n", "Is it?")
+    assert encoded
+    encoded.clear()
+    assert policy.utterance("Questions:\n", "Is it?") == first
+    assert encoded == []
+    assert policy.utterance("Questions:\n", "Is it so?") != first
+
+
 @pytest.mark.parametrize("with_checkpointing", [False, True])
 def test_an_adapter_is_trained_and_its_base_is_not(with_checkpointing):
     tokenizer = tiny_tokenizer()
