@@ -17,34 +17,24 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Final
+
+from archer_settings import only
+from archer_worlds import CURVES, LAST, MEASURES, run_of
 
 from sweet_rl.pipelines.running import How, run_steps
 from sweet_rl.pipelines.steps import in_rounds
-from sweet_rl.records import read_rows
 from sweet_rl.studies.archer.recipe import OnlineStudy, rounds
 from sweet_rl.studies.archer.settings import ARCHER, LAYERS, Overrides
-from sweet_rl.studies.chains import Chain
 from sweet_rl.studies.outcome import finish
-from sweet_rl.studies.results import (
-    Axes,
-    Comparison,
-    Counted,
-    Measure,
-    Method,
-    Results,
-    Run,
-    claim_over_seeds,
-    provenance,
-)
+from sweet_rl.studies.results import Comparison, Method, Results, claim_over_seeds, provenance
 
 OWN, FRESH, ENCODER = "own", "fresh", "encoder"
 
 CRITICS: Final[Mapping[str, Overrides]] = {
     OWN: ARCHER,
-    FRESH: {**ARCHER, "critic_lr": 1e-3},
-    ENCODER: {**ARCHER, "critic_lr": 1e-3, "whole_games": "false"},
+    FRESH: ARCHER,
+    ENCODER: {**ARCHER, "whole_games": "false"},
 }
 """What each run has beside the demo's configuration; rates by `--grid`."""
 
@@ -55,9 +45,6 @@ TITLES: Final = {
     FRESH: "reads a game once, random weights",
     ENCODER: "reads each utterance, random weights",
 }
-
-LAST = 5
-"""Iterations whose games say what was reached."""
 
 
 class Critics(OnlineStudy):
@@ -88,11 +75,11 @@ def main() -> None:
     starts = {study.teacher(seed).name for seed in study.numbers} | {
         study.start(seed).name for seed in study.numbers
     }
-    run_steps(in_rounds([_only(begins, starts)]), study.folder, how)
+    run_steps(in_rounds([only(begins, starts)]), study.folder, how)
     for seed in study.numbers:
         _make_critics(study, seed)
     named = {study.run(method, seed).name for method in methods for seed in study.numbers}
-    run_steps(in_rounds([_only(begins, starts), _only(runs, named)]), study.folder, how)
+    run_steps(in_rounds([only(begins, starts), only(runs, named)]), study.folder, how)
     finish(
         study.folder,
         Results(
@@ -103,11 +90,6 @@ def main() -> None:
             provenance=provenance(),
         ),
     )
-
-
-def _only(chains: list[Chain], names: set[str]) -> list[Chain]:
-    """Without bounds, measured games and swap tests."""
-    return [kept for chain in chains if (kept := tuple(step for step in chain if step.name in names))]
 
 
 def _make_critics(study: Critics, seed: int) -> None:
@@ -135,12 +117,10 @@ def _make_critics(study: Critics, seed: int) -> None:
 
 
 def _comparison(study: Critics) -> Comparison:
-    methods = {
-        name: Method(
-            name, TITLES.get(name, name), runs=tuple(_run(study, name, seed) for seed in study.numbers)
-        )
-        for name in study.methods
-    }
+    methods = {}
+    for name in study.methods:
+        runs = tuple(run_of(study.run(name, seed), seed) for seed in study.numbers)
+        methods[name] = Method(name, TITLES.get(name, name), runs=runs)
     claims = [
         claim_over_seeds(f"{TITLES[one]}: a higher return", methods[one], methods[ENCODER], "last")
         for one in (OWN, FRESH)
@@ -150,24 +130,10 @@ def _comparison(study: Critics) -> Comparison:
         "critics",
         "Twenty Questions about sixteen words",
         own=next(iter(methods)),
-        measures=(
-            Measure("last", f"return, last {LAST} iterations", "number"),
-            Measure("first", "first", "number"),
-        ),
-        curves=(Axes("return", "mean return", "turns played to learn from", main=True),),
+        measures=MEASURES,
+        curves=CURVES,
         methods=tuple(methods.values()),
         claims=tuple(claims),
-    )
-
-
-def _run(study: Critics, method: str, seed: int) -> Run:
-    rows = [row for _, row in read_rows(study.run(method, seed) / "metrics.jsonl")]
-    returns = [row["rollout.mean"] for row in rows]
-    turns = [0, *(row["env_steps"] for row in rows)]
-    return Run(
-        seed,
-        {"last": Counted(fmean(returns[-LAST:])), "first": Counted(returns[0])},
-        {"return": tuple(zip(turns, returns, strict=False))},
     )
 
 

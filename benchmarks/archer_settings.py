@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -87,10 +88,12 @@ def _rounds(study: OnlineStudy) -> list[list[Chain]]:
         study.start(seed).name for seed in study.numbers
     }
     kept = games | runs | begins
-    return [
-        [chain for each in chains if (chain := tuple(step for step in each if step.name in kept))]
-        for chains in rounds(study)
-    ]
+    return [only(chains, kept) for chains in rounds(study)]
+
+
+def only(chains: Sequence[Chain], names: Collection[str]) -> list[Chain]:
+    """The steps with these names; chains that have none are left out."""
+    return [kept for chain in chains if (kept := tuple(step for step in chain if step.name in names))]
 
 
 def _arguments() -> argparse.Namespace:

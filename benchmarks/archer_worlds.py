@@ -52,6 +52,10 @@ SETTINGS = {
 LAST = 5
 """Iterations whose games say what was reached."""
 
+MEASURES = (Measure("last", f"return, last {LAST} iterations", "number"), Measure("first", "first", "number"))
+CURVES = (Axes("return", "mean return", "turns played to learn from", main=True),)
+"""Of `run_of`."""
+
 
 def main() -> None:
     """Run what is missing, then write the page."""
@@ -87,21 +91,20 @@ def _chain(folder: Path, world: str, seed: int) -> Chain:
 
 
 def _comparison(folder: Path, world: str, seeds: Sequence[int]) -> Comparison:
+    runs = tuple(run_of(folder / f"{world}-archer-{seed}", seed) for seed in seeds)
     return Comparison(
         world,
         world,
         own="archer",
-        measures=(
-            Measure("last", f"return, last {LAST} iterations", "number"),
-            Measure("first", "first", "number"),
-        ),
-        curves=(Axes("return", "mean return", "turns played to learn from", main=True),),
-        methods=(Method("archer", "ArCHer", "", tuple(_run(folder, world, seed) for seed in seeds)),),
+        measures=MEASURES,
+        curves=CURVES,
+        methods=(Method("archer", "ArCHer", runs=runs),),
     )
 
 
-def _run(folder: Path, world: str, seed: int) -> Run:
-    rows = [row for _, row in read_rows(folder / f"{world}-archer-{seed}" / "metrics.jsonl")]
+def run_of(folder: Path, seed: int) -> Run:
+    """What the games of a run's own iterations returned."""
+    rows = [row for _, row in read_rows(folder / "metrics.jsonl")]
     returns = [row["rollout.mean"] for row in rows]
     turns = [0, *(row["env_steps"] for row in rows)]
     return Run(

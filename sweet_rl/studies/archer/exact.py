@@ -21,10 +21,7 @@ from sweet_rl.algorithms.archer.policy_updates import ActorRows
 from sweet_rl.algorithms.archer.settings import ArcherSettings
 from sweet_rl.chat import ChatFormat
 from sweet_rl.command_line.recording import recorded
-from sweet_rl.studies.archer.settings import CONFIG, TASKS
-from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.twenty_questions.bounds import BestAsker
-from sweet_rl.worlds.twenty_questions.oracle.objects import answer
+from sweet_rl.studies.archer.settings import CONFIG, best_asker
 
 _ASKED = re.compile(r"^(.+\?) (\S.*)$", re.MULTILINE)
 
@@ -46,7 +43,7 @@ def learn_exactly(output: str, *overrides: str) -> None:
 class ExactLearner(ArcherLearner):
     """Its critic is never trained and never asked."""
 
-    best = BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
+    best = best_asker()
 
     def _train_critic(self, draw: Draw) -> list[dict[str, float]]:  # noqa: ARG002 - nothing is drawn
         return []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import fmean
@@ -24,9 +23,9 @@ from sweet_rl.studies.archer.settings import (
     IMITATION,
     LAYERS,
     LEVEL,
-    TASKS,
     TEACHER,
     WIDTH,
+    best_asker,
     has_critic,
 )
 from sweet_rl.studies.results import (
@@ -44,9 +43,6 @@ from sweet_rl.studies.results import (
     provenance,
 )
 from sweet_rl.types import AgentTurn, Json, StopReason, Trajectory
-from sweet_rl.worlds import load_tasks
-from sweet_rl.worlds.twenty_questions.bounds import BestAsker
-from sweet_rl.worlds.twenty_questions.oracle.objects import answer
 
 TITLES = {
     START: ("Imitation", "Imitates a scripted player; all methods of a seed begin with it."),
@@ -260,13 +256,8 @@ def _measured(games: Sequence[Trajectory]) -> dict[str, Counted]:
 def _fits(game: Trajectory) -> Iterator[bool]:
     """Whether the answers leave the words that are named, where they rule out any."""
     said = [(words, reply or "") for words, reply in _exchanges(game)]
-    found = (_best_asker().fits(said[:turn], words) for turn, (words, _) in enumerate(said))
+    found = (best_asker().fits(said[:turn], words) for turn, (words, _) in enumerate(said))
     return (fit for fit in found if fit is not None)
-
-
-@cache
-def _best_asker() -> BestAsker:
-    return BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
 
 
 def _run(study: OnlineStudy, method: str, seed: int) -> Run:

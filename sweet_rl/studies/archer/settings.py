@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias
+
+from sweet_rl.worlds import load_tasks
+from sweet_rl.worlds.twenty_questions.bounds import BestAsker
+from sweet_rl.worlds.twenty_questions.oracle.objects import answer
 
 Overrides: TypeAlias = Mapping[str, Any]
 """What a method has beside the configuration that all share."""
@@ -66,3 +71,9 @@ _CRITICS: Final = ("archer", "chai")
 def has_critic(method: str, overrides: Overrides) -> bool:
     """Whether a method learns a critic of utterances."""
     return method != EXACT and overrides["agent_type"] in _CRITICS
+
+
+@cache
+def best_asker() -> BestAsker:
+    """The best play of the study's words, which knows what an utterance gains and which names fit."""
+    return BestAsker(answer, [task.hidden_information for task in load_tasks(TASKS)])
