@@ -114,6 +114,30 @@ SCORES = {
         0.5,
     ),
     "what is called exit": ("def f(x):\n    return 2 * x if exit and help and quit else 0\n", 1.0),
+    "raises SystemExit": ("def f(x):\n    raise SystemExit\n", None),
+    "a comparison that raises": (
+        """
+        def f(x):
+            class Odd:
+                def __eq__(self, other):
+                    raise KeyError
+            return Odd()
+        """,
+        None,
+    ),
+    "a comparison that has no truth": (
+        """
+        def f(x):
+            class Odd:
+                def __eq__(self, other):
+                    raise ValueError
+            return Odd()
+        """,
+        0.0,
+    ),
+}
+
+TIMED = {
     "one test of four sleeps": (
         "def f(x):\n    import time\n    time.sleep(9 if x == 2 else 0)\n    return 2 * x\n",
         0.75,
@@ -145,7 +169,7 @@ SCORES = {
             import time
             for _ in range(4 if x == 2 else 0):
                 try:
-                    time.sleep(0.4)
+                    time.sleep(0.6)
                 except Exception:
                     pass
             return 2 * x
@@ -153,49 +177,38 @@ SCORES = {
         1.0,
     ),
     "cancels the alarm": (
-        "def f(x):\n    import time\n    signal.alarm(0)\n    time.sleep(0.5 if x == 2 else 0)\n    return 2 * x\n",
+        "def f(x):\n    import time\n    signal.alarm(0)\n    time.sleep(0.6 if x == 2 else 0)\n    return 2 * x\n",
         1.0,
     ),
     "swallows everything": (
         "def f(x):\n    import time\n    while True:\n        try:\n            time.sleep(9)\n        except: pass\n",
         None,
     ),
-    "raises SystemExit": ("def f(x):\n    raise SystemExit\n", None),
-    "a comparison that raises": (
-        """
-        def f(x):
-            class Odd:
-                def __eq__(self, other):
-                    raise KeyError
-            return Odd()
-        """,
-        None,
-    ),
-    "a comparison that has no truth": (
-        """
-        def f(x):
-            class Odd:
-                def __eq__(self, other):
-                    raise ValueError
-            return Odd()
-        """,
-        0.0,
-    ),
 }
+
+
+EXPECTED = {name: value for name, (_, value) in (SCORES | TIMED).items()}
 
 
 @pytest.fixture(scope="module")
 def scores():
-    """All of them in one run: what one answer does must not reach the next."""
+    """All of a kind in one run: what one answer does must not reach the next.
+
+    The published limit is one of the clock, so that only the answers that are about time get a short one.
+    """
+    return graded(SCORES, timeout_s=10) | graded(TIMED, timeout_s=0.4)
+
+
+def graded(texts, timeout_s):
     task = Task("t", "", DOUBLE, DOUBLE, FOUR_TESTS, {})
-    answers = [Trajectory(task, (), textwrap.dedent(text).lstrip("\n")) for text, _ in SCORES.values()]
-    with Sandbox(workers=2, timeout_s=0.3) as sandbox:
-        return dict(zip(SCORES, CodeGrader(sandbox, grading="published").grade(answers), strict=True))
+    answers = [Trajectory(task, (), textwrap.dedent(text).lstrip("\n")) for text, _ in texts.values()]
+    with Sandbox(workers=2, timeout_s=timeout_s) as sandbox:
+        return dict(zip(texts, CodeGrader(sandbox, grading="published").grade(answers), strict=True))
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_as_the_original(scores, name):
-    assert scores[name].value == SCORES[name][1], scores[name].note
+    assert scores[name].value == EXPECTED[name], scores[name].note
 
 
 def test_what_would_end_the_original_is_said(scores):
