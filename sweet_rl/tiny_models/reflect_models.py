@@ -2,7 +2,7 @@
 
 Its tokenizer takes words, numbers, line breaks and single signs apart, so that each character of a world's
 grid is a token of its own. Without texts a word is its letters; words that are frequent in texts become one
-token, and phrases of several words too where that is asked for.
+token, and phrases of several words and numbered names too where that is asked for.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _PHRASE = re.compile(r"[^\d\n]+?(?:(?<=[a-z])[,.:;](?=\s)|(?=[\d\n])|(?= #)|$)")
 """Between numbers and line breaks, up to a punctuation mark: part of a sentence, or a row of a grid."""
 _PHRASE_LENGTH, _PHRASE_SHARE = 8, 500
 """A phrase has so many characters at least, and stands in one of so many texts."""
+_NAME = re.compile(r" [a-z]+ \d+")
 
 
 def make_reflect_model(
@@ -38,6 +39,7 @@ def make_reflect_model(
     context: int = CONTEXT,
     rotary: bool = False,
     phrases: bool = False,
+    names: bool = False,
     focus: float = 1.0,
     copies: bool = False,
 ) -> Path:
@@ -54,7 +56,10 @@ def make_reflect_model(
         rotary: a Llama instead, whose positions are relative: it learns in a tenth of the updates where
             things stand on a grid behind a history of any length.
         phrases: what the texts repeat literally is one token, as the rows of a grid and the parts of usual
-            sentences: a third of the tokens. Not for texts whose words have to be found again elsewhere.
+            sentences: a third of the tokens. Not for texts whose words have to be found again elsewhere,
+            but for their names.
+        names: a word with its number, such as "drawer 2", is one token, and phrases end before it: what a
+            command is about is then found again in a state or a thought as one token.
         focus: factor of queries and keys. At 1 attention begins nearly alike everywhere, and in long texts
             learns slowly where to look; needs `rotary`.
         copies: its attention can copy from the start (`copying`); needs `rotary` and two layers.
@@ -64,8 +69,8 @@ def make_reflect_model(
     if (folder / "model.safetensors").is_file():
         return folder
     tokenizer = _tokenizer(texts, labels)
-    if phrases:
-        tokenizer.add_tokens(_phrases(texts))
+    named = {name for text in texts for name in _NAME.findall(text)} if names else ()
+    tokenizer.add_tokens([*sorted(named), *(_phrases(texts, names=names) if phrases else ())])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rotary:
@@ -84,9 +89,12 @@ def make_reflect_model(
     return folder
 
 
-def _phrases(texts: Sequence[str]) -> list[str]:
+def _phrases(texts: Sequence[str], *, names: bool) -> list[str]:
     """The frequent ones, without numbers, so that labels stay tokens of their own."""
-    found = Counter(phrase for text in texts for phrase in set(_PHRASE.findall(text)))
+    found: Counter[str] = Counter()
+    for text in texts:
+        parts = _NAME.split(text) if names else [text]
+        found.update({phrase for part in parts for phrase in _PHRASE.findall(part)})
     enough = max(2, len(texts) // _PHRASE_SHARE)
     return sorted(
         phrase for phrase, times in found.items() if times >= enough and len(phrase) >= _PHRASE_LENGTH

@@ -68,6 +68,21 @@ def test_a_phrase_is_one_token_and_labels_stay_tokens(tmp_path):
     assert model.get_input_embeddings().weight.shape[0] == len(phrases)
 
 
+def test_a_numbered_name_is_one_token_wherever_it_stands(tmp_path):
+    told = [f"You see a drawer {n}, and a shelf 1.\nAction {n}: go to drawer {n}" for n in range(12)] * 3
+    folder = make_reflect_model(
+        tmp_path / "model", seed=0, texts=told, hidden_size=32, layers=1, phrases=True, names=True
+    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    pieces = [[tokenizer.decode([token]) for token in tokenizer(text)["input_ids"]] for text in told[:12]]
+    for n, found in enumerate(pieces):
+        assert "".join(found) == told[n]
+        assert found.count(f" drawer {n}") == 2, found
+        assert " shelf 1" in found
+    assert "You see a" in pieces[3]  # a phrase ends before a name
+    assert " drawer 99" not in [tokenizer.decode([t]) for t in tokenizer("go to drawer 99")["input_ids"]]
+
+
 WORDS = [
     "kava",
     "miro",

@@ -2,8 +2,8 @@
 
 Worlds are the taxi, repositories to explore, and households (`worlds`; their data: `data`). Every seed has data,
 a tiny Llama and test games of its own, so that differences between seeds are those between tasks, too. The Llama
-is fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by `sweet_rl.pipelines.running`: two at a time, each once, and an
-interrupted study resumes where it stopped.
+is fine-tuned on texts, learns online, or both, with or without a reflection model beside it. Steps are run by
+`sweet_rl.pipelines.running`: two at a time, each once, and an interrupted study resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -226,6 +226,7 @@ def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
         "width": WIDTH,
         "layers": LAYERS,
         "phrases": amount.phrases,
+        "names": amount.names,
         "focus": 1.0 if copies else amount.focus,
         "copies": copies,
     }
@@ -341,6 +342,7 @@ def make(
     width: int,
     layers: int,
     phrases: bool,
+    names: bool = False,
     focus: float = 1.0,
     copies: bool = False,
 ) -> None:
@@ -353,6 +355,7 @@ def make(
         width: of its layers.
         layers: how many.
         phrases: what texts repeat literally is one token.
+        names: a word with its number is one token.
         focus: how sharply its attention looks from the start.
         copies: its attention can copy from the start.
     """
@@ -370,6 +373,7 @@ def make(
         layers=layers,
         rotary=True,
         phrases=phrases,
+        names=names,
         focus=focus,
         copies=copies,
     )

@@ -53,6 +53,7 @@ class Amount:
         reflection_tokens: of a reflection at most; those of the teacher are shorter.
         points: policies point at commands; else they write labels.
         phrases: what texts repeat literally is one token.
+        names: a word with its number is one token, as of `make_reflect_model`.
         focus: how sharply the attention of a fresh model looks from the start, as of `make_reflect_model`.
         copies: the reflection model begins with another tiny model, whose attention can copy from the start.
         easier: flags of the levels that come before the whole task.
@@ -68,6 +69,7 @@ class Amount:
     reflection_tokens: int
     points: bool = False
     phrases: bool = False
+    names: bool = False
     focus: float = 1.0
     copies: bool = False
     easier: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +135,8 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         _ONLINE,
         reflection_tokens=80,
         points=True,
+        phrases=True,
+        names=True,
         focus=2.0,
         copies=True,
     ),
