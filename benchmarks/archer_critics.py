@@ -121,10 +121,12 @@ def _comparison(study: Critics) -> Comparison:
     for name in study.methods:
         runs = tuple(run_of(study.run(name, seed), seed) for seed in study.numbers)
         methods[name] = Method(name, TITLES.get(name, name), runs=runs)
+    pairs = [one for one in (OWN, FRESH) if {one, ENCODER} <= methods.keys()]
     claims = [
-        claim_over_seeds(f"{TITLES[one]}: a higher return", methods[one], methods[ENCODER], "last")
-        for one in (OWN, FRESH)
-        if {one, ENCODER} <= methods.keys()
+        claim_over_seeds(
+            f"{TITLES[one]}: a higher return", methods[one], methods[ENCODER], "last", among=len(pairs)
+        )
+        for one in pairs
     ]
     return Comparison(
         "critics",
