@@ -138,8 +138,9 @@ def test_nothing_is_used_before_the_round_after_the_one_that_makes_it(study):
             assert there < number or (other is chain and earlier < place), (step.name, name)
             uses += 1
     assert uses > 100
-    order = [chain[0].name for chain in all_rounds[-2]]
-    assert order[:2] == ["first.train.jsonl", "dpo"]  # the longest first: no process is left alone with it
+    first = [[chain[0].name for chain in each] for each in all_rounds[2:4]]
+    assert first[0] == ["sampled.jsonl", "critic", "critic_blind", "dpo", "rft"]  # both processes have work
+    assert first[1][0] == "first.train.jsonl"  # the longest first: no process is left alone with it
 
 
 def test_rivals_learn_from_the_same_dialogues_and_critics_choose_with_what_they_were_trained_on(study):

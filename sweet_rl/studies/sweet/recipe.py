@@ -83,23 +83,23 @@ def _before(study: Study) -> list[Chain]:
 
 
 def first_round(study: Study) -> list[Chain]:
-    """What SWEET-RL needs of the offline data: candidates and critics; the longest first."""
+    """What needs the offline data only: candidates and critics, which SWEET-RL needs, then its rivals."""
     blind = study.best_of or any(way.critic == "critic_blind" for way in ways(study))
     return [
         candidates(study),
         critic(study, "critic", hidden=True),
         *([critic(study, "critic_blind", BLIND_CRITIC, hidden=False)] if blind else []),
+        dialogue_dpo(study),
+        rejection(study),
     ]
 
 
 def second_round(study: Study) -> list[Chain]:
-    """The policies: the rivals, which need the offline data only, and each way of SWEET-RL; the longest first."""
+    """The policies of each way of SWEET-RL; the longest first."""
     return [
         *([two_rounds(study)] if TWO_ROUNDS in study.ways else []),
-        dialogue_dpo(study),
         *(sweet(study, way) for way in sorted(ways(study), key=lambda way: way.given != "wrong")),
         *choosing(study),
-        rejection(study),
     ]
 
 
