@@ -209,10 +209,15 @@ def rounds(study: ReflectStudy) -> list[list[Chain]]:
         [
             _made(study, world, method, seed)
             for world, seed in places
-            for method in study.methods[world]
-            if not method.policy_of
+            for method in _longest_first(study, world)
         ],
     ]
+
+
+def _longest_first(study: ReflectStudy, world: str) -> list[Method]:
+    """Methods with a policy of their own: an online run takes longer than a measurement, and thoughts take time."""
+    made = [method for method in study.methods[world] if not method.policy_of]
+    return sorted(made, key=lambda method: -(method.online + method.reflects))
 
 
 # ---- the chains
@@ -234,9 +239,11 @@ def _make(study: ReflectStudy, world: str, seed: int, base: Path) -> Step:
 
 
 def _fine_tunings(study: ReflectStudy, world: str, seed: int) -> list[Chain]:
+    """The longest first: no process is left alone with it."""
     kinds = [method.texts for method in study.methods[world] if method.tuned]
     kinds += [method.reflection_texts for method in study.methods[world] if method.reflects]
-    return [(_fine_tune(study, world, kind, seed),) for kind in dict.fromkeys(kinds)]
+    kinds = sorted(dict.fromkeys(kinds), key=lambda kind: -study.tuning(world, kind).updates)
+    return [(_fine_tune(study, world, kind, seed),) for kind in kinds]
 
 
 def _fine_tune(study: ReflectStudy, world: str, kind: str, seed: int) -> Step:
