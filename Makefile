@@ -16,7 +16,7 @@ PIP := pip install --quiet --disable-pip-version-check
 .PHONY: help install demo demo-archer demo-reflect docs test check format test-vllm test-doors dist test-dist bench bench-training bench-gpu clean
 
 help:  ## list the commands
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # A machine without a GPU gets torch's CPU build: from the index pip knows if it is there, else through uv, which
 # knows where to find it. Only then the default build, which is several GB of CUDA on Linux. $(1): the environment.
@@ -49,6 +49,7 @@ demo-reflect: install  ## Reflect-RL and what it is compared with, from nothing;
 docs: install  ## the documentation as a site: outputs/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+test: export PYTHONDONTWRITEBYTECODE =  # tests start some hundred processes: they do not all compile the same files
 test: install  ## all tests that need neither network nor GPU
 	$(BIN)/pytest -n auto --dist loadgroup
 
