@@ -312,7 +312,7 @@ def test_results_say_what_the_files_say(study):
     # (10 * 0.9 + 30 * 0.5) / 40: every question counts alike.
     assert explore.method("reflect_rl").runs[0].measures["success"].mean == pytest.approx(0.6)
     bounds = [method.name for method in household.methods if method.bound]
-    assert bounds == ["planner", "random", "linear", "linear_reflect", "sft_best"]
+    assert bounds == ["seeker", "planner", "random", "linear", "linear_reflect", "sft_best"]
     assert not taxi.method("sft_rl").bound
     every = [claim for part in results(study, {}).comparisons for claim in part.claims]
     assert {claim.among for claim in every} == {len(every)}  # corrected for all claims of the page

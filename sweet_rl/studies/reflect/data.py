@@ -65,7 +65,7 @@ def _recorded(study: Path, world: str, seed: int, records: int) -> Chain:
         "concurrency": _AT_ONCE,
         "quiet": True,
     }
-    played |= {"tasks": "alfworld:train"} if world == HOUSEHOLD else {}
+    played |= {"tasks": "alfworld:train", "seek": True} if world == HOUSEHOLD else {}
     written = {"task_file": made, "output": texts, "overwrite": True}
     written |= {"containing": ""} if world == HOUSEHOLD else {}
     steps = (

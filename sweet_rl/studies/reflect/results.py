@@ -69,6 +69,7 @@ NAMES: Mapping[str, tuple[str, str]] = {
         "Reflect-RL's policy, given the reflection of another state: a policy that does as well reads none.",
     ),
     "planner": ("Planner", "The ceiling: is given the way, or what the world hides."),
+    "seeker": ("Seeker", "The teacher: is given the way, and looks for what it has not seen."),
     "sft_best": (
         "SFT on the teacher's actions",
         "Imitates what the teacher would do in the recorded states, not what was done there: all that its thoughts know, as labels.",

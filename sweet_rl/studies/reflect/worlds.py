@@ -127,9 +127,9 @@ AMOUNTS: Final[Mapping[str, Amount]] = {
         easier=_DEPTHS,
     ),
     HOUSEHOLD: Amount(
-        Tuning(500),
-        Tuning(500),
-        Tuning(1500),
+        Tuning(2000),
+        Tuning(2000),
+        Tuning(2000),
         _ONLINE,
         _ONLINE,
         _ONLINE,
@@ -228,7 +228,7 @@ METHODS: Final[Mapping[str, Sequence[Method]]] = {
     ),
     EXPLORE: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
     MOVED: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
-    HOUSEHOLD: (*_MAIN, _SWAPPED, *_bounds("random"), _BEST),
+    HOUSEHOLD: (*_MAIN, _SWAPPED, Method("seeker", agent="seeker"), *_bounds("random"), _BEST),
 }
 """What is compared in each world."""
 

@@ -51,7 +51,7 @@ class Alfworld(TextGameWorld):
     options = AlfworldOptions
     train_tasks, test_tasks = "alfworld:train", "alfworld:test"
     sources = ("alfworld", "alfworld-data")
-    agents = ("planner", "careless", "random")
+    agents = ("planner", "seeker", "careless", "random")
     takes: ClassVar = {"careless": {"skill": None}}
     agent_prompt = "llm_agent_household_prompt.txt"
     action_head = ACTION_HEAD

@@ -1,13 +1,13 @@
-"""Players of household games without a model: one that does what the planner says, one that often forgets it.
+"""Players of household games without a model: one does what the planner says, one looks for things first, one forgets.
 
-They read the same text as a model. The planner is handed to them, and with it what no player may see.
+They read the same text as a model. The planner is handed to them, and with it what no player may see; the seeker
+does as if it knew what the text says.
 
 Published behaviour: docs/published/reflect_rl.md#data-of-recorded-states.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Final
@@ -26,20 +26,21 @@ from sweet_rl.types import (
     derive_seed,
 )
 from sweet_rl.worlds.alfworld import ACTION_HEAD
+from sweet_rl.worlds.alfworld.seeking import DONE, look
 
 Plan = Callable[[str, Sequence[str]], Awaitable[Sequence[str]]]
 """A game's source and the commands so far, to commands that solve it from there."""
 
-SKILLS: Final = {"planner": 1.0, "careless": 0.3, "random": 0.0}
-"""How often each follows the planner; the published data generator in three steps of ten."""
+SEEKER: Final = "seeker"
 
-_DONE = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
+SKILLS: Final = {"planner": 1.0, SEEKER: 1.0, "careless": 0.3, "random": 0.0}
+"""How often each follows the planner; the published data generator in three steps of ten."""
 
 
 class HouseholdPlayer(ScriptedPolicy):
     """With probability `skill` takes the planner's next command, else any that is on offer.
 
-    The same episode seed draws the same steps.
+    The seeker looks for what the plan needs where it has not been told of it (`look`). The same episode seed draws the same steps.
 
     Args:
         name: one of `SKILLS`.
@@ -92,13 +93,15 @@ class HouseholdPlayer(ScriptedPolicy):
 
     async def _planned(self, task_id: str, text: str, offered: Mapping[str, str]) -> str:
         """The label of the planner's next command."""
-        done = _DONE.findall(split_prompt(text, ACTION_HEAD).before)
+        done = DONE.findall(split_prompt(text, ACTION_HEAD).before)
         key = (task_id, *done)
         if key not in self._plans:
             if task_id not in self._games:
                 raise UsageError(f"The {self.name} agent cannot know which game the task {task_id!r} plays.")
             self._plans[key] = await self._plan(self._games[task_id], done)
         plan = self._plans[key]
+        if self.name == SEEKER and (looks := look(plan, text)) is not None:
+            return next(label for label, command in offered.items() if command == looks.command)
         label = next((label for label, command in offered.items() if plan and command == plan[0]), None)
         if label is None:
             reason = f"its next command {plan[0]!r} is not on offer" if plan else "it found no way"

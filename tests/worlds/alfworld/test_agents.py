@@ -65,7 +65,7 @@ def test_a_planner_that_fails_ends_the_episode(plan, why):
 
 
 def test_what_it_is_told_is_checked():
-    with pytest.raises(UsageError, match="planner, careless, random"):
+    with pytest.raises(UsageError, match="planner, seeker, careless, random"):
         HouseholdPlayer("butler", Planner(), {})
     with pytest.raises(UsageError, match="skill"):
         HouseholdPlayer("planner", Planner(), {}, skill=2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweet_rl.command_line.recording import recorded
+from sweet_rl.flags import flag
 from sweet_rl.flags.common import Tasks
 from sweet_rl.sft_data.flags import RecordingFlags
 from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
@@ -16,6 +17,11 @@ from sweet_rl.sft_data.teacher_flags import TeacherFlags, teacher_stage
 @dataclass(frozen=True, kw_only=True)
 class AlfworldReflectionFlags(Tasks, RecordingFlags):
     """The flags of this stage."""
+
+    seek: bool = flag(
+        False,
+        "player and embedded teacher look for what they have not seen yet, place by place, as an agent has to; else they go straight to it (published).",
+    )
 
 
 @recorded("reflect alfworld_reflection", reads=("tasks",), prices=True)
@@ -60,8 +66,15 @@ def alfworld_reflection(flags: AlfworldReflectionFlags, teacher_flags: TeacherFl
             tasks=level.tasks,
             make_game=lambda: HouseholdGame(engine, max_turns=flags.max_turns),
             random_share=flags.random_share,
+            seek=flags.seek,
         )
         plan = RecordPlan(play, household_request(), flags.seed, flags.reflections)
-        record(plan, teacher_flags, flags, Path(flags.output), {"tasks": flags.tasks})
+        record(
+            plan,
+            teacher_flags,
+            flags,
+            Path(flags.output),
+            {"tasks": flags.tasks} | ({"seek": True} if flags.seek else {}),
+        )
     finally:
         engine.close()

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sweet_rl.chat.reflect_format import sft_texts
+from sweet_rl.chat.reflect_format import offered_commands, sft_texts
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.texts import Texts, label_of
 from sweet_rl.types import Compat, Task, derive_seed
 from sweet_rl.worlds.alfworld import ACTION_HEAD
 from sweet_rl.worlds.alfworld.game import HouseholdGame
+from sweet_rl.worlds.alfworld.seeking import Look, look
 
 RANDOM_SHARE: Final = 0.7
 """How often the player takes any action; else the planner's next."""
@@ -42,6 +43,7 @@ def play_household(
     make_game: Callable[[], HouseholdGame],
     *,
     random_share: float = RANDOM_SHARE,
+    seek: bool = False,
 ) -> list[Moment]:
     """One game, step by step, until it ends.
 
@@ -52,6 +54,7 @@ def play_household(
         tasks: to choose from.
         make_game: a fresh game over a shared engine.
         random_share: of the steps that are random.
+        seek: player and teacher look for what they have not seen, as the seeker does; best is to look, too.
 
     Raises:
         EpisodeError: the engine cannot play the game, or the planner took too long.
@@ -66,11 +69,15 @@ def play_household(
     try:
         while not over:
             plan = game.expert_plan()
+            looks = look(plan, game.text) if seek else None
             best = game.expert_label() if plan else None
+            if looks is not None:
+                offered = offered_commands(game.text, ACTION_HEAD)
+                best = next(label for label, command in offered.items() if command == looks.command)
             any_action = draws.random() < random_share
             action = draws.choice(list(game.labels)) if any_action or best is None else best
             helped = None if left is None else len(plan) < left
-            known = partial(thought, game.text, game.commands, plan, helped)
+            known = partial(thought, game.text, game.commands, plan, helped, looks=looks)
             moments.append(Moment(game.text, action, best, known, "", {"problem": task.ground_truth}))
             left = len(plan)
             over = game.step(action).over
@@ -80,9 +87,17 @@ def play_household(
 
 
 def thought(
-    text: str, done: Sequence[str], plan: Sequence[str], helped: bool | None, draws: random.Random
+    text: str,
+    done: Sequence[str],
+    plan: Sequence[str],
+    helped: bool | None,
+    draws: random.Random,
+    *,
+    looks: Look | None = None,
 ) -> str:
     """The embedded teacher's text: the task, the effect of the last command, the next one and why.
+
+    Of one who still looks for something it says nothing about the last command, as only the planner knows that.
 
     Args:
         text: what the player sees.
@@ -90,18 +105,22 @@ def thought(
         plan: the planner's commands from here.
         helped: whether the last command made the plan shorter; None at the beginning.
         draws: of the wording.
+        looks: the command that looks for something, where that comes before the plan.
     """
     goal = _GOAL.search(text)
     task = goal[1] if goal else "finish the task"
     parts = [draws.choice((f"The task is to {task}.", f"I have to {task}.", f"The goal is to {task}."))]
-    if done and helped is not None:
+    if done and helped is not None and looks is None:
         good = (f"To {done[-1]} helped.", f"Good, {done[-1]} was a step forward.")
         bad = (f"To {done[-1]} did not help.", f"It was no use to {done[-1]}.")
         parts.append(draws.choice(good if helped else bad))
     if not plan:
         return " ".join([*parts, "I see no way to finish it from here."])
-    command = plan[0]
-    why = draws.choice(_REASONS.get(command.partition(" ")[0], ("the task asks for it",)))
+    command = plan[0] if looks is None else looks.command
+    reasons = _REASONS.get(command.partition(" ")[0], ("the task asks for it",))
+    if looks is not None:
+        reasons = (f"no {looks.kind} was seen yet", f"some {looks.kind} is still to be found")
+    why = draws.choice(reasons)
     parts.append(draws.choice((f"Next {command}, because {why}.", f"Now {command}: {why}.")))
     return " ".join(parts)
 
