@@ -40,7 +40,8 @@ SKILLS: Final = {"planner": 1.0, SEEKER: 1.0, "careless": 0.3, "random": 0.0}
 class HouseholdPlayer(ScriptedPolicy):
     """With probability `skill` takes the planner's next command, else any that is on offer.
 
-    The seeker looks for what the plan needs where it has not been told of it (`look`). The same episode seed draws the same steps.
+    The seeker looks for what the plan needs where it has not been told of it (`look`). The same episode seed draws
+    the same steps.
 
     Args:
         name: one of `SKILLS`.
