@@ -34,7 +34,7 @@ def training_arguments(settings: TrainSettings, accumulation: int) -> TrainingAr
     if several and not cuda:
         engines.join_on_cpu(settings)
     arguments = TrainingArguments(
-        output_dir=str(output.ckpt_path),
+        output_dir=str(output.ckpt_path if output.save_steps > 0 else output.save_path),  # it is made at once
         per_device_train_batch_size=options.micro_train_batch_size,
         gradient_accumulation_steps=accumulation,
         num_train_epochs=options.max_epochs,

@@ -111,6 +111,7 @@ def test_the_saved_model_loads(steady, pairs, tmp_path):
     assert not any(report.values())
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == model.config.vocab_size
     assert not (tmp_path / "out/.partial").exists()
+    assert not (tmp_path / "checkpoints").exists()  # nobody asked for any
 
 
 def test_an_adapter_is_merged(steady, pairs, tmp_path):
