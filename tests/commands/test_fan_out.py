@@ -35,7 +35,8 @@ from tests.tiny_models import save_tiny_llama
 
 RAY = importlib.util.find_spec("ray")  # not imported: it reads the environment then, and we set a token there
 
-pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all of them
+# One cluster for all of them; its workers import torch, on a busy machine for a minute.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
 
 
 @pytest.fixture(scope="module")

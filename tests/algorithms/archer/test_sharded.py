@@ -23,7 +23,8 @@ from tests.algorithms.archer.models import (
 from tests.algorithms.archer.sharded_processes import CASES, goes_on, settings_of, train
 from tests.algorithms.archer.test_learners import NEVER_MOVE
 
-pytestmark = pytest.mark.xdist_group("sharded")  # two processes for all of them
+# Two processes for all of them; the time limit is for the first test, which waits for them.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("sharded")]
 
 ROUNDED = {"float32": 1e-4, "bfloat16": 0.02, "bfloat16_adapter": 0.02}
 """How far numbers and weights may be from each other; in float64 1e-9."""
@@ -39,7 +40,7 @@ def folder(tmp_path_factory):
     critic_tokenizer().save_pretrained(root / "critic")
     done = subprocess.run(
         [sys.executable, "-m", "tests.algorithms.archer.sharded_processes", str(root)],
-        capture_output=True, text=True, check=False, timeout=110,
+        capture_output=True, text=True, check=False, timeout=280,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
