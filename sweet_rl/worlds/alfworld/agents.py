@@ -102,7 +102,7 @@ class HouseholdPlayer(ScriptedPolicy):
             self._plans[key] = await self._plan(self._games[task_id], done)
         plan = self._plans[key]
         if self.name == SEEKER and (looks := look(plan, text)) is not None:
-            return next(label for label, command in offered.items() if command == looks.command)
+            return looks.label
         label = next((label for label, command in offered.items() if plan and command == plan[0]), None)
         if label is None:
             reason = f"its next command {plan[0]!r} is not on offer" if plan else "it found no way"

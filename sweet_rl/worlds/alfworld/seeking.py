@@ -12,14 +12,15 @@ from sweet_rl.worlds.alfworld import ACTION_HEAD
 DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 """The commands so far, in a state."""
 
-_NEEDS: Final = re.compile(r"(?:take|use) (\w+) (\d+)")
+_NEEDS: Final = re.compile(r"(take|use) (\w+) (\d+)")
 
 
 class Look(NamedTuple):
-    """A command that looks further, and the kind of thing that it looks for."""
+    """A command that looks further, the kind of thing that it looks for, and its label among those on offer."""
 
     command: str
     kind: str
+    label: str
 
 
 def look(plan: Sequence[str], text: str) -> Look | None:
@@ -35,14 +36,15 @@ def look(plan: Sequence[str], text: str) -> Look | None:
     """
     needs = next(filter(None, map(_NEEDS.match, plan)), None)
     told = split_prompt(text, ACTION_HEAD).before
-    if needs is None or re.search(rf"\b{needs[1]} {needs[2]}\b", told):
+    if needs is None:
         return None
-    kind, done = needs[1], DONE.findall(told)
-    offered = sorted(
-        command for command in offered_commands(text, ACTION_HEAD).values() if command not in done
-    )
-    for begins in (f"{needs[0].split()[0]} {kind} ", "open ", "go to "):
-        found = next((command for command in offered if command.startswith(begins)), None)
-        if found is not None:
-            return Look(found, kind)
+    verb, kind, number = needs.groups()
+    if re.search(rf"\b{kind} {number}\b", told):
+        return None
+    done = DONE.findall(told)
+    labels = {command: label for label, command in offered_commands(text, ACTION_HEAD).items()}
+    for begins in (f"{verb} {kind} ", "open ", "go to "):
+        found = [command for command in labels if command.startswith(begins) and command not in done]
+        if found:
+            return Look(min(found), kind, labels[min(found)])
     return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from sweet_rl.chat.reflect_format import offered_commands, sft_texts
+from sweet_rl.chat.reflect_format import sft_texts
 from sweet_rl.prompts import packaged_text
 from sweet_rl.sft_data.reflections import Moment, Request
 from sweet_rl.sft_data.texts import Texts, label_of
@@ -72,8 +72,7 @@ def play_household(
             looks = look(plan, game.text) if seek else None
             best = game.expert_label() if plan else None
             if looks is not None:
-                offered = offered_commands(game.text, ACTION_HEAD)
-                best = next(label for label, command in offered.items() if command == looks.command)
+                best = looks.label
             any_action = draws.random() < random_share
             action = draws.choice(list(game.labels)) if any_action or best is None else best
             helped = None if left is None else len(plan) < left
