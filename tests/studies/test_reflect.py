@@ -300,6 +300,14 @@ def write_report(study, world, method, seed, success, failed=0):
     replace_file(study.report(world, method, seed), [json.dumps(report).encode()])
 
 
+def test_the_longest_chains_of_a_round_begin_first(tmp_path):
+    study = ReflectStudy(tmp_path, worlds=(TAXI,))
+    *_, tuned, made = ([chain[0].name for chain in chains] for chains in rounds(study))
+    assert tuned[:2] == ["taxi-sft_long-0", "taxi-reflection-0"]
+    assert [name.split("-")[1].startswith("reflect_rl") for name in made[:3]] == [True, True, False]
+    assert made[-1].endswith(".json")  # nothing is learned there
+
+
 def test_results_say_what_the_files_say(study):
     taxi, explore, _, household = results(study, {}).comparisons
     run = taxi.method("reflect_rl").runs[1]
