@@ -7,12 +7,16 @@ from typing import Final
 
 from sweet_rl.studies.chains import Chain, call
 from sweet_rl.studies.reflect.worlds import BEST, HOPS, HOUSEHOLD, METHODS, TAXI
+from sweet_rl.worlds.alfworld.homes import TOMATO
 
 RECORDS: Final = 8000
 """States of the taxi that the teacher reflects on."""
 
 HOUSEHOLD_RECORDS: Final = 3000
-"""States of household games: some 250 games."""
+"""States of household games: some 400 games."""
+
+HOUSEHOLDS: Final = 250
+"""Homes of the published family of tasks; every fifth is held out."""
 
 RANDOM_SHARE: Final = 0.2
 """Of a recorded player's moves, which the policy imitates: an imitator that has something left to learn."""
@@ -37,6 +41,11 @@ def repositories(study: Path, world: str, seed: int) -> Path:
 def split(study: Path, world: str, seed: int, part: str) -> Path:
     """The tasks of a part: train, validate or test."""
     return study / f"{world}_lessons-{seed}" / f"{part}.json"
+
+
+def households(part: str) -> str:
+    """The household games of a part, train or test."""
+    return f"alfworld:{TOMATO}:{part}:{HOUSEHOLDS}"
 
 
 def chain(study: Path, world: str, seed: int, *, records: int | None, count: int) -> Chain:
@@ -65,7 +74,7 @@ def _recorded(study: Path, world: str, seed: int, records: int) -> Chain:
         "concurrency": _AT_ONCE,
         "quiet": True,
     }
-    played |= {"tasks": "alfworld:train", "seek": True} if world == HOUSEHOLD else {}
+    played |= {"tasks": households("train"), "seek": True} if world == HOUSEHOLD else {}
     written = {"task_file": made, "output": texts, "overwrite": True}
     written |= {"containing": ""} if world == HOUSEHOLD else {}
     steps = (

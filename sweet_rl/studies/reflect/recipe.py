@@ -72,7 +72,7 @@ REFLECTION_TEMPERATURE = 0.2
 _TOKENIZED = 2_000
 """Texts that the tokenizer of a tiny model is learned from, or nearly so many; their words are those of all."""
 
-_REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 5}
+_REPEATS = {EXPLORE: 3, MOVED: 3, HOUSEHOLD: 2}
 """How often every held-out question is asked, and every held-out household played."""
 
 _TEST_SEED = 1_000
@@ -188,7 +188,7 @@ class ReflectStudy:
         """Flags for the tasks of a part, train or test; the taxi draws its own."""
         if world == TAXI:
             return {}
-        named = f"alfworld:{part}" if world == HOUSEHOLD else data.split(self.folder, world, seed, part)
+        named = data.households(part) if world == HOUSEHOLD else data.split(self.folder, world, seed, part)
         return {"task_file": named}
 
 

@@ -102,6 +102,8 @@ class HouseholdPlayer(ScriptedPolicy):
             self._plans[key] = await self._plan(self._games[task_id], done)
         plan = self._plans[key]
         if self.name == SEEKER and (looks := look(plan, text)) is not None:
+            if looks.rest is not None:
+                self._plans.setdefault((*key, looks.command), looks.rest)
             return looks.label
         label = next((label for label, command in offered.items() if plan and command == plan[0]), None)
         if label is None:

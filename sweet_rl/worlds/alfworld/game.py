@@ -157,16 +157,19 @@ class HouseholdGame:
         """
         return self._engine.plan(self._source, self.commands)
 
-    def expert_label(self) -> str | None:
+    def expert_label(self, plan: Sequence[str] | None = None) -> str | None:
         """The label of the planner's next command; None where there is no plan or it is not on offer.
 
         With `compat="published"` the command's place among the engine's, which is another one's label where
         labels are shuffled.
 
+        Args:
+            plan: the planner's commands from here; None: it is asked for them.
+
         Raises:
             EpisodeError: the planner took too long, or broke.
         """
-        command = next(iter(self.expert_plan()), None)
+        command = next(iter(self.expert_plan() if plan is None else plan), None)
         if self._compat == "published":
             commands = self._moment.commands
             return CHOICES[commands.index(command)] if command in commands else None

@@ -8,19 +8,31 @@ from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import offered_commands, split_prompt
 from sweet_rl.worlds.alfworld import ACTION_HEAD
+from sweet_rl.worlds.alfworld.homes.catalogue import FITS, LAMP, LAMP_STANDS_ON, NEVER_AT_FIRST
 
 DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 """The commands so far, in a state."""
+
+_USUAL: Final = {
+    thing.lower(): {place.lower() for place in places} - {place.lower() for place in NEVER_AT_FIRST}
+    for thing, places in (*FITS.items(), (LAMP, LAMP_STANDS_ON))
+}
+"""Where a kind of thing usually lies, as everybody knows it."""
 
 _NEEDS: Final = re.compile(r"(take|use) (\w+) (\d+)")
 
 
 class Look(NamedTuple):
-    """A command that looks further, the kind of thing that it looks for, and its label among those on offer."""
+    """A command that looks further.
+
+    `kind` is what it looks for, `label` its own among those on offer, `rest` what is left of the plan after it:
+    None where only the planner knows.
+    """
 
     command: str
     kind: str
     label: str
+    rest: Sequence[str] | None
 
 
 def look(plan: Sequence[str], text: str) -> Look | None:
@@ -28,7 +40,7 @@ def look(plan: Sequence[str], text: str) -> Look | None:
 
     A plan needs a thing next, to take or to use. Where the state has named it, the plan knows nothing more. Else
     another thing of its kind is taken if there is one, what is closed here is opened, or the next place that
-    nobody went to is looked at, in the order of their names.
+    nobody went to is looked at: first those where such a thing usually lies, each in the order of their names.
 
     Args:
         plan: the planner's commands from here.
@@ -43,8 +55,20 @@ def look(plan: Sequence[str], text: str) -> Look | None:
         return None
     done = DONE.findall(told)
     labels = {command: label for label, command in offered_commands(text, ACTION_HEAD).items()}
+    usual = _USUAL.get(kind, set())
     for begins in (f"{verb} {kind} ", "open ", "go to "):
         found = [command for command in labels if command.startswith(begins) and command not in done]
         if found:
-            return Look(min(found), kind, labels[min(found)])
+            first = min(found, key=lambda command: (command.split()[-2] not in usual, command))
+            return Look(first, kind, labels[first], _rest(plan, first))
     return None
+
+
+def _rest(plan: Sequence[str], command: str) -> Sequence[str] | None:
+    """A plan that begins with going somewhere does so from anywhere, and what was opened stays open."""
+    if command == plan[0]:
+        return plan[1:]
+    if not plan[0].startswith("go to ") or not command.startswith(("go to ", "open ")):
+        return None
+    opened = command if command.startswith("open ") else None
+    return [step for step in plan if step != opened]

@@ -22,8 +22,8 @@ def household_tasks(where: str = "") -> list[dict[str, Json]]:
     """Embedded household games.
 
     Args:
-        where: `[PART][:SPLIT]`: games whose name contains a part (a family, a thing), of "train" or "test".
-            Default: all 100.
+        where: `[PART][:SPLIT][:HOMES]`: games whose name contains a part (a family, a thing), of "train" or
+            "test", in so many homes for every goal. Default: all 100.
 
     Returns:
         Rows with `game` (the name) beside the usual fields; `hidden_information` is a way to solve it.
@@ -31,15 +31,20 @@ def household_tasks(where: str = "") -> list[dict[str, Json]]:
     Raises:
         UsageError: there are none such.
     """
-    part, _, split = where.rpartition(":")
+    named, _, homes = where.rpartition(":")
+    if not homes.isdecimal() or int(homes) < 1:
+        named, homes = where, ""
+    part, _, split = named.rpartition(":")
     if not part and split not in {"", "train", "test"}:
         part, split = split, ""
-    names = household.embedded_games(split, part) if split in {"", "train", "test"} else ()
+    known = split in {"", "train", "test"}
+    names = household.embedded_games(split, part, int(homes) if homes else None) if known else ()
     if not names:
         raise UsageError(
             f"'alfworld:{where}' is no source of tasks. Use 'alfworld', 'alfworld:train' or 'alfworld:test', "
             f"and between them what names must contain: 'alfworld:{household.TOMATO}:train', or one of the "
-            f"families {', '.join(household.FAMILIES)}."
+            f"families {', '.join(household.FAMILIES)}; at the end how many homes every goal has: "
+            f"'alfworld:{household.TOMATO}:train:250'."
         )
     return [household_row(name) for name in names]
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,8 @@ from sweet_rl.worlds.alfworld import homes as household
 from sweet_rl.worlds.alfworld.game import HouseholdGame
 from sweet_rl.worlds.alfworld.homes.pddl import problem, write_game
 from sweet_rl.worlds.alfworld.household import Household
+from sweet_rl.worlds.alfworld.seeking import look
+from sweet_rl.worlds.alfworld.teacher.lessons import play_household
 from sweet_rl.worlds.text_game_env import TextGameEnv
 
 pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
@@ -87,6 +90,33 @@ def test_the_planner_goes_on_from_anywhere(engine):
     way = household.game(TOMATO).way()
     assert engine.plan(TOMATO, way[:2]) == way[2:]
     assert engine.plan(TOMATO, ("dance", *way[:2], "look")) == way[2:]
+
+
+@pytest.mark.parametrize("name", [*EVERY_FAMILY, "pick_and_place_simple-Pen-None-Drawer-4"])
+def test_what_is_left_of_a_plan_after_a_look_still_solves_the_game(engine, name):
+    game = HouseholdGame(engine)
+    game.begin(name)
+    kept = 0
+    while (looks := look(game.expert_plan(), game.text)) is not None and not game.step(looks.label).over:
+        if looks.rest is not None:
+            done = (*game.commands, *looks.rest)
+            assert engine.play(name, done[:-1], done[-1]).score == 1
+            kept += 1
+    assert kept
+
+
+def test_a_seeker_of_the_data_asks_the_planner_rarely_and_wins_as_often(engine):
+    asked = []
+    counting = SimpleNamespace(
+        begin=engine.begin, play=engine.play, plan=lambda *at: asked.append(at) or engine.plan(*at)
+    )
+    tasks = load_tasks(f"alfworld:{household.TOMATO}:test:50")
+    games = [
+        play_household(seed, tasks, lambda: HouseholdGame(counting), random_share=0.1, seek=True)
+        for seed in range(10)
+    ]
+    assert sum(len(moments) < 15 for moments in games) >= 8
+    assert len(asked) < sum(map(len, games)) / 2
 
 
 def test_a_users_folder_is_read_and_left_alone(engine, tmp_path):

@@ -19,10 +19,10 @@ PLACES = ("cabinet 1", "cabinet 2", "fridge 1")
 
 
 class House:
-    """A tomato in one of three closed places, to be taken; the table has what it is told."""
+    """A thing in one of three closed places, to be taken; the table has what it is told."""
 
-    def __init__(self, place, on_table="cup 1"):
-        self.place, self.on_table = place, on_table
+    def __init__(self, place, on_table="cup 1", thing="saltshaker"):
+        self.place, self.on_table, self.thing = place, on_table, thing
 
     def begin(self, source):
         return self._state([])
@@ -31,7 +31,7 @@ class House:
         return self._state([*before, command])
 
     def plan(self, source, before):
-        steps = (f"go to {self.place}", f"open {self.place}", f"take tomato 1 from {self.place}")
+        steps = (f"go to {self.place}", f"open {self.place}", f"take {self.thing} 1 from {self.place}")
         at = next((c.removeprefix("go to ") for c in reversed(before) if c.startswith("go")), "")
         if at == self.place:
             steps = steps[1 + (f"open {at}" in before) :]
@@ -39,15 +39,15 @@ class House:
 
     def _state(self, done):
         at = next((c.removeprefix("go to ") for c in reversed(done) if c.startswith("go")), "")
-        here = self.on_table if at == "table 1" else "tomato 1" if at == self.place else "nothing"
+        here = self.on_table if at == "table 1" else f"{self.thing} 1" if at == self.place else "nothing"
         is_open = at == "table 1" or f"open {at}" in done
-        told = "Your task is to: take some tomato."
+        told = f"Your task is to: take some {self.thing}."
         if done:
             told = f"You are at {at}. " + (f"You see a {here}." if is_open else "It is closed.")
         commands = [f"go to {place}" for place in (*PLACES, "table 1") if place != at]
         commands += [f"take {here} from {at}"] * (is_open and here != "nothing")
         commands += [f"open {at}"] * bool(at and not is_open)
-        over = bool(done) and done[-1].startswith("take tomato")
+        over = bool(done) and done[-1].startswith(f"take {self.thing}")
         return EngineState(told, (*commands, "look"), score=float(over), done=over)
 
 
@@ -66,13 +66,21 @@ def test_places_are_looked_at_in_turn_until_the_thing_is_seen():
         "open cabinet 1",
         "go to cabinet 2",
         "open cabinet 2",
-        "take tomato 1 from cabinet 2",
+        "take saltshaker 1 from cabinet 2",
     ]
     assert done_in(games(House("cabinet 2"))) == [
         "go to cabinet 2",
         "open cabinet 2",
-        "take tomato 1 from cabinet 2",
+        "take saltshaker 1 from cabinet 2",
     ]
+
+
+def test_first_come_the_places_where_such_a_thing_usually_lies():
+    looked = done_in(games(House("cabinet 2", thing="tomato"), seek=True))
+    assert looked[:3] == ["go to fridge 1", "open fridge 1", "go to cabinet 1"]
+    assert looked[-1] == "take tomato 1 from cabinet 2"
+    looked = done_in(games(House("fridge 1", thing="dragon"), seek=True))  # nobody knows where dragons lie
+    assert looked[:5:2] == ["go to cabinet 1", "go to cabinet 2", "go to fridge 1"]
 
 
 def test_until_then_nothing_depends_on_where_it_is():
@@ -82,7 +90,7 @@ def test_until_then_nothing_depends_on_where_it_is():
         assert (mine.text, mine.action, mine.best) == (theirs.text, theirs.action, theirs.best)
         said = mine.known(random.Random(0))
         assert said == theirs.known(random.Random(0))
-        assert "tomato was seen yet" in said or "tomato is still to be found" in said
+        assert "saltshaker was seen yet" in said or "saltshaker is still to be found" in said
         assert "no use" not in said
         assert "helped" not in said
     assert one[alike].text != other[alike].text
@@ -92,17 +100,19 @@ def test_until_then_nothing_depends_on_where_it_is():
 
 
 def test_another_thing_of_the_kind_will_do():
-    text = games(House("fridge 1", on_table="tomato 2"))[0].text
-    at_table = HouseholdGame(House("fridge 1", on_table="tomato 2"))
+    text = games(House("fridge 1", on_table="saltshaker 2"))[0].text
+    at_table = HouseholdGame(House("fridge 1", on_table="saltshaker 2"))
     at_table.begin("house")
     assert text == at_table.text
     label = next(k for k, v in offered_commands(text, ACTION_HEAD).items() if v == "go to table 1")
     at_table.step(label)
     takes = next(k for k, v in offered_commands(at_table.text, ACTION_HEAD).items() if v.startswith("take"))
-    assert look(at_table.expert_plan(), at_table.text) == Look("take tomato 2 from table 1", "tomato", takes)
+    assert look(at_table.expert_plan(), at_table.text) == Look(
+        "take saltshaker 2 from table 1", "saltshaker", takes, None
+    )
 
 
-@pytest.mark.parametrize("plan", [("move tomato 1 to table 1",), ()])
+@pytest.mark.parametrize("plan", [("move saltshaker 1 to table 1",), ()])
 def test_what_needs_nothing_or_has_no_way_is_left_to_the_plan(plan):
     assert look(plan, games(House("fridge 1"))[0].text) is None
 
@@ -115,7 +125,7 @@ def test_where_everything_was_looked_at_the_plan_goes_on():
             offered = offered_commands(game.text, ACTION_HEAD)
             for label in [label for label, one in offered.items() if one == command]:
                 game.step(label)
-    assert look(("take tomato 1 from attic 1",), game.text) is None
+    assert look(("take saltshaker 1 from attic 1",), game.text) is None
 
 
 def test_the_agent_looks_as_the_teacher_does():

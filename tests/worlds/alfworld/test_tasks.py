@@ -14,6 +14,8 @@ def test_sources():
     assert [len(load_tasks(f"alfworld:{split}")) for split in ("train", "test")] == [80, 20]
     assert len(load_tasks("alfworld:look_at_obj_in_light")) == 15
     assert len(load_tasks("alfworld:look_at_obj_in_light:test")) == 3
+    assert len(load_tasks(f"alfworld:{household.TOMATO}:train:250")) == 200
+    assert len(load_tasks("alfworld:test:10")) == 2 * 17
     task = load_tasks(f"alfworld:{household.TOMATO}:train")[0]
     assert task.task_id == f"alfworld/{household.TOMATO}-0"
     assert task.problem_description == "Your task is to: put some tomato in microwave."
@@ -21,7 +23,9 @@ def test_sources():
     assert task.hidden_information.endswith("open microwave 1, move tomato 2 to microwave 1")
 
 
-@pytest.mark.parametrize("source", ["alfworld:valid", "alfworld:train:x", "alfworld:dragon:train"])
+@pytest.mark.parametrize(
+    "source", ["alfworld:valid", "alfworld:train:x", "alfworld:dragon:train", "alfworld:train:0"]
+)
 def test_no_such_source(source):
     with pytest.raises(UsageError, match="no source of tasks"):
         load_tasks(source)

@@ -47,7 +47,8 @@ def play_household(
 ) -> list[Moment]:
     """One game, step by step, until it ends.
 
-    The planner is asked at every step, so that every moment knows what would have been best.
+    Every moment knows what would have been best: the planner is asked at every step, but for those of a seeker
+    who does as planned.
 
     Args:
         seed: of the task, its labels and the player.
@@ -65,20 +66,22 @@ def play_household(
     game.reset(task, seed=derive_seed(seed, "labels"))
     moments: list[Moment] = []
     left: int | None = None
+    rest: Sequence[str] | None = None
     over = False
     try:
         while not over:
-            plan = game.expert_plan()
+            plan = game.expert_plan() if rest is None else rest
             looks = look(plan, game.text) if seek else None
-            best = game.expert_label() if plan else None
-            if looks is not None:
-                best = looks.label
+            best = game.expert_label(plan) if looks is None else looks.label
             any_action = draws.random() < random_share
             action = draws.choice(list(game.labels)) if any_action or best is None else best
             helped = None if left is None else len(plan) < left
             known = partial(thought, game.text, game.commands, plan, helped, looks=looks)
             moments.append(Moment(game.text, action, best, known, "", {"problem": task.ground_truth}))
             left = len(plan)
+            rest = None
+            if seek and action == best:
+                rest = (plan[1:] if looks is None else looks.rest) or None
             over = game.step(action).over
     finally:
         game.close()
