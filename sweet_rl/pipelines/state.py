@@ -19,7 +19,7 @@ from sweet_rl.pipelines.steps import Step
 from sweet_rl.runs.digests import unchanged
 from sweet_rl.runs.reading import place_of, read_record
 from sweet_rl.runs.record import without_secrets
-from sweet_rl.tracking import is_record
+from sweet_rl.tracking import RECORD, is_record
 from sweet_rl.types import Json
 
 ASIDE: Final = "replaced"
@@ -62,6 +62,7 @@ class Records:
             record = read_record(place)
             if record is None or "step" not in record:
                 continue
+            record = _as_found(record, place)
             name = str(record["step"]["name"])
             if _began(record) >= _began(self._last.get(name, {})):
                 self._last[name] = record
@@ -94,6 +95,28 @@ class Records:
             if str(before.get("finished") or before["updated"]) > _began(record):
                 return f"{name} has run since"
         return ""
+
+
+def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
+    """A record as it is where it lies: in a folder that was copied, its outputs are those of this folder.
+
+    What is removed or put aside by its word is then never of the folder that it came from.
+    """
+    outputs = [(one, _place(record, str(one["path"]))) for one in record.get("outputs") or []]
+    before = (
+        path if place.name == RECORD else path.parent
+        for _, path in outputs
+        if place.name.startswith(f"{path.name}.") or place.parent.name == path.name
+    )
+    was, now = next(before, place.parent), place.parent
+    if was.resolve() == now.resolve():
+        return record
+    found = [
+        one | {"path": str(now.resolve() / path.relative_to(was))}
+        for one, path in outputs
+        if path.is_relative_to(was)
+    ]
+    return record | {"outputs": found}
 
 
 def outputs_of(record: Mapping[str, Json], *, in_place: bool = False) -> list[Path]:

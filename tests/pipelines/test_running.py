@@ -1,6 +1,7 @@
 """Pipelines that are run: each stage once, again when its settings or inputs change, on after a kill -9."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,36 @@ def test_only_what_a_change_concerns_is_run_again_and_nothing_is_overwritten(her
     (out / "second.txt").unlink()
     run("p.yaml", "values.text=e", "stages.second.with.text=d")
     assert ran(out) == {"first": 2, "second": 4, "other": 1}
+
+
+def test_in_a_copied_folder_nothing_of_the_first_one_is_touched(here, capfd):
+    """What its records say was written is what lies there now, under the same names."""
+    (here / "p.yaml").write_text(WRITES)
+    run("p.yaml")
+    shutil.copytree("out", "copy")
+    kept = {path: path.read_bytes() for path in (here / "out").rglob("*")}
+    run("p.yaml", "folder=copy", "values.text=z")
+    assert {path: path.read_bytes() for path in (here / "out").rglob("*")} == kept
+    assert "first.txt" in str(*(here / "copy/replaced").glob("first-*/first.txt"))
+    assert [(here / f"copy/{name}.txt").read_text() for name in ("first", "second", "other")] == [
+        "z",
+        "zb",
+        "c",
+    ]
+    assert f"first: {here}/copy/first.txt is now" in capfd.readouterr().out
+
+
+def test_an_interrupted_step_of_a_copied_folder_removes_what_it_wrote_there(here, monkeypatch):
+    (here / "p.yaml").write_text(WRITES)
+    run("p.yaml")
+    for record in (here / "out").glob("*.run.json"):
+        record.write_text(record.read_text().replace('"finished"', '"running"'))
+    shutil.copytree(here, here.with_name("copy"))
+    kept = {path: path.read_bytes() for path in (here / "out").rglob("*")}
+    monkeypatch.chdir(here.with_name("copy"))
+    run("p.yaml")
+    assert ran(Path("out")) == {"first": 2, "second": 2, "other": 2}
+    assert {path: path.read_bytes() for path in (here / "out").rglob("*")} == kept
 
 
 def test_a_step_whose_inputs_come_out_the_same_is_not_run_again(here):
