@@ -35,6 +35,12 @@ def shared() -> Path:
     return folder
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: tests wait for servers, clocks and each other a third of their time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + (cores + 1) // 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """vLLM lives in an environment of its own: `make test-vllm` names its interpreter."""
     if os.environ.get("SWEET_RL_VLLM_PYTHON"):
