@@ -4,9 +4,11 @@ A block whose first line has `title="FILE"` is written to that file. Of the othe
 each by itself; `text` is what the block before it must have printed, where `...` stands for anything.
 """
 
+import contextlib
 import doctest
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -56,9 +58,16 @@ def execute(page, folder):
             assert doctest.OutputChecker().check_output(block.text, printed, _SAME), f"{where}: {printed}"
         else:
             command = [*_SHELLS[block.language], block.text]
-            done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, f"{where}: {done.stdout}{done.stderr}"
-            printed = done.stdout
+            with subprocess.Popen(
+                command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                start_new_session=True,
+            ) as process:  # fmt: skip
+                try:
+                    printed, wrong = process.communicate()
+                finally:  # with the servers that it started, also where this test is stopped
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+            assert process.returncode == 0, f"{where}: {printed}{wrong}"
 
 
 @pytest.mark.timeout(400)

@@ -228,7 +228,13 @@ METHODS: Final[Mapping[str, Sequence[Method]]] = {
     ),
     EXPLORE: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
     MOVED: (*_MAIN, _POSITIVE, _SWAPPED, *_bounds("wanderer")),
-    HOUSEHOLD: (*_MAIN, _SWAPPED, Method("seeker", agent="seeker"), *_bounds("random"), _BEST),
+    HOUSEHOLD: (
+        *(method for method in _MAIN if method.key != "sft_long_rl"),
+        _SWAPPED,
+        Method("seeker", agent="seeker"),
+        *_bounds("random"),
+        _BEST,
+    ),
 }
 """What is compared in each world."""
 
