@@ -192,9 +192,10 @@ def descendants(pid: int) -> list[int]:
     """The process and all that it has started, directly or not."""
     found = [pid]
     for parent in found:
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found.extend(map(int, children.read_text().split()))
+        with contextlib.suppress(OSError):  # it may end at any moment
+            for thread in Path(f"/proc/{parent}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    found.extend(map(int, (thread / "children").read_text().split()))
     return found
 
 

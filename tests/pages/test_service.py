@@ -1,6 +1,9 @@
 """The service without a browser: second tries, replacement, limits, the cache."""
 
 import asyncio
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +19,7 @@ from sweet_rl.pages import (
     pool,
 )
 from sweet_rl.pages import service as service_module
+from sweet_rl.pages.process import descendants
 from sweet_rl.pages.service import RenderService
 from sweet_rl.pages.types import Box
 from sweet_rl.pages.wire import BrowserGone
@@ -203,3 +207,20 @@ def test_no_browser_is_an_error_with_the_install_line(module, monkeypatch):
     monkeypatch.setattr(chromium, "_PLACES", ())
     with pytest.raises(UsageError, match=r"Install it: apt-get install \w+"):
         module.find()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_process_that_ends_while_it_is_looked_at_is_no_error(monkeypatch):
+    look = Path.iterdir
+
+    def late(path):
+        if str(child.pid) in path.parts:
+            child.kill()
+            child.wait()
+        return look(path)
+
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert set(descendants(os.getpid())) >= {os.getpid(), child.pid}
+        monkeypatch.setattr(Path, "iterdir", late)
+        assert child.pid in descendants(os.getpid())
+        assert not Path(f"/proc/{child.pid}").exists()

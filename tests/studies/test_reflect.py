@@ -333,7 +333,8 @@ def test_the_longer_fine_tuning_has_as_many_updates_as_the_two_models_together(t
             assert long == sft._replace(updates=sum(each.updates for each in two))
             assert study.texts(world, LONG, 0) == study.texts(world, "sft", 0)
             of_method = {method.key: study.online(world, method) for method in METHODS[world]}
-            assert of_method["sft_long_rl"] == of_method["sft_rl"]
+            if world != HOUSEHOLD:  # where it would take too long
+                assert of_method["sft_long_rl"] == of_method["sft_rl"]
 
 
 def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
@@ -342,7 +343,7 @@ def test_a_claim_is_made_only_where_both_of_its_methods_are(study):
     )
     assert moved == explore
     always = {"sft", "rl", "sft_rl", "sft_long", "sft_long_rl", "reflect_sft", "reflect_rl_swapped"}
-    assert household == always
+    assert household == always - {"sft_long_rl"}
     assert taxi == {*always, "reflect_rl_flat"}
     assert explore == {*always, "reflect_rl_positive"}
     assert set(TITLES) == set(WORLDS)
@@ -358,7 +359,7 @@ def test_page_and_table_take_the_results(study):
     text = Reader(results_page(found)).text
     assert "DangerousTaxi: success against episodes played to learn from" in text
     assert "DangerousTaxi : Reflect-RL reaches 65.0 % success" in text.replace(":", " :").replace("  ", " ")
-    assert "for all 35 claims of this page to be right together" in text
+    assert "for all 34 claims of this page to be right together" in text
     assert "Planner 55.0" in results_page(found)  # a line across the curves
     assert "Reflect-RL beats fine-tuning alone: +30.0 points: no spread to settle it by" in table(found)
 
