@@ -103,12 +103,12 @@ def _as_found(record: dict[str, Json], place: Path) -> dict[str, Json]:
     What is removed or put aside by its word is then never of the folder that it came from.
     """
     outputs = [(one, _place(record, str(one["path"]))) for one in record.get("outputs") or []]
-    before = (
-        path if place.name == RECORD else path.parent
-        for _, path in outputs
-        if place.name.startswith(f"{path.name}.") or place.parent.name == path.name
-    )
-    was, now = next(before, place.parent), place.parent
+    now = place.parent
+    if place.name == RECORD:  # of a folder
+        before = (path for _, path in outputs if path.name == now.name)
+    else:
+        before = (path.parent for _, path in outputs if place.name.startswith(f"{path.name}."))
+    was = next(before, now)
     if was.resolve() == now.resolve():
         return record
     found = [

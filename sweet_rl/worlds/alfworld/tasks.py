@@ -17,6 +17,8 @@ from sweet_rl.worlds.alfworld.homes.games import blacklist_name
 ANY_FAMILY = "all"
 """Stands for every family of a user's folder, whose default is the published one."""
 
+_MOST_HOMES = 100_000
+
 
 def household_tasks(where: str = "") -> list[dict[str, Json]]:
     """Embedded household games.
@@ -32,7 +34,7 @@ def household_tasks(where: str = "") -> list[dict[str, Json]]:
         UsageError: there are none such.
     """
     named, _, homes = where.rpartition(":")
-    if not homes.isdecimal() or int(homes) < 1:
+    if not homes.isdecimal() or not 1 <= int(homes) <= _MOST_HOMES:
         named, homes = where, ""
     part, _, split = named.rpartition(":")
     if not part and split not in {"", "train", "test"}:

@@ -24,7 +24,14 @@ def test_sources():
 
 
 @pytest.mark.parametrize(
-    "source", ["alfworld:valid", "alfworld:train:x", "alfworld:dragon:train", "alfworld:train:0"]
+    "source",
+    [
+        "alfworld:valid",
+        "alfworld:train:x",
+        "alfworld:dragon:train",
+        "alfworld:train:0",
+        "alfworld:train:1000000000",
+    ],
 )
 def test_no_such_source(source):
     with pytest.raises(UsageError, match="no source of tasks"):
