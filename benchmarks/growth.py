@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -200,12 +201,14 @@ def plot(found: Mapping[str, list[Row]], path: Path) -> None:
             if name in rows[0]:
                 points = [row[name] for row in rows]
                 axis.loglog([row[kind] for row in rows], points, style, label=label, color=colour)
+        seconds = [row[name] for row in rows for name in LINES if name in row]
+        axis.set_ylim(10 ** floor(log10(min(seconds))), 10 ** ceil(log10(2 * max(seconds))))
         axis.set_xticks([row[kind] for row in rows], [f"{row[kind]:,.0f}" for row in rows])
         axis.minorticks_off()
         axis.set_xlabel(NAMES[kind][0])
         axis.set_ylabel(NAMES[kind][1])
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
