@@ -18,8 +18,7 @@ INSTALLED_BY_CI = {"alfworld", "dev"}
 
 pytestmark = [
     pytest.mark.skipif(not WHEEL, reason="needs a wheel: run `make test-dist`"),
-    pytest.mark.timeout(900),
-    pytest.mark.xdist_group("dist"),  # one environment for all of them
+    pytest.mark.timeout(600),
 ]
 
 

@@ -16,7 +16,7 @@ from sweet_rl.policies.vllm_server import VLLMServer
 from tests.tiny_models import save_tiny_llama
 from tests.vllm.test_vllm import ARGS, CONTEXT, PYTHON
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)

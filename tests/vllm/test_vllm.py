@@ -23,7 +23,7 @@ from sweet_rl.types import FinishReason, Message, Observation, StopReason
 from tests.conftest import ROOT
 from tests.tiny_models import save_tiny_llama
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("vllm")]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
 PYTHON = os.environ.get("SWEET_RL_VLLM_PYTHON", "")
 ARGS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-prefill")

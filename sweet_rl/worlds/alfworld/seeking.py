@@ -8,15 +8,12 @@ from typing import Final, NamedTuple
 
 from sweet_rl.chat.reflect_format import offered_commands, split_prompt
 from sweet_rl.worlds.alfworld import ACTION_HEAD
-from sweet_rl.worlds.alfworld.homes.catalogue import FITS, LAMP, LAMP_STANDS_ON, NEVER_AT_FIRST
+from sweet_rl.worlds.alfworld.homes.catalogue import BEGINS
 
 DONE: Final = re.compile(r"^--- Step: \d+ ---\nAction: (.+)$", re.MULTILINE)
 """The commands so far, in a state."""
 
-_USUAL: Final = {
-    thing.lower(): {place.lower() for place in places} - {place.lower() for place in NEVER_AT_FIRST}
-    for thing, places in (*FITS.items(), (LAMP, LAMP_STANDS_ON))
-}
+_USUAL: Final = {thing.lower(): {place.lower() for place in places} for thing, places in BEGINS.items()}
 """Where a kind of thing usually lies, as everybody knows it."""
 
 _NEEDS: Final = re.compile(r"(take|use) (\w+) (\d+)")

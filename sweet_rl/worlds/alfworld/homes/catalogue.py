@@ -107,3 +107,8 @@ CLEANABLE: Final = frozenset(
 
 LAMP: Final = "DeskLamp"
 LAMP_STANDS_ON: Final = ("Desk", "SideTable")
+
+BEGINS: Final[Mapping[str, frozenset[str]]] = {
+    thing: frozenset(places) - NEVER_AT_FIRST for thing, places in (*FITS.items(), (LAMP, LAMP_STANDS_ON))
+}
+"""Where a thing may lie before the game begins, the lamp included."""

@@ -15,13 +15,12 @@ from typing import Final, NamedTuple
 from sweet_rl.errors import UsageError
 from sweet_rl.types import derive_seed
 from sweet_rl.worlds.alfworld.homes.catalogue import (
+    BEGINS,
     CLEANABLE,
     COOLABLE,
     FITS,
     HEATABLE,
     LAMP,
-    LAMP_STANDS_ON,
-    NEVER_AT_FIRST,
     OPENABLE,
     ROOMS,
     THINGS,
@@ -156,18 +155,14 @@ def game(name: str) -> Game:
         number = 1 + sum(other.kind == kind for other, _ in lying)
         lying.append((Entity(kind, number), draw.choice(_beginnings(kind, places, thing, place))))
     if room == "bedroom":
-        lying.append((Entity(LAMP, 1), draw.choice([on for on in places if on.kind in LAMP_STANDS_ON])))
+        lying.append((Entity(LAMP, 1), draw.choice([on for on in places if on.kind in BEGINS[LAMP]])))
     return Game(name, family, thing, place, room, places, tuple(lying))
 
 
 def _beginnings(kind: str, places: Sequence[Entity], thing: str, goal: str) -> list[Entity]:
     """Where a thing may lie at first: never where it is to be brought."""
     return [
-        place
-        for place in places
-        if place.kind in FITS[kind]
-        and place.kind not in NEVER_AT_FIRST
-        and not (kind == thing and place.kind == goal)
+        place for place in places if place.kind in BEGINS[kind] and not (kind == thing and place.kind == goal)
     ]
 
 
