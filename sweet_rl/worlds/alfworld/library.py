@@ -1,13 +1,16 @@
 """The engine's packages in one worker process: one planner's library, texts parsed once.
 
 TextWorld loads a copy of the library, 34 MB, for each game. One serves all of them: it gets a game anew,
-which takes half a millisecond, whenever another one had it.
+which takes half a millisecond, whenever another one had it. What most of the packages' time goes to, and is
+needed by nobody, is left out: parsing the same texts again, deep copies of what nobody changes, and a
+problem's form for the planner before there is a question for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Mapping
+from copy import copy, deepcopy
+from functools import lru_cache
 from typing import Any, Final
 
 from sweet_rl.errors import missing_package
@@ -29,11 +32,17 @@ class Library:
             import fast_downward
             import textworld
             from alfworld.agents.utils.misc import Demangler
+            from textworld import logic
             from textworld.envs.pddl import PddlEnv, textgen
         except ImportError as error:
             package = (error.name or "alfworld").partition(".")[0]
             raise missing_package(package, "alfworld", needed_for="The household world") from None
-        textgen._parse_and_convert = _Remembered(textgen._parse_and_convert)  # noqa: SLF001
+        textgen._parse_and_convert = _Remembered(textgen._parse_and_convert, deepcopy)  # noqa: SLF001
+        textgen.copy_context = _own_context
+        logic._parse_and_convert = _Remembered(logic._parse_and_convert, copy)  # noqa: SLF001
+        self._translate: Callable[..., tuple[Any, str]] = fast_downward.pddl2sas
+        once = lru_cache(maxsize=1)(self._translate)
+        fast_downward.pddl2sas = lambda domain, problem, **_: once(domain, problem)
         self.holder: object = None
         self.operator: Callable[[int, bytes, int], Any] = fast_downward.Operator
         self._downward = fast_downward.load_lib()
@@ -52,16 +61,30 @@ class Library:
         self.holder = holder
         return env
 
+    def for_planner(self, domain: str, problem: str) -> str:
+        """A problem in the planner's form, without what cannot matter to a plan.
+
+        `load` gives the planner the form in which a game is played: it takes half of the time to load a game, and
+        most games are never planned.
+        """
+        return self._translate(domain, problem, optimize=True)[1]
+
+
+def _own_context(context: Mapping[str, Any]) -> dict[str, Any]:
+    """TextWorld's `copy_context`, which copies all entities of a context; they are read only."""
+    return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
+
 
 class _Remembered:
-    """TextWorld's parser of grammar texts, which parses the same few texts again and again: once each.
+    """A parser of TextWorld's, which parses the same few texts again and again: once each.
 
     Args:
-        parse: gives symbols, which their users change: they get copies.
+        parse: a text and settings to what it means.
+        copied: copies what users of that change.
     """
 
-    def __init__(self, parse: Callable[..., Any]) -> None:
-        self._parse = parse
+    def __init__(self, parse: Callable[..., Any], copied: Callable[[Any], Any]) -> None:
+        self._parse, self._copied = parse, copied
         self._parsed: dict[Any, Any] = {}
 
     def __call__(self, text: str, **settings: Any) -> Any:
@@ -70,4 +93,4 @@ class _Remembered:
             if len(self._parsed) >= TEXTS_KEPT:
                 self._parsed.clear()
             self._parsed[key] = self._parse(text, **settings)
-        return deepcopy(self._parsed[key])
+        return self._copied(self._parsed[key])

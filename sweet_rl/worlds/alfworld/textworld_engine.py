@@ -97,6 +97,7 @@ class LoadedGame:
         self._ways: OrderedDict[tuple[str, ...], Way] = OrderedDict({(): ()})
         self._here: tuple[str, ...] = ()
         self._states: dict[tuple[str, ...], EngineState] = {}
+        self._for_planner: bytes | None = None
         self._plans: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._first: EngineState | None = None
 
@@ -134,6 +135,11 @@ class LoadedGame:
         """What the planner would do from there; a way that it named once is known to its end."""
         if before not in self._plans:
             self._go_to(before)
+            if self._for_planner is None:
+                data = self._env._game_data  # noqa: SLF001
+                form = self._library.for_planner(data["pddl_domain"], data["pddl_problem"])
+                self._for_planner = form.encode()
+            self._state.downward_lib.load_sas_replan(self._for_planner)
             plan: list[str] = self._state.replan(self._env._entity_infos)  # noqa: SLF001
             commands = tuple(" ".join(command.split()) for command in plan)
             if len(self._plans) >= WAYS_KEPT:
@@ -164,7 +170,6 @@ class LoadedGame:
     def _return_to_start(self) -> None:
         self._library.holder = self
         self._state.downward_lib.load_sas(self._state.sas.encode())
-        self._state.downward_lib.load_sas_replan(self._state.sas_replan.encode())
         now = frozenset(self._state.facts)
         for fact in now - self._first_facts:
             self._state.remove_fact(fact)
